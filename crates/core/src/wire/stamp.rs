@@ -89,10 +89,10 @@ impl StampAnswer {
 
 /// Turns a request into its answer in place, with the same length and padding (RFC 8762, 4.6).
 /// Without a `count` the reflector is stateless and repeats the request's number. Returns false and
-/// changes nothing if the request is shorter than an answer: an answer is never longer than its
-/// request.
+/// changes nothing if the request is shorter than an answer, because no answer is longer than its
+/// request, or if it is an answer itself.
 pub fn reflect(packet: &mut [u8], arrival: StampArrival, count: Option<u32>, sent_ns: u64) -> bool {
-    if packet.len() < ANSWER_BYTES {
+    if packet.len() < ANSWER_BYTES || is_answer(packet) {
         return false;
     }
     packet.copy_within(0..14, STAMP_ANSWERED_AT);
@@ -109,6 +109,21 @@ pub fn reflect(packet: &mut [u8], arrival: StampArrival, count: Option<u32>, sen
     packet[ANSWER_BYTES..rest].fill(0);
     true
 }
+
+/// Whether a packet is the answer of a reflector: two reflectors that answered each other would
+/// never end. Where an answer has the time of its request's arrival, just before that of its own
+/// sending and by the same clock, a request of STAMP has zeros (RFC 8762, 4.2.1). One of TWAMP's
+/// light mode has padding, which is taken for such a time once in thirty million packets if it is
+/// random.
+fn is_answer(packet: &[u8]) -> bool {
+    let [sent, received, fraction] = [4, 16, 20].map(|at| word(packet, at).unwrap_or(0));
+    let apart = sent.wrapping_sub(received) as i32;
+    (received, fraction) != (0, 0) && apart.unsigned_abs() <= LONGEST_TURN_S
+}
+
+/// Longest time between an answer's two timestamps, s. They differ by 37 s if the network device
+/// keeps TAI and the host UTC.
+const LONGEST_TURN_S: u32 = 64;
 
 /// No external source is known (S = 0), NTP's format (Z = 0), and an error of 2⁻³² · 2³² · 1 s: a
 /// multiplier of 0 would mean that the packet is corrupt (RFC 4656, 4.1.2).
@@ -188,6 +203,22 @@ mod tests {
         }
 
         #[test]
+        fn an_answer_is_not_answered_whatever_its_request_was(
+            bytes in prop::collection::vec(any::<u8>(), ANSWER_BYTES..80), count: Option<u32>,
+            took_ns in 0..60 * SECOND_NS,
+        ) {
+            let mut packet = bytes;
+            reflect(&mut packet, ARRIVAL, count, ARRIVAL.received_ns + took_ns);
+            let answer = packet.clone();
+            // The clock of the other reflector may be any.
+            for later in [0, SECOND_NS, 1 << 60] {
+                let arrival = StampArrival { received_ns: NOW + later, ttl: 64 };
+                prop_assert!(!reflect(&mut packet, arrival, count, NOW + later));
+            }
+            prop_assert_eq!(packet, answer);
+        }
+
+        #[test]
         fn any_bytes_are_read_or_refused_and_no_answer_is_longer(
             bytes in prop::collection::vec(any::<u8>(), 0..80),
         ) {
@@ -195,7 +226,7 @@ mod tests {
             prop_assert_eq!(StampAnswer::read(&bytes).is_some(), bytes.len() >= ANSWER_BYTES);
             let mut answer = bytes.clone();
             let reflected = reflect(&mut answer, ARRIVAL, Some(3), NOW);
-            prop_assert_eq!(reflected, bytes.len() >= ANSWER_BYTES);
+            prop_assert_eq!(reflected, bytes.len() >= ANSWER_BYTES && !is_answer(&bytes));
             prop_assert_eq!(answer.len(), bytes.len());
             if !reflected {
                 prop_assert_eq!(answer, bytes);

@@ -11,6 +11,10 @@ use linerate_core::record::{Record, Status};
 use linerate_core::units::Span;
 use linerate_core::wire::{STAMP_BYTES, StampAnswer, StampArrival, StampRequest, reflect};
 use linerate_engine::{Partner, ServeOptions, StampOptions, Stop, Target};
+use linerate_sys::netns::Namespace;
+use linerate_sys::proc::counters::ProtocolCounters;
+use linerate_sys::socket::send_from;
+use linerate_testkit::{Need, made_or_skip};
 
 use super::support::{LIMITS, Served, run};
 
@@ -62,9 +66,13 @@ fn rr_by_stamp_shows_the_delay_in_each_direction() {
 
 /// An endpoint that reflects what these networks send.
 fn reflecting(allowed: &[&str]) -> (Served, SocketAddr) {
+    reflecting_at([127, 0, 0, 1], allowed)
+}
+
+fn reflecting_at(bind: [u8; 4], allowed: &[&str]) -> (Served, SocketAddr) {
     let allowed = allowed.iter().map(|network| network.parse().unwrap());
     let served = Served::of(&ServeOptions {
-        bind: Some([127, 0, 0, 1].into()),
+        bind: Some(bind.into()),
         stamp: Some(StampOptions {
             port: 0,
             allowed: allowed.collect(),
@@ -144,6 +152,7 @@ fn the_reflector_answers_only_peers_of_sessions_and_named_networks() {
     // A request of TWAMP's light mode, padded to an answer's 41 bytes.
     let mut light = [0x5a; 41];
     light[..4].copy_from_slice(&8u32.to_be_bytes());
+    light[4..8].copy_from_slice(&4_004_424_000u32.to_be_bytes());
     named.send(&light).unwrap();
     let mut packet = [0; 100];
     assert_eq!(named.recv(&mut packet).unwrap(), 41);
@@ -151,6 +160,68 @@ fn the_reflector_answers_only_peers_of_sessions_and_named_networks() {
         StampAnswer::read(&packet[..41]).unwrap().request_sequence,
         8
     );
+}
+
+/// How many datagrams the sockets of this network namespace have received.
+fn received() -> u64 {
+    let counters = ProtocolCounters::read().unwrap();
+    counters.value("UdpInDatagrams").unwrap()
+}
+
+/// Two reflectors, each of which knows the other's address, and a packet to one that seems to come
+/// from the other.
+fn forge_a_packet_between_two_reflectors() {
+    let [here, there] = [1, 2].map(|last| {
+        let bind = [127, 0, 0, last];
+        reflecting_at(bind, &["127.0.0.0/8"])
+    });
+    let (a, b) = (here.1, there.1);
+    // The reflectors' addresses belong to one host, on which any socket can send from both.
+    let forger = UdpSocket::bind(("127.0.0.3", b.port())).unwrap();
+    let mut packet = [0; STAMP_BYTES];
+    StampRequest {
+        sequence: 0,
+        sent_ns: 1_795_435_200_000_000_000,
+        session: 1,
+    }
+    .write(&mut packet);
+    let before = received();
+    send_from(&forger, &packet, a, b).unwrap();
+    // Each request is answered after all that came before it at that reflector.
+    const ROUNDS: u64 = 100;
+    let senders = [a, b].map(|reflector| sender("127.0.0.4", reflector));
+    for sequence in 0..ROUNDS as u32 {
+        for socket in &senders {
+            send(socket, sequence, 0);
+            assert_eq!(answer(socket).request_sequence, sequence);
+        }
+    }
+    // The requests and their answers, the forged packet, and its answer.
+    assert_eq!(received() - before, 2 * 2 * ROUNDS + 2);
+}
+
+#[test]
+fn two_reflectors_do_not_answer_each_other() {
+    let made = Namespace::create("reflectors");
+    if let Some(namespace) = made_or_skip(Need::Lab, made) {
+        let forged = namespace.run(forge_a_packet_between_two_reflectors);
+        forged.unwrap();
+    }
+}
+
+#[test]
+fn a_reflector_answers_no_port_of_another_service() {
+    let (_served, reflector) = reflecting(&["127.0.0.0/8"]);
+    let Some(service) = made_or_skip(Need::Root, UdpSocket::bind(("127.0.0.3", 1023))) else {
+        return;
+    };
+    service.connect(reflector).unwrap();
+    let sender = sender("127.0.0.3", reflector);
+    send(&service, 1, 1);
+    // The answer belongs to the later request.
+    send(&sender, 2, 1);
+    assert_eq!(answer(&sender).request_sequence, 2);
+    has_nothing(&service);
 }
 
 #[test]

@@ -1,19 +1,21 @@
 //! A session-reflector on a port of its own, for senders of STAMP (RFC 8762) and TWAMP Light. It
-//! answers the peers of sessions and the networks that the owner names, and nobody else. An answer
-//! is as long as its request.
+//! answers the peers of sessions and the networks that the owner names, and nobody else, and no
+//! answer of another reflector. An answer is as long as its request.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use linerate_core::lab::Prefix;
-use linerate_core::wire::{STAMP_PORT, StampRequest};
+use linerate_core::wire::StampRequest;
 use linerate_sys::socket::{self, Arrival};
 
 use super::accept::watch_datagrams;
 use crate::clock::now_ns;
-use crate::endpoint::rate_limit::PerSecond;
+use crate::endpoint::clients::share_of_one;
+use crate::endpoint::rate_limit::{Counts, PerSecond};
 use crate::endpoint::session::Context;
 use crate::measure::exchange::answer;
 
@@ -21,8 +23,11 @@ use crate::measure::exchange::answer;
 const BURST: usize = 64;
 /// Largest request, bytes: what Ethernet carries without jumbo frames.
 const MAX_REQUEST: usize = 1500;
-/// Most answers in a second: those to a hundred senders of a hundred packets each.
+/// Most answers in a second: those to a hundred senders of a hundred packets each. One address gets
+/// its share of them.
 const MAX_A_SECOND: u32 = 10_000;
+/// Ports below this are those of other services (RFC 6335, 6), reflectors of STAMP among them.
+const FIRST_SENDERS_PORT: u16 = 1024;
 /// Most sessions that are counted; others are answered as by a stateless reflector.
 const MAX_SESSIONS: usize = 1024;
 /// A session that is silent for this long is over.
@@ -45,6 +50,8 @@ struct Reflector<'a> {
     allowed: &'a [Prefix],
     sessions: Sessions,
     answers: PerSecond,
+    /// The requests of each address.
+    requests: Counts,
 }
 
 /// Reflects until the endpoint stops.
@@ -54,6 +61,7 @@ pub(super) fn serve(context: &Arc<Context>, sockets: &[UdpSocket], allowed: &[Pr
         allowed,
         sessions: Sessions::default(),
         answers: PerSecond::default(),
+        requests: Counts::within(Duration::from_secs(1)),
     };
     watch_datagrams(sockets, &context.stop, |ready| {
         ready.into_iter().for_each(|socket| reflector.take(socket));
@@ -62,6 +70,8 @@ pub(super) fn serve(context: &Arc<Context>, sockets: &[UdpSocket], allowed: &[Pr
 
 impl Reflector<'_> {
     fn take(&mut self, socket: &UdpSocket) {
+        let now = Instant::now();
+        self.requests.take_over(now);
         // One byte more than the largest request, so that a longer one is not answered.
         let mut packet = [0; MAX_REQUEST + 1];
         for _ in 0..BURST {
@@ -73,6 +83,7 @@ impl Reflector<'_> {
             };
             let packet = &mut packet[..arrival.length];
             if self.may_answer(&arrival, local)
+                && self.requests.note(arrival.from.ip(), now) <= share_of_one(MAX_A_SECOND.into())
                 && self.answers.admits(MAX_A_SECOND)
                 && self.reflect(packet, &arrival)
             {
@@ -82,12 +93,12 @@ impl Reflector<'_> {
         }
     }
 
-    /// A packet from a reflector's port is the answer of another reflector: the two would answer
-    /// each other for ever.
+    /// A packet from a port of another service, such as a reflector's, is an answer: the two would
+    /// answer each other for ever.
     fn may_answer(&self, arrival: &Arrival, local: SocketAddr) -> bool {
         let (peer, port) = (arrival.from.ip().to_canonical(), arrival.from.port());
         arrival.length <= MAX_REQUEST
-            && port != STAMP_PORT
+            && port >= FIRST_SENDERS_PORT
             && port != local.port()
             && self.knows(peer)
     }
