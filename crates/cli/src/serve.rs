@@ -133,7 +133,7 @@ fn with_others(serve: ServeOptions, others: &OtherOptions) -> Result<ServeOption
 }
 
 const DEFAULT_CLIENTS: u32 = 64;
-/// What `capacity` may hold here: a client that opens all of it takes about 1 GB of kernel memory.
+/// What `capacity` may hold here: all of it takes about half a gigabyte of kernel memory.
 const DEFAULT_CONNECTIONS: Count = Count(100_000);
 const DEFAULT_DURATION: Span = Span(Duration::from_secs(3600));
 

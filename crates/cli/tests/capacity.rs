@@ -103,7 +103,7 @@ fn connections_and_sockets_are_held_and_the_document_explains_itself() {
         document["churn"]["closed"].as_u64() > Some(0),
         "{document:#}"
     );
-    assert_eq!(document["server"]["limits"]["owner_connections"], 100_000);
+    assert_eq!(document["server"]["limits"]["owner_connections"], 75_000);
     let explained = Command::new(PROGRAM)
         .args(["explain", file])
         .output()
@@ -134,14 +134,14 @@ fn stdout_has_one_document_and_nothing_else() {
 #[test]
 fn more_than_the_owner_allows_is_refused_and_a_search_ends_there() {
     let served = Served::start(&["--max-connections", "100"]);
-    let refused = served.capacity(&["--connections", "101"]);
+    let refused = served.capacity(&["--connections", "76"]);
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
-    assert_says(&refused, "allows 100 connections");
+    assert_says(&refused, "allows 75 connections (serve's --max-connections");
     assert_eq!(stdout(&refused), "");
     let found = served.capacity(&["--find-limit", "--hold", "100ms", "--json"]);
     assert!(found.status.success(), "{}", stderr(&found));
     let document = json(&found);
-    assert_eq!(document["search"]["holds"], 100, "{document:#}");
+    assert_eq!(document["search"]["holds"], 75, "{document:#}");
     assert!(document["search"]["stops_at"].is_null());
     assert_eq!(document["next_limit"]["limit"], "owner");
     let remedy = document["next_limit"]["remedy"]["command"]
@@ -151,6 +151,26 @@ fn more_than_the_owner_allows_is_refused_and_a_search_ends_there() {
         remedy.starts_with("linerate serve --max-connections"),
         "{remedy}"
     );
+}
+
+#[test]
+fn connections_are_refused_beyond_the_memory_and_the_share_of_one_address() {
+    let served = Served::start(&["--max-memory", "16MiB", "--max-connections", "4k"]);
+    let refused = served.capacity(&["--connections", "1k"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert_says(
+        &refused,
+        "of memory for the tests of one address (serve's --max-memory)",
+    );
+    let served = Served::start(&["--max-connections", "500"]);
+    let holding = served.client_that_holds();
+    let refused = served.capacity(&["--connections", "76"]);
+    assert_says(&refused, "375 connections for the tests of one address");
+    assert_says(&refused, "300 taken, 76 asked for");
+    let beside = served.capacity(&words("--connections 75 --hold 100ms --load 0 --json"));
+    assert_all(&json(&beside), "tcp", 75);
+    signal(holding.child.id(), "INT");
+    holding.ended();
 }
 
 /// 192 descriptors of each process, of which 96 hold no connection, in one process.

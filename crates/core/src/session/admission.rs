@@ -106,7 +106,10 @@ pub(super) fn capacity(request: &CapacityRequest, owner: &Owner<'_>) -> Result<(
     checked.or_else(|error| refuse(Reason::Test, error.to_string()))?;
     let asked = request.connections.max(request.udp_sockets);
     let allowed = owner.limits.connections;
-    let message = format!("the endpoint allows {allowed} connections, {asked} were asked for");
+    let message = format!(
+        "the endpoint allows {allowed} connections (serve's --max-connections, of which a client \
+         without a key has three quarters), {asked} were asked for"
+    );
     must(asked <= allowed, Reason::Limit, message)
 }
 

@@ -119,6 +119,6 @@ impl Service for Answerer {
 
 const BATCH: usize = 64;
 /// Receive buffer for the requests of several workers at once, bytes.
-const RECEIVE_BUFFER: u32 = 4 << 20;
+pub(super) const RECEIVE_BUFFER: u32 = 4 << 20;
 /// The high bits of a message's number are the socket's number, the lower 24 count its messages.
 const NUMBER_SHIFT: u32 = 24;

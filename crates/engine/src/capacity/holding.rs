@@ -15,12 +15,12 @@ use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
 use super::accept::PATIENCE_S;
+use super::answer::RECEIVE_BUFFER;
 use super::message::{Listen, Order, Role, Terms};
 use super::workers::{TCP, UDP, Workers};
 use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::clock::now;
 use crate::host;
-use crate::shares::Share;
 
 /// News for the client.
 #[derive(Debug)]
@@ -37,17 +37,20 @@ pub(crate) enum HoldingNews {
     Released(Box<CapacityHalf>),
 }
 
+/// What is given back when it is dropped.
+type Claim = Box<dyn Send>;
+
 /// Connections held for a client; they are closed when it is dropped.
 pub(crate) struct Holding {
     stage: Stage,
-    /// The client's share of all connections, until they are closed: dropped after the stage, which
-    /// closes them.
-    share: Option<Share>,
+    /// The client's claim on this host's resources, until the connections are closed: dropped after
+    /// the stage, which closes them.
+    claim: Option<Claim>,
     client: IpAddr,
     shares: Vec<u64>,
     udp_shares: Vec<u64>,
     backlog: u32,
-    owner_connections: u64,
+    allowed: u64,
     began: Duration,
     next_progress: Duration,
     before: MemoryReading,
@@ -65,7 +68,7 @@ enum Stage {
 
 impl Holding {
     /// Starts the workers at the address to which the client has connected. They take connections
-    /// of that client alone. `share` is its part of the connections that the owner allows.
+    /// of that client alone. `claim` is for what it [costs](cost), of `allowed` connections.
     ///
     /// # Errors
     /// The message says what this host lacks.
@@ -73,13 +76,9 @@ impl Holding {
         request: &CapacityRequest,
         (local, client): (SocketAddr, IpAddr),
         token: Token,
-        (share, owner_connections): (Share, u64),
+        (claim, allowed): (Claim, u64),
     ) -> Result<Self, String> {
-        let each = descriptor_limit().hard;
-        let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
-        let shares = share::workers(request.connections, each, MAX_WORKERS);
-        // UDP needs no socket for each peer: one process answers all.
-        let udp_shares = share::workers(request.udp_sockets, u64::MAX, 1);
+        let [shares, udp_shares] = shares(request);
         let backlog = readings::somaxconn().min(BACKLOG);
         let mut address = local;
         address.set_port(0);
@@ -107,12 +106,12 @@ impl Holding {
             .map_err(|error| format!("the endpoint cannot start its workers: {error}"))?;
         Ok(Self {
             stage: Stage::Starting(workers),
-            share: Some(share),
+            claim: Some(claim),
             client,
             shares,
             udp_shares,
             backlog,
-            owner_connections,
+            allowed,
             began: now(),
             next_progress: Duration::ZERO,
             before,
@@ -212,16 +211,16 @@ impl Holding {
             after: MemoryReading::default(),
         };
         half.limits = readings::limits(MAX_WORKERS);
-        half.limits.owner_connections = Some(self.owner_connections);
+        half.limits.owner_connections = Some(self.allowed);
         let (client, counters) = (self.client, self.counters.take());
-        let share = self.share.take();
+        let claim = self.claim.take();
         let (sender, receiver) = sync_channel(1);
         let closing = thread::Builder::new()
             .name("closing".into())
             .spawn(move || {
                 workers.end(CLOSING);
                 // Here and not with the session, which may end before.
-                drop(share);
+                drop(claim);
                 half.memory.after = readings::memory_when_closed(&half.memory.before, false);
                 half.counters = readings::counters_since(counters.as_ref());
                 half.facts = Some(Box::new(host::facts(Some(client))));
@@ -235,17 +234,42 @@ impl Holding {
     }
 }
 
-/// The send buffer of each connection, if it is to be small: with many connections a client that
-/// does not read could fill this host's memory with answers.
-fn send_buffer(request: &CapacityRequest) -> Option<u32> {
-    let is_small = request.response_bytes <= u64::from(SEND_BUFFER);
-    (request.connections > FEW && is_small).then_some(SEND_BUFFER)
+/// The connections of each worker for TCP, and the sockets of that for UDP.
+fn shares(request: &CapacityRequest) -> [Vec<u64>; 2] {
+    let each = descriptor_limit().hard;
+    let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
+    [
+        share::workers(request.connections, each, MAX_WORKERS),
+        // UDP needs no socket for each peer: one process answers all.
+        share::workers(request.udp_sockets, u64::MAX, 1),
+    ]
 }
 
-/// Up to this many connections have the kernel's usual send buffer.
-const FEW: u64 = 1_000;
-/// The small send buffer, bytes; the kernel doubles it.
-const SEND_BUFFER: u32 = 4096;
+/// The most memory that a client can make this host take, bytes, and the number of workers.
+pub(crate) fn cost(request: &CapacityRequest) -> (u64, u64) {
+    let [tcp, udp] = shares(request);
+    let workers = (tcp.len() + udp.len()) as u64;
+    let udp_ports = udp.iter().map(|share| share::ports(*share).len() as u64);
+    let each = CONNECTION_BYTES + 2 * u64::from(send_buffer(request));
+    let memory = request.connections.saturating_mul(each)
+        + udp_ports.sum::<u64>() * 2 * u64::from(RECEIVE_BUFFER)
+        + workers * WORKER_BYTES;
+    (memory, workers)
+}
+
+/// The send buffer of each connection, bytes, which the kernel doubles: it takes an answer whole,
+/// and bounds what a client that does not read can make this host keep.
+fn send_buffer(request: &CapacityRequest) -> u32 {
+    // The check of the request bounds it.
+    MIN_SEND_BUFFER.max(request.response_bytes as u32)
+}
+
+const MIN_SEND_BUFFER: u32 = 4096;
+/// Memory of a connection without its buffers, bytes: the kernel's socket, file and epoll entry
+/// (4.2 KiB on x86-64), and the worker's own.
+const CONNECTION_BYTES: u64 = 5 << 10;
+/// Memory of a worker process without its connections, bytes.
+const WORKER_BYTES: u64 = 2 << 20;
 /// Accept queue that is asked for; `net.core.somaxconn` may be less.
 const BACKLOG: u32 = 4096;
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -257,18 +281,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_connections_with_small_answers_have_small_send_buffers() {
-        let request = |connections, response_bytes| CapacityRequest {
-            connections,
-            udp_sockets: 0,
-            seconds: 1.0,
-            request_bytes: 8,
-            response_bytes,
+    fn what_a_client_can_make_this_host_take_grows_with_its_connections_and_its_answers() {
+        let cost = |connections, udp_sockets, response_bytes| {
+            cost(&CapacityRequest {
+                connections,
+                udp_sockets,
+                seconds: 1.0,
+                request_bytes: 8,
+                response_bytes,
+            })
         };
-        assert_eq!(send_buffer(&request(1_000, 8)), None);
-        assert_eq!(send_buffer(&request(1_001, 8)), Some(4096));
-        assert_eq!(send_buffer(&request(1_001, 4096)), Some(4096));
-        // Larger answers would go out in pieces, and slower than possible.
-        assert_eq!(send_buffer(&request(1_001, 4097)), None);
+        let (memory, workers) = cost(20_000, 10_000, 64);
+        assert!(workers >= 2);
+        // What the documentation shows fits the share of one address on a host of 2 GiB.
+        let of_workers = (workers - 2) * WORKER_BYTES;
+        assert!(memory - of_workers < 384 << 20, "{memory} B");
+        assert!(memory > 20_000 * CONNECTION_BYTES);
+        assert!(cost(20_000, 0, 1 << 20).0 > 20_000 << 21);
+        assert!(cost(0, 10_000_000, 64).0 < 10 << 30);
     }
 }

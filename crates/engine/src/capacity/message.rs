@@ -41,8 +41,8 @@ pub(super) struct Listen {
     pub(super) counts: Vec<u64>,
     /// Accept queue of each listener.
     pub(super) backlog: u32,
-    /// Send buffer of each connection, bytes, if not the kernel's usual one.
-    pub(super) send_buffer: Option<u32>,
+    /// Send buffer of each connection, bytes.
+    pub(super) send_buffer: u32,
 }
 
 /// The role of a client's worker.

@@ -45,7 +45,7 @@ mod workers;
 
 use std::time::Duration;
 
-pub(crate) use holding::{Holding, HoldingNews};
+pub(crate) use holding::{Holding, HoldingNews, cost};
 pub use run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase};
 pub use worker::{CAPACITY_WORKER, run_capacity_worker};
 

@@ -27,7 +27,6 @@ use super::udp_challenge::UdpChallenges;
 use super::waiting::Waiting;
 use super::{Endpoint, STOPPING, ServeEvent};
 use crate::measure::flow::{Flow, FlowSocket};
-use crate::shares::Shares;
 use crate::stop::Stop;
 
 /// How long a refused client has to read the reason.
@@ -85,8 +84,10 @@ impl Acceptor {
                 registry,
                 calls,
                 occupancy: Occupancy::new(PATIENCE),
-                shares: Shares::default(),
-                budget: Budget::new(Cost::of_host(endpoint.options.max_memory)),
+                budget: Budget::new(Cost::of_host(
+                    endpoint.options.max_memory,
+                    endpoint.options.limits.connections,
+                )),
                 clients: Clients::new(endpoint.options.limits),
                 options: endpoint.options,
                 parting: AtomicU32::new(0),

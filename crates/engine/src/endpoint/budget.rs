@@ -1,11 +1,12 @@
-//! The resources of this host that all tests together may take: memory, threads, and threads that
-//! wait without sleeping. One address cannot take all of them.
+//! The resources of this host that all tests together may take: memory, threads, threads that wait
+//! without sleeping, and connections to hold. One address cannot take all of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, SendMethod, StreamTest, Test, Traffic};
 use linerate_core::session::message::{Refusal, RefusalReason};
 use linerate_core::units::{ByteCount, End};
@@ -13,6 +14,7 @@ use linerate_sys::proc::cgroup::CgroupLimits;
 use linerate_sys::proc::memory::MemoryInfo;
 
 use super::clients::{one_address, share_of_one};
+use crate::capacity;
 use crate::measure::exchange::crowd;
 use crate::measure::flow::sends;
 use crate::shares::lock;
@@ -33,6 +35,8 @@ pub(super) struct Cost {
     threads: u64,
     /// Threads that wait without sleeping.
     spinners: u64,
+    /// TCP connections or UDP sockets of `capacity`.
+    connections: u64,
 }
 
 /// The resources of the host, and which address has taken how much of them.
@@ -52,9 +56,9 @@ pub(super) struct Claim {
 }
 
 impl Cost {
-    /// The resources that this host gives: `memory` bytes or a quarter of what it has, and half of
-    /// its CPUs.
-    pub(super) fn of_host(memory: Option<u64>) -> Self {
+    /// The resources that this host gives: `memory` bytes or a quarter of what it has, half of its
+    /// CPUs, and as many `connections` as its owner allows.
+    pub(super) fn of_host(memory: Option<u64>, connections: u64) -> Self {
         let groups = CgroupLimits::read().ok();
         let within = |limit: Option<&Option<u64>>, all: u64| match limit {
             Some(Some(limit)) => all.min(*limit),
@@ -72,6 +76,18 @@ impl Cost {
             memory: memory.unwrap_or_else(quarter),
             threads: THREADS.min(within(tasks, u64::MAX) / 2),
             spinners: (cpus / 2).max(1),
+            connections,
+        }
+    }
+
+    /// The resources of connections that are held; their workers are processes.
+    fn of_holding(request: &CapacityRequest) -> Self {
+        let (memory, workers) = capacity::cost(request);
+        Self {
+            memory,
+            threads: workers,
+            spinners: 0,
+            connections: request.connections.max(request.udp_sockets),
         }
     }
 
@@ -89,6 +105,7 @@ impl Cost {
             // The workers and the sampler.
             threads: workers + 1,
             spinners: if spins { workers } else { 0 },
+            connections: 0,
         }
     }
 
@@ -97,6 +114,7 @@ impl Cost {
             memory: combine(self.memory, other.memory),
             threads: combine(self.threads, other.threads),
             spinners: combine(self.spinners, other.spinners),
+            connections: combine(self.connections, other.connections),
         }
     }
 }
@@ -135,6 +153,19 @@ impl Budget {
     /// They are not available.
     pub(super) fn take(&self, peer: IpAddr, test: &Test, has_key: bool) -> Result<Claim, Refusal> {
         self.take_cost(peer, Cost::of_test(test), has_key)
+    }
+
+    /// Takes the resources of connections that are held.
+    ///
+    /// # Errors
+    /// They are not available.
+    pub(super) fn take_holding(
+        &self,
+        peer: IpAddr,
+        request: &CapacityRequest,
+        has_key: bool,
+    ) -> Result<Claim, Refusal> {
+        self.take_cost(peer, Cost::of_holding(request), has_key)
     }
 
     /// Takes a thread, for a control connection or for a trace.
@@ -187,18 +218,18 @@ impl Accounts {
 
 fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refusal> {
     const MEMORY: &str = "of memory";
-    let resources = [
-        (limit.memory, taken.memory, cost.memory, MEMORY),
-        (limit.threads, taken.threads, cost.threads, "threads"),
-        (
-            limit.spinners,
-            taken.spinners,
-            cost.spinners,
-            "spinning threads",
-        ),
+    let of = |cost: Cost| [cost.memory, cost.threads, cost.spinners, cost.connections];
+    let names = [
+        (MEMORY, " (serve's --max-memory)"),
+        ("threads", ""),
+        ("spinning threads", ""),
+        ("connections", " (serve's --max-connections)"),
     ];
-    let lacks = |(limit, taken, cost, _): &(u64, u64, u64, _)| taken.saturating_add(*cost) > *limit;
-    let Some((limit, taken, cost, what)) = resources.into_iter().find(lacks) else {
+    let amounts = of(limit).into_iter().zip(of(taken)).zip(of(cost));
+    let lacks = |((limit, taken), cost): &((u64, u64), u64)| taken.saturating_add(*cost) > *limit;
+    let Some((((limit, taken), cost), (what, option))) =
+        amounts.zip(names).find(|(amounts, _)| lacks(amounts))
+    else {
         return Ok(());
     };
     let shown = |count: u64| match what {
@@ -212,7 +243,7 @@ fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refus
             RefusalReason::Busy
         },
         message: format!(
-            "the endpoint has {} {what} for {whose}: {} taken, {} asked for",
+            "the endpoint has {} {what} for {whose}{option}: {} taken, {} asked for",
             shown(limit),
             shown(taken),
             shown(cost)
@@ -234,6 +265,7 @@ mod tests {
         memory: 100 << 20,
         threads: 100,
         spinners: 4,
+        connections: 1000,
     };
 
     fn cost(memory: u64, threads: u64, spinners: u64) -> Cost {
@@ -241,6 +273,14 @@ mod tests {
             memory: memory << 20,
             threads,
             spinners,
+            connections: 0,
+        }
+    }
+
+    fn connections(connections: u64) -> Cost {
+        Cost {
+            connections,
+            ..Cost::default()
         }
     }
 
@@ -256,6 +296,7 @@ mod tests {
             (cost(25, 0, 0), cost(1, 0, 0)),
             (cost(0, 25, 0), cost(0, 1, 0)),
             (cost(0, 0, 1), cost(0, 0, 1)),
+            (connections(250), connections(1)),
         ] {
             let mut accounts = accounts();
             for _ in 0..3 {
@@ -285,8 +326,8 @@ mod tests {
         }
         let refused = accounts().take(a, cost(76, 1, 0), false).unwrap_err();
         assert_eq!(refused.reason, RefusalReason::Limit);
-        let words = "the endpoint has 75 MiB of memory for the tests of one address: 0 B taken, \
-                     76 MiB asked for";
+        let words = "the endpoint has 75 MiB of memory for the tests of one address (serve's \
+                     --max-memory): 0 B taken, 76 MiB asked for";
         assert_eq!(refused.message, words);
         assert!(
             accounts()
@@ -297,9 +338,9 @@ mod tests {
 
     #[test]
     fn a_host_gives_a_quarter_of_its_memory_and_half_of_its_cpus() {
-        let host = Cost::of_host(None);
+        let host = Cost::of_host(None, 9);
         assert!(host.memory <= MemoryInfo::read().unwrap().total / 4);
         assert!(host.threads <= THREADS && host.spinners >= 1);
-        assert_eq!(Cost::of_host(Some(5)), Cost { memory: 5, ..host });
+        assert_eq!(Cost::of_host(Some(5), 9), Cost { memory: 5, ..host });
     }
 }

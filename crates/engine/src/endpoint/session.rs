@@ -11,7 +11,7 @@ use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
 use linerate_core::record::Caveat;
-use linerate_core::session::message::{HalfReport, Refusal, RefusalReason, Welcome};
+use linerate_core::session::message::{HalfReport, Limits, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{
     CAPACITY, Open, PROFILE, Reply, Request, Slot, SlotState, TREATMENTS,
 };
@@ -22,7 +22,7 @@ use linerate_core::units::End;
 use linerate_core::wire::Token;
 
 use super::budget::{Budget, Claim};
-use super::clients::{Clients, Presence};
+use super::clients::{Clients, Presence, share_of_one};
 use super::door::{self, Listeners, Own};
 use super::foreign::iperf3::Calls;
 use super::lease::{Lease, LeaseError};
@@ -38,7 +38,6 @@ use crate::host;
 use crate::measure::flow::Flow;
 use crate::measure::half::{Half, HalfEnd, HalfOptions};
 use crate::measure::source::FlowSource;
-use crate::shares::Shares;
 use crate::stop::Stop;
 use crate::treatment::{forget, remembers};
 use crate::words;
@@ -53,8 +52,6 @@ pub(super) struct Context {
     pub(super) registry: Registry,
     pub(super) calls: Calls,
     pub(super) occupancy: Occupancy,
-    /// Connections that the clients of `capacity` hold.
-    pub(super) shares: Shares,
     /// Resources that the clients' tests take.
     pub(super) budget: Budget,
     pub(super) clients: Clients,
@@ -75,12 +72,31 @@ impl Context {
         }
     }
 
+    fn has_key(&self) -> bool {
+        self.options.key.is_some()
+    }
+
+    /// The owner's limits for one client.
+    fn limits(&self) -> Limits {
+        let limits = self.options.limits;
+        let share = share_of_one(limits.connections);
+        let connections = if self.has_key() {
+            limits.connections
+        } else {
+            share
+        };
+        Limits {
+            connections,
+            ..limits
+        }
+    }
+
     /// Takes a thread for a client of linerate's own.
     ///
     /// # Errors
     /// None is available.
     pub(super) fn take_thread(&self, peer: IpAddr) -> Result<Claim, Refusal> {
-        self.budget.take_thread(peer, self.options.key.is_some())
+        self.budget.take_thread(peer, self.has_key())
     }
 
     pub(super) fn log_refusal(&self, peer: SocketAddr, reason: String) {
@@ -280,7 +296,7 @@ impl Session<'_> {
             software: env!("CARGO_PKG_VERSION").to_owned(),
             token: words::hexadecimal(&self.token.0),
             operations: operations(self.context),
-            limits: self.context.options.limits,
+            limits: self.context.limits(),
             facts: Box::new(host::facts(Some(self.peer.ip()))),
         };
         self.server.welcome(now(), welcome);
@@ -347,7 +363,7 @@ impl Session<'_> {
     fn open(&mut self, open: Open) -> Result<(), Denial> {
         self.profile = open.profile;
         let context = self.context;
-        let has_key = context.options.key.is_some();
+        let has_key = context.has_key();
         let test = within_rate(open.test, context.options.limits.rate_bps)
             .map_err(|message| (RefusalReason::Limit, message))?;
         can_do(&test, has_key).map_err(|message| (RefusalReason::Test, message))?;
@@ -564,18 +580,14 @@ impl Session<'_> {
     }
 
     fn hold(&mut self, request: &CapacityRequest) -> Result<(), Denial> {
-        let owner = self.context.options.limits.connections;
-        let asked = request.connections;
-        let share = self.context.shares.take(asked, owner).map_err(|others| {
-            let message = format!(
-                "other clients hold {others} of the {owner} connections that the endpoint allows, \
-                 {asked} were asked for"
-            );
-            (RefusalReason::Busy, message)
-        })?;
+        let (context, peer) = (self.context, self.peer.ip());
+        let claim = context
+            .budget
+            .take_holding(peer, request, context.has_key());
+        let claim = claim.map_err(|refusal| (refusal.reason, refusal.message))?;
         self.begin_test()?;
-        let ends = (self.local, self.peer.ip());
-        let started = Holding::start(request, ends, self.token, (share, owner));
+        let claim = (Box::new(claim) as _, context.limits().connections);
+        let started = Holding::start(request, (self.local, peer), self.token, claim);
         let holding = started.map_err(|message| {
             self.lease.place().end_test();
             (RefusalReason::Test, message)
