@@ -7,6 +7,7 @@ mod iperf3;
 mod netperf;
 mod stamp;
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use linerate_core::record::{HostFacts, Record, Status};
 use linerate_core::session::SessionError;
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::{DEFAULT_PORT, End, Family};
+use linerate_sys::netlink::sock_diag::{Filter, SockDiag};
+use linerate_sys::proc::owner::{self, Owner};
 use linerate_sys::tcp_info::TcpInfo;
 
 pub use self::iperf3::Accounts;
@@ -88,6 +91,7 @@ impl Partner {
             Some(tool) => tool,
             // A netserver does not answer linerate's greeting.
             None if !has_key && at_netservers_port() => Tool::Netperf,
+            None if !has_key && iperf3_listens_here(&target) => Tool::Iperf3,
             None => match Client::connect(target.clone(), stop.clone()) {
                 Ok(client) => return Ok(Self::Own(Box::new(client))),
                 Err(error) => match tool_that_answered(&error) {
@@ -385,6 +389,26 @@ fn netserver_instead(
         Some(Err(MeasureError::Interrupted)) => Err(MeasureError::Interrupted),
         Some(Err(_)) | None => Err(error),
     }
+}
+
+/// Whether iperf3 listens at a loopback address of the target, as far as this user may see: the
+/// greeting would use up a server that serves a single client (`iperf3 -s -1`).
+fn iperf3_listens_here(target: &Target) -> bool {
+    let addresses = target.addresses.iter();
+    let at_loopback = addresses.filter(|at| at.ip().to_canonical().is_loopback());
+    let filter = Filter {
+        ports: at_loopback.map(SocketAddr::port).collect(),
+        ..Filter::new(Filter::LISTENERS)
+    };
+    if filter.ports.is_empty() {
+        return false;
+    }
+    let mut inodes = HashSet::new();
+    let listed = SockDiag::open()
+        .and_then(|mut diag| diag.sockets(&filter, |socket| _ = inodes.insert(socket.inode)));
+    let owners = owner::owners(&inodes, None).unwrap_or_default().by_inode;
+    let is_iperf3 = |owner: &Owner| owner.name == Tool::Iperf3.name();
+    listed.is_ok() && !owners.is_empty() && owners.values().all(is_iperf3)
 }
 
 /// The tool whose server has answered linerate's greeting, if that can be told.

@@ -1,6 +1,8 @@
 //! The real iperf3 as a server, and an endpoint of linerate's in its place.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use linerate_core::record::{CaveatKind, Record, Status};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use linerate_engine::{Categorized, Category, Partner, Stop, Target};
 use linerate_testkit::free_port;
+use tempfile::TempDir;
 
 use super::bench::{Bench, LONG, assert_within_1_percent, is_installed};
 
@@ -26,8 +29,12 @@ impl Server {
     }
 
     fn start_with(more: &[&str]) -> Self {
+        Self::start_as("iperf3".as_ref(), more)
+    }
+
+    fn start_as(program: &Path, more: &[&str]) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let child = Command::new("iperf3")
+        let child = Command::new(program)
             .args(["-s", "-B", "127.0.0.1", "-p", &address.port().to_string()])
             .args(more)
             .stdin(Stdio::null())
@@ -108,13 +115,32 @@ fn udp(direction: Direction, extent: Extent) -> Test {
 
 const SECOND: Extent = Extent::Time(Span(Duration::from_secs(1)));
 
+#[test]
+fn a_server_for_one_client_on_this_host_is_not_used_up_by_finding_out_what_it_is() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start_with(&["-1"]);
+    let mut partner = server.partner(None);
+    assert_eq!(partner.tool(), Some(Tool::Iperf3));
+    let record = run(&mut partner, &test(Direction::Up, SECOND));
+    assert!(record.throughput_bps().is_some_and(|rate| rate > 0.0));
+}
+
 /// The greeting that finds out what it is was its one client.
 #[test]
 fn a_server_for_one_client_that_is_gone_after_the_greeting_is_told_apart_from_none() {
     if !is_installed() {
         return;
     }
-    let server = Server::start_with(&["-1"]);
+    // Under another name it is not known before the greeting, like one of another host.
+    let directory = TempDir::new().unwrap();
+    let name = directory.path().join("server");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|path| path.join("iperf3"));
+    let iperf3 = programs.find(|program| program.exists()).unwrap();
+    symlink(iperf3, &name).unwrap();
+    let server = Server::start_as(&name, &["-1"]);
     let target = Target::at("server", server.address);
     let error = Partner::connect(target, None, Stop::new()).unwrap_err();
     let words = error.to_string();
