@@ -111,6 +111,12 @@ impl Channel {
         };
         parse(&body)
             .map(|message| Some(Incoming::Message(message)))
-            .map_err(|error| SessionError::Message(error.to_string()))
+            // The error quotes the peer, and ends in a log.
+            .map_err(|error| {
+                SessionError::Message(error.to_string().chars().take(QUOTED).collect())
+            })
     }
 }
+
+/// Longest text about a message that cannot be read, characters.
+const QUOTED: usize = 300;

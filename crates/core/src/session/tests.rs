@@ -19,7 +19,7 @@ use crate::session::operation::{
 };
 use crate::treatment::HostChange;
 use crate::units::Span;
-use crate::wire::{HELLO_BYTES, Hello, HelloKind, Key};
+use crate::wire::{Frame, FrameKind, HELLO_BYTES, Hello, HelloKind, Key};
 
 fn test_of(seconds: u64, streams: u32) -> Test {
     let time = Span(Duration::from_secs(seconds));
@@ -468,4 +468,16 @@ proptest! {
             while pair.server.poll_event().is_some() {}
         }
     }
+}
+
+/// It ends in the log of the endpoint's owner.
+#[test]
+fn what_is_said_of_a_message_that_cannot_be_read_is_short() {
+    let mut server = Server::new(Duration::ZERO, None, false);
+    let body = format!(r#"{{"say":"{}"}}"#, "x".repeat(4_000)).into_bytes();
+    let kind = FrameKind::Clear;
+    let frame = Frame { kind, body }.encode().unwrap();
+    server.handle_input(Duration::ZERO, &frame);
+    let said = server.poll_transmit().expect("it says why");
+    assert!(server.is_closed() && said.len() < 500, "{} B", said.len());
 }

@@ -396,6 +396,8 @@ impl Endpoint {
         stop: &Stop,
         log: impl Fn(ServeEvent) + Send + Sync + 'static,
     ) -> Result<(), MeasureError> {
+        // If this fails, the endpoint serves fewer connections at once.
+        let _ = linerate_sys::proc::limits::raise_descriptor_limit();
         // If this fails, the endpoint only uses more memory.
         let _ = linerate_sys::program::unmap_code();
         accept::Acceptor::new(self, Box::new(log), stop.clone())
