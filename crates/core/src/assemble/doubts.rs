@@ -186,8 +186,8 @@ fn no_fast_open(run: &Run) -> Option<Caveat> {
     };
     let taken = run.client.end.counters.get("TcpExtTCPFastOpenActive");
     let message = "--fast-open: no connection began with its request";
-    let remedy =
-        "sysctl net.ipv4.tcp_fastopen=3 at both ends; some middleboxes drop a SYN with data";
+    let remedy = "net.ipv4.tcp_fastopen needs bit 1 at the client and bit 2 at the endpoint, and \
+                  some middleboxes drop a SYN with data";
     let caveat = Caveat::new(CaveatKind::SettingNotTaken, message, remedy);
     (exchange.fast_open && taken.is_none_or(|count| *count == 0)).then_some(caveat)
 }

@@ -3,7 +3,9 @@
 use crate::link::PathSpec;
 use crate::plan::{End, Role, Test};
 use crate::record::HostFacts;
-use crate::remedy::{self, Change, Name, Remedy, RouteMetric, Run, RunOption, Target, shell_safe};
+use crate::remedy::{
+    self, Change, Name, Remedy, RouteMetric, Run, RunOption, Sight, Target, shell_safe,
+};
 use crate::units::{BitRate, DEFAULT_PORT, EndpointName};
 
 use super::signals::{is_bbr, positive, rtt_s};
@@ -148,11 +150,18 @@ pub(super) fn setting_of<'a>(host: Option<&'a HostFacts>, key: &str) -> Option<&
     host?.setting(key)
 }
 
-/// Lets the kernel's tuning of `net.ipv4.tcp_rmem` or `tcp_wmem` reach `bytes`. The maximum is
-/// raised, never lowered. If it is large enough already, the tuning did not get there, and the
-/// default is raised instead. `None` if that is large enough, too.
-pub(super) fn tuning(view: &View<'_>, role: Role, key: &str, bytes: u64) -> Option<Remedy> {
-    let [min, default, max] = triple(host(view, role), key).unwrap_or(KERNEL_DEFAULTS);
+/// Lets the kernel's tuning of the buffers of a role reach `bytes`. The maximum is raised, never
+/// lowered: where it is not known, it is to be looked at. If it is large enough already, the tuning
+/// did not get there, and the default is raised instead. `None` if that is large enough, too.
+pub(super) fn tuning(view: &View<'_>, role: Role, bytes: u64) -> Option<Remedy> {
+    let (key, sight) = match role {
+        Role::Sender => ("net.ipv4.tcp_wmem", Sight::SendBuffers),
+        Role::Receiver => ("net.ipv4.tcp_rmem", Sight::ReceiveBuffers),
+    };
+    let Some([min, default, max]) = triple(host(view, role), key) else {
+        let remedy = Remedy::look(sight, Some(role.end(view.leg.direction)));
+        return Some(remedy.because(format!("raise the last figure to {bytes} if it is less")));
+    };
     let (default, max) = match (default >= bytes, max >= bytes) {
         (true, true) => return None,
         (false, true) => (bytes, max),
@@ -228,8 +237,6 @@ pub(super) fn rate(bps: f64) -> BitRate {
     BitRate(((bps / step).round() * step).round() as u64)
 }
 
-/// The kernel's defaults of `tcp_rmem` (net/ipv4/tcp.c), where the host's are not known.
-const KERNEL_DEFAULTS: [u64; 3] = [4096, 131_072, 6_291_456];
 /// Payload over memory of the smallest segments that anybody sends on purpose: 64 bytes in a
 /// kilobyte.
 const MIN_SHARE: f64 = 1.0 / 16.0;

@@ -82,7 +82,13 @@ fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<
 /// The remedy for this connection, from that for a run; `None` if there is none.
 fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
     let Change::Option { object, value } = &remedy.change else {
-        return remedy.changes().then_some(remedy);
+        let tells = matches!(
+            remedy.change,
+            Change::Look {
+                object: Sight::ReceiveBuffers | Sight::SendBuffers
+            }
+        );
+        return (remedy.changes() || tells).then_some(remedy);
     };
     let own = match object {
         RunOption::Congestion => {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::treatment::{ValueKind, sysctls};
 use crate::units::{BitRate, Span};
@@ -525,6 +527,55 @@ proptest::proptest! {
         if let Ok(all) = assignments(&[&word]) {
             let again = Assignment::new(all[0].key(), &all[0].text()).unwrap();
             proptest::prop_assert_eq!(&again, &all[0]);
+        }
+    }
+}
+
+/// Shorter is better, and switches that have no order.
+const MAY_FALL: [&str; 9] = [
+    "net.ipv4.tcp_fin_timeout",
+    "net.netfilter.nf_conntrack_tcp_timeout_established",
+    "net.netfilter.nf_conntrack_tcp_timeout_time_wait",
+    "device.eth0.rx_usecs",
+    "device.eth0.tx_usecs",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "process.nofile",
+];
+
+proptest! {
+    #[test]
+    fn no_advice_lowers_what_a_host_has(
+        values in prop::collection::vec(prop_oneof![0..10_000_u64, 0..=1_u64 << 31], 3 * USUAL.len()),
+        (rate_bps, rtt_us) in (1.0..1e12, 1.0..1e6), connections in 0..=1_u64 << 32,
+        profile in proptest::sample::select(
+            vec![None, Some(Profile::Wan), Some(Profile::Lan), Some(Profile::ManyConnections)]),
+        memory_bytes in 0..=1_u64 << 42,
+    ) {
+        let mut view = HostView { memory_bytes, ..host() };
+        let numbers = |text: &str| text.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>();
+        for ((key, usual), drawn) in USUAL.iter().zip(values.chunks(3)) {
+            // Figures rise, as the kernel has them.
+            let mut drawn = drawn.to_vec();
+            drawn.sort_unstable();
+            let count = numbers(usual).map_or(0, |numbers| numbers.len());
+            let text: Vec<String> = drawn.iter().take(count).map(u64::to_string).collect();
+            if count > 0 && !MAY_FALL.contains(key) {
+                put(&mut view, key, &text.join(" "));
+            }
+        }
+        let path = Some(NeededPath { rate_bps, rtt_us, origin: NeedOrigin::Given });
+        let need = Need { path, connections: Some(connections), profile };
+        for report in advise(&need, &view, &[]) {
+            let (Some(right), key) = (&report.right, report.key.as_str()) else { continue };
+            let now = report.now.as_deref().expect("it was read");
+            let (Ok(now), Ok(right)) = (numbers(now), numbers(right)) else { continue };
+            if key == "net.ipv4.ip_local_port_range" {
+                prop_assert!(right[0] <= now[0] && right[1] >= now[1].min(65_535), "{:?}", report);
+            } else if !MAY_FALL.contains(&key) {
+                prop_assert!(now.iter().zip(&right).all(|(now, right)| now <= right), "{:?}", report);
+            }
         }
     }
 }

@@ -227,6 +227,8 @@ fn look(object: Sight, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'st
             "top -o %CPU".to_owned(),
             "shows which programs have the CPUs: run it while they rest",
         ),
+        (Sight::ReceiveBuffers, _) => ("linerate host show net.ipv4.tcp_rmem".to_owned(), ""),
+        (Sight::SendBuffers, _) => ("linerate host show net.ipv4.tcp_wmem".to_owned(), ""),
     }
 }
 

@@ -199,6 +199,10 @@ pub enum Sight {
     CpuTime,
     /// The programs of a host that use its CPUs.
     Programs,
+    /// How far the kernel's tuning lets receive buffers grow (`net.ipv4.tcp_rmem`).
+    ReceiveBuffers,
+    /// How far it lets send buffers grow (`net.ipv4.tcp_wmem`).
+    SendBuffers,
     /// A connection of any program.
     #[serde(untagged)]
     Connection {

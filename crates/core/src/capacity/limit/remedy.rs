@@ -37,7 +37,7 @@ impl Wanted {
     fn scaled(&self, now: u64, held: u64) -> u64 {
         let (value, good_for) = self.stops.unwrap_or((now, held.max(1)));
         let more = self.connections as f64 / good_for.max(1) as f64;
-        round_up(value as f64 * more.max(MIN_RAISE))
+        round_up(value as f64 * more.max(MIN_RAISE)).max(now)
     }
 }
 
@@ -60,7 +60,7 @@ pub(super) fn of(
     let scaled = |now: u64| wanted.scaled(now, held);
     let twice = |now: u64| now.saturating_mul(2);
     let remedy = match limit {
-        LimitKind::ProcessDescriptors => descriptors(half, wanted, at),
+        LimitKind::ProcessDescriptors => descriptors(half, wanted, at)?,
         LimitKind::HostFiles => set("fs.file-max", scaled(limits.files?)),
         LimitKind::Ports => ports(view),
         LimitKind::Owner => {
@@ -98,25 +98,24 @@ fn host(end: LimitEnd) -> Option<End> {
 }
 
 /// Raises the limit of descriptors in the shell that starts the program.
-fn descriptors(half: &CapacityHalf, wanted: &Wanted, at: Option<End>) -> Remedy {
+fn descriptors(half: &CapacityHalf, wanted: &Wanted, at: Option<End>) -> Option<Remedy> {
     let limits = &half.limits;
     let workers = limits.workers_most.unwrap_or(1).max(1);
     let needed = wanted.connections.div_ceil(workers);
     let each = round_up(needed.saturating_add(DESCRIPTOR_RESERVE) as f64);
-    let now = limits.descriptors_each;
-    let value = each.max(now.map_or(0, |now| now.saturating_add(1)));
+    let value = each.max(limits.descriptors_each?.saturating_add(1));
     let object = ProcessLimit::Descriptors;
     let remedy = Remedy::new(Change::ProcessLimit { object, value }, at);
-    match limits.nr_open {
+    Some(match limits.nr_open {
         Some(max) if value > max => remedy.after(Remedy::host_setting(at, "fs.nr_open", &[value])),
         _ => remedy,
-    }
+    })
 }
 
 fn ports(view: &View<'_>) -> Remedy {
     match view.document.client.limits.port_range {
-        Some(range) if range != WIDEST => {
-            let (low, high) = (WIDEST.0.into(), WIDEST.1.into());
+        Some((low, high)) if low > WIDEST.0 || high < WIDEST.1 => {
+            let (low, high) = (low.min(WIDEST.0).into(), WIDEST.1.into());
             let key = "net.ipv4.ip_local_port_range";
             Remedy::host_setting(Some(End::Client), key, &[low, high])
         }

@@ -1,8 +1,10 @@
 //! Runs that ended at each limit, and the next limit of runs that did not.
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::remedy::{Change, ProcessLimit};
 
 /// 20,000 connections over a path between two hosts of 32 GB, all of them open and alive.
 fn sample() -> Value {
@@ -277,4 +279,68 @@ fn absurd_figures_overflow_nothing() {
     value["tcp"]["alive"] = json!(0);
     let by = annotated(value).stopped_by.unwrap();
     assert_eq!(by.limit, LimitKind::HostFiles);
+}
+
+proptest! {
+    #[test]
+    fn no_remedy_lowers_a_limit(
+        figures in prop::collection::vec(prop_oneof![0..100_000_u64, 0..=1_u64 << 40], 12),
+        ports in any::<(u16, u16)>(), (asked, opened) in (1..1_000_000_u64, 0..1_000_000_u64),
+        cause in proptest::sample::select(vec!["descriptors", "files", "ports", "watches"]),
+    ) {
+        let names = ["descriptors_each", "files", "somaxconn", "syn_backlog", "conntrack",
+                     "cgroup_bytes", "epoll_watches", "orphans", "time_wait"];
+        let mut value = sample();
+        let mut has = std::collections::BTreeMap::new();
+        for (name, figure) in names.iter().zip(&figures) {
+            value["client"]["limits"][*name] = json!(figure);
+            value["server"]["limits"][*name] = json!(figure);
+            has.insert(*name, *figure);
+        }
+        for end in ["client", "server"] {
+            value[end]["limits"]["tcp_memory_pages"] = json!(figures[9..12]);
+            value[end]["limits"]["port_range"] = json!(ports);
+        }
+        value["test"]["connections"] = json!(asked);
+        value["tcp"] = json!({"asked": asked, "opened": opened, "alive": opened});
+        value["client"]["tcp"] =
+            json!({"opened": opened, "most": opened, "alive": opened, "failures": failed(cause)});
+        let document = annotated(value);
+        let limits = document.limits.iter().filter_map(|row| row.remedy.as_ref());
+        let stopped = document.stopped_by.iter().filter_map(|by| by.remedy.as_ref());
+        for remedy in limits.chain(stopped) {
+            let now: Vec<u64> = match &remedy.change {
+                Change::ProcessLimit { object: ProcessLimit::Descriptors, .. } => {
+                    vec![has["descriptors_each"]]
+                }
+                Change::ProcessLimit { .. } => vec![has["cgroup_bytes"]],
+                Change::HostSetting { object, .. } => match object.as_str() {
+                    "net.ipv4.tcp_mem" => figures[9..12].to_vec(),
+                    "fs.file-max" => vec![has["files"]],
+                    "net.core.somaxconn" => vec![has["somaxconn"]],
+                    "net.ipv4.tcp_max_syn_backlog" => vec![has["syn_backlog"]],
+                    "net.netfilter.nf_conntrack_max" => vec![has["conntrack"]],
+                    "fs.epoll.max_user_watches" => vec![has["epoll_watches"]],
+                    "net.ipv4.tcp_max_orphans" => vec![has["orphans"]],
+                    "net.ipv4.tcp_max_tw_buckets" => vec![has["time_wait"]],
+                    "net.ipv4.ip_local_port_range" => {
+                        let low = ports.0.min(1024);
+                        let widest = format!("{low} 65535");
+                        prop_assert!(remedy.command.contains(&widest), "{:?} {:?}", ports, remedy);
+                        continue;
+                    }
+                    other => panic!("{other} is not tested"),
+                },
+                _ => continue,
+            };
+            let wanted: Vec<u64> = match &remedy.change {
+                Change::ProcessLimit { value, .. } => vec![*value],
+                Change::HostSetting { value, .. } => {
+                    value.split(' ').map(|word| word.parse().unwrap()).collect()
+                }
+                _ => unreachable!("the others have gone on"),
+            };
+            prop_assert!(now.iter().zip(&wanted).all(|(now, it)| now <= it), "{:?} {:?}", now, remedy);
+        }
+    }
 }

@@ -193,7 +193,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
         return Some(remedy.because("it keeps the window fixed"));
     }
     let bytes = buffer_for(view, target_bps, window_share(view));
-    tuning(view, Role::Receiver, "net.ipv4.tcp_rmem", bytes)
+    tuning(view, Role::Receiver, bytes)
 }
 
 fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Option<Remedy> {
@@ -205,7 +205,7 @@ fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Optio
     let share = receiver.window_bytes.zip(receiver.buffer_bytes);
     let share = share.and_then(|(window, buffer)| positive(window as f64 / buffer as f64));
     let bytes = remedy::buffer_for(product, share);
-    tuning(view, Role::Receiver, "net.ipv4.tcp_rmem", bytes)
+    tuning(view, Role::Receiver, bytes)
 }
 
 /// Window over buffer: the payload of the segments that came over their memory (`scaling_ratio`,

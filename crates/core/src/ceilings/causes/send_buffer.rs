@@ -246,7 +246,7 @@ fn remedy(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
         return Some(remedy::buffer(view, Role::Sender, bytes));
     }
     let bytes = buffer_for(view, target_bps, Some(filled_share(view)));
-    tuning(view, Role::Sender, "net.ipv4.tcp_wmem", bytes)
+    tuning(view, Role::Sender, bytes)
 }
 
 /// Payload in flight over a buffer that is asked for: the kernel doubles it.

@@ -3,8 +3,11 @@
 use proptest::prelude::*;
 
 use super::scene::{Scene, tcp, udp};
+use crate::ceilings::causes::RULES;
 use crate::ceilings::{Cause, annotate, small_segments_caveat, views};
-use crate::record::{EndReport, TcpSender};
+use crate::plan::{End, Role};
+use crate::record::{EndReport, HostFacts, TcpReceiver, TcpSender};
+use crate::remedy::{Change, Remedy};
 
 /// Zeros, small figures, real ones and the largest. (Boxed: dozens of them by value overflow the
 /// stack.)
@@ -97,7 +100,99 @@ prop_compose! {
     }
 }
 
+/// Settings of socket memory, each of which may be missing.
+fn sysctls() -> impl Strategy<Value = Vec<(String, String)>> {
+    let figure = || prop_oneof![0..100_000_u64, 0..=1_u64 << 31];
+    let one = ["net.core.rmem_max", "net.core.wmem_max"].map(|key| {
+        let value = figure().prop_map(move |value| (key.to_owned(), value.to_string()));
+        proptest::option::of(value)
+    });
+    let three = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"].map(|key| {
+        let value = (figure(), figure(), figure());
+        let value = value.prop_map(move |(a, b, c)| (key.to_owned(), format!("{a}\t{b}\t{c}")));
+        proptest::option::of(value)
+    });
+    (one, three).prop_map(|(one, three)| one.into_iter().chain(three).flatten().collect())
+}
+
+fn figures(text: &str) -> Vec<u64> {
+    text.split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect()
+}
+
+/// What a remedy gives a host less of than it has, or may have.
+fn lowered(remedy: &Remedy, host: &dyn Fn(End) -> HostFacts) -> Option<String> {
+    let before = remedy
+        .first
+        .as_deref()
+        .and_then(|first| lowered(first, host));
+    let own = match &remedy.change {
+        // A switch is turned on.
+        Change::HostSetting { value, .. } if value == "1" => None,
+        Change::HostSetting { object, value } => {
+            let has = host(remedy.end?);
+            let has = has.setting(object).map(figures);
+            let is_kept = has.as_ref().is_some_and(|has| {
+                let wanted = figures(value);
+                has.len() == wanted.len() && has.iter().zip(&wanted).all(|(has, it)| has <= it)
+            });
+            (!is_kept).then(|| format!("{object}: {has:?} becomes {value}"))
+        }
+        Change::DeviceMtu { object, value } => {
+            let has = host(remedy.end?)
+                .device
+                .map_or(0, |device| device.mtu_bytes);
+            (has > *value).then(|| format!("the MTU of {object}: {has} becomes {value}"))
+        }
+        _ => None,
+    };
+    before.or(own)
+}
+
 proptest! {
+    #[test]
+    fn no_remedy_of_any_cause_lowers_what_a_host_has(
+        mut scene in scene(), target_bps in real(), (here, there) in (sysctls(), sysctls()),
+        mtus in (small(), small()), receiver_alone in any::<bool>(),
+        (rtt_mean_us, window_bytes, buffer_bytes) in (maybe(small()), maybe(count()), maybe(count())),
+        buffer_locked in any::<bool>(),
+    ) {
+        for (host, settings, mtu) in [
+            (&mut scene.sender_host, here, mtus.0),
+            (&mut scene.receiver_host, there, mtus.1),
+        ] {
+            host.sysctls = settings.into_iter().collect();
+            host.device.get_or_insert_default().mtu_bytes = mtu;
+        }
+        for tcp in &mut scene.tcp {
+            tcp.options = vec!["wscale".into()];
+        }
+        scene.window = TcpReceiver {
+            rtt_mean_us, window_bytes, buffer_bytes, buffer_locked, ..scene.window
+        };
+        let mut record = scene.record();
+        if receiver_alone {
+            let flows = record.flows.iter_mut().filter_map(|flow| flow.tcp.as_mut());
+            let all = flows.chain(record.legs.iter_mut().filter_map(|leg| leg.tcp.as_mut()));
+            all.for_each(|tcp| tcp.sender = None);
+        }
+        let view = &views(&record)[0];
+        let host = |end: End| {
+            let role = Role::at(end, view.leg.direction);
+            let host = match role {
+                Role::Sender => view.sender_host,
+                Role::Receiver => view.receiver_host,
+            };
+            host.cloned().unwrap_or_default()
+        };
+        for rule in &RULES {
+            let remedy = (rule.remedy)(view, target_bps);
+            let less = remedy.and_then(|remedy| lowered(&remedy, &host));
+            prop_assert_eq!(less, None, "{:?}", rule.cause);
+        }
+    }
+
     #[test]
     fn ceilings_are_sorted_positive_and_finite(scene in scene()) {
         let mut record = scene.record();

@@ -65,7 +65,7 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
         return open("--rate and --rtt, or --connections");
     }
     let numbers = numbers(q.now);
-    let [_, pressure, last] = numbers[..] else {
+    let [first, pressure, last] = numbers[..] else {
         return unreadable();
     };
     let inputs = vec![("needed_pages", needed), ("page_bytes", page)];
@@ -85,7 +85,7 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
     }
     let most = most.max(last as f64);
     // Rounded down it would be advised again.
-    let right = [most / 2.0, most / 1.5, most]
+    let right = [(most / 2.0).max(first as f64), most / 1.5, most]
         .map(|pages| format!("{:.0}", pages.ceil()))
         .join(" ");
     change(

@@ -85,7 +85,7 @@ pub(in super::super) fn ports(q: &Question<'_>) -> Advice {
         "to one address and port, connect() becomes slow when half of the {size} ports are \
          taken{more}"
     );
-    change("1024 65535", why).with(inputs)
+    change(format!("{} 65535", first.min(1_024)), why).with(inputs)
 }
 
 /// `somaxconn`: connections that arrive while the program does not accept for a tenth of a second,

@@ -91,6 +91,7 @@ pub(super) fn at_least(
 ) -> Advice {
     match q.now.parse::<u64>() {
         Ok(now) if now as f64 >= needed => fine("it is enough"),
+        Ok(now) if now >= right => fine("no more is advised"),
         Ok(_) => change(right.to_string(), low),
         Err(_) => unreadable(),
     }
