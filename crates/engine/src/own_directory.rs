@@ -45,7 +45,8 @@ pub(crate) fn is_unshared(path: &Path, user: u32) -> bool {
 pub(crate) fn make(path: &Path, user: u32) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            let hint = "set XDG_RUNTIME_DIR to a directory of this user's";
+            let hint =
+                "name another by XDG_RUNTIME_DIR, or LINERATE_STATE_DIRECTORY for what is kept";
             return Err(format!("cannot make it: {error}; {hint}"));
         }
         _ => {}
@@ -61,7 +62,7 @@ pub(crate) fn is_own(path: &Path, user: u32) -> Result<(), String> {
     // Not through a link: in /tmp anybody may have put one there.
     let metadata = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o077 != 0 {
-        let hint = "it is to be this user's own directory with mode 0700; remove or mend it";
+        let hint = "it is to be this user's own directory with mode 0700: mend its owner and mode";
         return Err(hint.to_owned());
     }
     Ok(())

@@ -54,7 +54,7 @@ fn judged(view: &HostView, need: Need, keys: &[String]) -> Result<HostDocument, 
     let mut document = HostDocument::new(about(view));
     document.need = need;
     document.settings = advise(&need, view, keys);
-    let Some(directory) = Directory::of_kept_if_there() else {
+    let Some(directory) = Directory::of_kept_if_there()? else {
         return Ok(document);
     };
     let mut kept = kept(&directory)?;
@@ -117,7 +117,7 @@ fn apply(
 pub fn undo(keys: &[String]) -> Result<HostDocument, TreatError> {
     let mut document = HostDocument::new(brief());
     let file = SysctlDirectory::of_host();
-    let Some(directory) = Directory::of_kept_if_there() else {
+    let Some(directory) = Directory::of_kept_if_there()? else {
         document.notes.push("nothing is kept".to_owned());
         return Ok(document);
     };

@@ -164,6 +164,13 @@ impl FilesStep {
     }
 
     fn put(&self, path: &Path, value: &str) -> Result<(), TreatError> {
+        // The path is the journal's, which another user may have owned once.
+        let is_under = |above: &&str| path.starts_with(above);
+        if !SETTINGS.iter().any(is_under) || path.components().any(|part| part.as_os_str() == "..")
+        {
+            let why = format!("{} is no setting of the kernel's", path.display());
+            return Err(TreatError::unfit(&self.key, why));
+        }
         write(path, value).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => TreatError::NotPermitted {
                 what: self.key.clone(),
@@ -291,5 +298,34 @@ pub(crate) fn check_sys() -> Result<(), TreatError> {
     }
 }
 
+/// Where the files are.
+const SETTINGS: [&str; 3] = ["/sys/class/net", "/sys/devices/system/cpu", "/proc/irq"];
 const GOVERNOR: &str = "scaling_governor";
 const NO_CPUS: &str = "none";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_leads_to_no_file_but_settings() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(GOVERNOR);
+        fs::write(&path, "powersave").unwrap();
+        let around = Path::new("/sys/class/net/../../..").join(path.strip_prefix("/").unwrap());
+        for path in [&path, &around] {
+            let file = FileState {
+                path: path.clone(),
+                was: "performance".to_owned(),
+            };
+            let step = FilesStep {
+                key: "cpu.governor".to_owned(),
+                device: None,
+                files: vec![file],
+                set: "powersave".to_owned(),
+            };
+            assert!(step.undo().is_err());
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "powersave");
+    }
+}

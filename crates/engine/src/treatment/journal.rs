@@ -61,29 +61,29 @@ pub(super) struct Entry {
 }
 
 impl Directory {
-    /// The first that can be had of `/run/linerate` for root, `$XDG_RUNTIME_DIR/linerate` and
-    /// `/tmp/linerate-UID`.
+    /// The first that is there or can be made of `/run/linerate` for root,
+    /// `$XDG_RUNTIME_DIR/linerate` and `/tmp/linerate-UID`.
     pub(super) fn open() -> Result<Self, TreatError> {
         Self::first(candidates())
     }
 
     /// Where the settings that are kept stand, which has to outlive a reboot where they do: the
-    /// directory of
-    /// `LINERATE_STATE_DIRECTORY`, `/var/lib/linerate` for root, or else that of
+    /// directory of `LINERATE_STATE_DIRECTORY`, `/var/lib/linerate` for root, or else that of
     /// [`Directory::open`].
     ///
     /// # Errors
-    /// There is none that can be had.
+    /// It cannot be had.
     pub(crate) fn of_kept() -> Result<Self, TreatError> {
         Self::first(state_candidates())
     }
 
     /// The same, if it is there.
-    pub(crate) fn of_kept_if_there() -> Option<Self> {
-        let user = effective_user();
-        let mut own = state_candidates().into_iter();
-        own.find(|path| own_directory::is_own(path, user).is_ok())
-            .map(|path| Self { path })
+    ///
+    /// # Errors
+    /// It is another's, or open to others.
+    pub(crate) fn of_kept_if_there() -> Result<Option<Self>, TreatError> {
+        let there = state_candidates().into_iter().find(|path| is_there(path));
+        there.map(|path| Self::first(vec![path])).transpose()
     }
 
     /// A file in it.
@@ -98,6 +98,10 @@ impl Directory {
             match own_directory::make(&path, user) {
                 Ok(()) => return Ok(Self { path }),
                 Err(reason) => reasons.push(format!("{}: {reason}", path.display())),
+            }
+            // With a journal in another directory, the one in this would be forgotten.
+            if is_there(&path) {
+                break;
             }
         }
         Err(TreatError::NoDirectory {
@@ -152,8 +156,14 @@ fn state_candidates() -> Vec<PathBuf> {
     if let Some(path) = std::env::var_os("LINERATE_STATE_DIRECTORY") {
         return vec![PathBuf::from(path)];
     }
-    let library = own_directory::run().map(|_| PathBuf::from("/var/lib/linerate"));
-    library.into_iter().chain(candidates()).collect()
+    match own_directory::run() {
+        Some(_) => vec![PathBuf::from("/var/lib/linerate")],
+        None => candidates(),
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 fn candidates() -> Vec<PathBuf> {
