@@ -31,8 +31,8 @@ pub(crate) fn execute(args: ServeArgs) -> Result<(), Failure> {
     let options = options(&args)?;
     let stop = run::signals()?;
     let endpoint = if inetd {
-        let listener = linerate_engine::inherited_listener().context("--inetd");
-        Endpoint::from_listener(listener.map_err(Failure::usage)?, &options)
+        let listeners = linerate_engine::inherited_listeners().context("--inetd");
+        Endpoint::from_listeners(listeners.map_err(Failure::usage)?, &options)
     } else {
         Endpoint::bind(&options)
     }?;

@@ -39,6 +39,7 @@ mod faults;
 mod foreign;
 mod history;
 mod host;
+mod inherited;
 mod iperf3;
 mod lab;
 mod lab_path;

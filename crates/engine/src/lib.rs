@@ -117,7 +117,7 @@ pub use lab::{Looks, capture_file, explain_capture, try_stranger};
 pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
 pub use lab_process::{LAB_EXEC, LAB_PROCESS};
 pub use linerate_sys::clock::{format_moment, since_boot};
-pub use linerate_sys::inherit::{listener as inherited_listener, stdout_was_closed};
+pub use linerate_sys::inherit::{listeners as inherited_listeners, stdout_was_closed};
 pub use linerate_sys::resolver::use_built_in as use_built_in_resolver;
 pub use linerate_sys::thread::set_affinity;
 pub use load::load;

@@ -10,18 +10,24 @@ use crate::socket::read_bytes;
 /// The first descriptor that systemd hands over (SD_LISTEN_FDS_START).
 const FIRST: RawFd = 3;
 
-/// The first listening TCP socket that was handed over: by systemd if `LISTEN_PID` names this
-/// process, else standard input. Other descriptors are left alone.
+/// The listening TCP sockets that were handed over: by systemd if `LISTEN_PID` names this process,
+/// else standard input. To be called once.
 ///
 /// # Errors
-/// `InvalidInput` if what was handed over is no listening TCP socket, with what it is.
-pub fn listener() -> io::Result<TcpListener> {
+/// `InvalidInput` if something that was handed over is no listening TCP socket, with what it is.
+pub fn listeners() -> io::Result<Vec<TcpListener>> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
     let for_us = number("LISTEN_PID") == Some(std::process::id());
-    let fd = match number("LISTEN_FDS") {
-        Some(count) if for_us && count > 0 => FIRST,
-        _ => io::stdin().as_raw_fd(),
-    };
+    match number("LISTEN_FDS") {
+        Some(count) if for_us && count > 0 => {
+            let last = FIRST.saturating_add_unsigned(count);
+            (FIRST..last).map(listener).collect()
+        }
+        _ => Ok(vec![listener(io::stdin().as_raw_fd())?]),
+    }
+}
+
+fn listener(fd: RawFd) -> io::Result<TcpListener> {
     // SAFETY: borrowed for this call only; an invalid number makes the kernel answer EBADF.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let accepts = option(borrowed, libc::SO_ACCEPTCONN)?;
@@ -35,8 +41,8 @@ pub fn listener() -> io::Result<TcpListener> {
              `wait`, or systemd with Accept=no",
         ));
     }
-    // SAFETY: it was handed over to this process and nothing else in it uses it: descriptor 3 by
-    // systemd's contract, standard input since `serve` reads none.
+    // SAFETY: it was handed over to this process and nothing else in it uses it: descriptors from 3
+    // on by systemd's contract, standard input since `serve` reads none.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     Ok(owned.into())
 }

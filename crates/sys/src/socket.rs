@@ -21,7 +21,7 @@ pub use many::{BeginError, Begun, accept, accept_blocking, begin_connect, is_est
 pub(crate) use open::tests::mptcp_supported;
 pub use open::{
     Connecting, ListenOptions, Mptcp, any, connect, connect_bounded, listen, stop_listening,
-    tcp_socket, tcp_socket_from, udp_socket,
+    takes_both_families, tcp_socket, tcp_socket_from, udp_socket,
 };
 pub use option::{
     BufferLocks, OptionError, bind_device, bound_waits, buffer_locks, busy_poll, congestion,

@@ -294,23 +294,29 @@ impl Endpoint {
         })
     }
 
-    /// Serves on a listening socket that was inherited (systemd, inetd), and on the same port for
-    /// UDP if that is free.
+    /// Serves on listening sockets that were inherited (systemd, inetd), and on the same ports for
+    /// UDP where they are free.
     ///
     /// # Errors
-    /// The socket does not listen; treatments are allowed to clients without a key.
-    pub fn from_listener(
-        listener: TcpListener,
+    /// A socket does not listen; treatments are allowed to clients without a key.
+    pub fn from_listeners(
+        listeners: Vec<TcpListener>,
         options: &ServeOptions,
     ) -> Result<Self, MeasureError> {
         let mut endpoint = Self::unbound(options)?;
-        let address = listener
-            .local_addr()
-            .map_err(MeasureError::host("cannot use the inherited socket"))?;
-        endpoint.listeners.push(listener);
-        match socket::udp_socket(address, None, true) {
-            Ok(datagrams) => endpoint.datagrams.push(datagrams),
-            Err(error) => endpoint.notes.push(format!("no UDP tests: {error}")),
+        for listener in listeners {
+            let address = listener
+                .local_addr()
+                .map_err(MeasureError::host("cannot use the inherited socket"))?;
+            let ipv4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
+            let ipv4 = socket::takes_both_families(&listener).then_some(ipv4);
+            for address in [Some(address), ipv4].into_iter().flatten() {
+                match socket::udp_socket(address, None, true) {
+                    Ok(datagrams) => endpoint.datagrams.push(datagrams),
+                    Err(error) => endpoint.note(format!("no UDP tests at {address}: {error}")),
+                }
+            }
+            endpoint.listeners.push(listener);
         }
         endpoint.nonempty()
     }

@@ -64,7 +64,7 @@ impl Registry {
 
     /// Whether a client with a control connection from this address is admitted.
     pub(crate) fn has_peer(&self, peer: IpAddr) -> bool {
-        let is_it = |entry: &Entry| entry.is_admitted && entry.peer.to_canonical() == peer;
+        let is_it = |entry: &Entry| entry.is_admitted && entry.peer == peer;
         self.entries().values().any(is_it)
     }
 
@@ -94,7 +94,7 @@ impl Entry {
     /// The inbox of the test that expects this flow from this address.
     fn inbox_for(&mut self, flow: u32, from: IpAddr) -> Option<&mut Inbox> {
         self.inbox.as_mut().filter(|inbox| {
-            inbox.source.unwrap_or(self.peer) == from
+            inbox.source.unwrap_or(self.peer) == from.to_canonical()
                 && flow < inbox.flows
                 && !inbox.bound.contains(&flow)
         })

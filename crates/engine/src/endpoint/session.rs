@@ -166,6 +166,8 @@ pub(super) fn run(
     let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
         return;
     };
+    // A listener for both families has IPv4 clients in IPv6 addresses; their datagrams are IPv4's.
+    let (local, peer) = (canonical(local), canonical(peer));
     let session = Session {
         token,
         registration: context.registry.register(token, peer.ip()),
@@ -184,6 +186,14 @@ pub(super) fn run(
         profile: None,
     };
     session.drive(socket);
+}
+
+/// The IPv4 address that an IPv6 one stands for, or the address itself.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
 }
 
 fn operations(context: &Context) -> Vec<String> {

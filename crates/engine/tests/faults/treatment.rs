@@ -151,7 +151,7 @@ fn no_endpoint_gives_treatments_to_clients_without_a_key() {
     let error = Endpoint::bind(&serve).unwrap_err();
     assert!(error.to_string().contains("needs a key"), "{error}");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    assert!(Endpoint::from_listener(listener, &serve).is_err());
+    assert!(Endpoint::from_listeners(vec![listener], &serve).is_err());
 }
 
 #[test]

@@ -127,6 +127,13 @@ pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpList
     Ok(socket.into())
 }
 
+/// Whether an IPv6 listener takes clients of IPv4, too, as those that others open often do.
+pub fn takes_both_families(listener: &TcpListener) -> bool {
+    let is_any = |address: SocketAddr| address.is_ipv6() && address.ip().is_unspecified();
+    let takes_ipv4 = || SockRef::from(listener).only_v6().is_ok_and(|only| !only);
+    listener.local_addr().is_ok_and(is_any) && takes_ipv4()
+}
+
 /// Takes no more connections and leaves the port to the next listener; those that were accepted
 /// stay.
 ///

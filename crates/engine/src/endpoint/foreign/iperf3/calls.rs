@@ -71,6 +71,7 @@ impl Calls {
 
     /// An entry for a test; `None` if the cookie has one already.
     pub(super) fn register(&self, cookie: Cookie, peer: IpAddr) -> Option<Call> {
+        let peer = peer.to_canonical();
         let mut book = self.book();
         if book.tests.contains_key(&cookie) {
             return None;
@@ -94,7 +95,10 @@ impl Calls {
         let Some(test) = book.tests.get_mut(&cookie) else {
             return Caller::New(stream);
         };
-        let inbox = test.inbox.as_mut().filter(|_| test.peer == from);
+        let inbox = test
+            .inbox
+            .as_mut()
+            .filter(|_| test.peer == from.to_canonical());
         let Some(inbox) = inbox.filter(|inbox| inbox.next < inbox.flows) else {
             return Caller::Unwanted(stream);
         };
