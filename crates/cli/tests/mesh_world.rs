@@ -338,8 +338,8 @@ impl Witness {
                     continue;
                 };
                 let from = directories.iter().find(|(number, _)| *number == event.wd());
-                // The file gets its whole content before it gets its name without `.new`.
-                let id = name.strip_suffix(b".new").unwrap_or(&name);
+                // The file gets its whole content before it gets its name without an end.
+                let id = name.strip_suffix(b".not-whole-yet").unwrap_or(&name);
                 if let (Some((_, from)), true) = (from, id.ends_with(b".json")) {
                     let _ = fs::hard_link(
                         from.join(OsStr::from_bytes(&name)),

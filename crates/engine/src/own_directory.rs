@@ -117,9 +117,8 @@ pub(crate) fn read_file(path: &Path, most: u64) -> io::Result<String> {
 /// # Errors
 /// It cannot be written; the old one is as it was.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    // A name that no program reads: files of sysctl.d end in `.conf`.
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
+    name.push(SCRATCH);
     let next = Path::new(&name);
     // What a killed process has left.
     let _ = fs::remove_file(next);
@@ -134,5 +133,43 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<(
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
+    }
+}
+
+/// Whether only root can change the file, or put another in its place.
+///
+/// # Errors
+/// In words: which part of the path others can write.
+pub(crate) fn is_of_root(path: &Path) -> Result<(), String> {
+    for part in path.ancestors() {
+        let found = fs::symlink_metadata(part);
+        let found = found.map_err(|error| format!("{}: {error}", part.display()))?;
+        let group_writes = found.mode() & 0o020 != 0 && found.gid() != 0;
+        if found.uid() != 0 || group_writes || found.mode() & 0o002 != 0 {
+            return Err(format!("others than root can write {}", part.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The end of a file's name until it is whole: no program reads such a name (files of sysctl.d end
+/// in `.conf`), and hardly an interface can have it.
+pub(crate) const SCRATCH: &str = ".not-whole-yet";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_in_a_directory_of_others_is_not_roots() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("program");
+        fs::write(&program, "").unwrap();
+        let refused = is_of_root(&program).unwrap_err();
+        assert!(
+            refused.starts_with("others than root can write /"),
+            "{refused}"
+        );
+        assert!(is_of_root(Path::new("/")).is_ok());
     }
 }

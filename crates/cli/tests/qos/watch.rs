@@ -1,14 +1,14 @@
 //! Policies that last over what spoils them, and `check`, which refuses what `apply` would.
 
 use std::path::Path;
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output};
 
 use linerate_sys::netlink::{Netlink, VethEnd};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::lifecycle::POLICY;
-use crate::support::{Bench, bench, command, eventually, json, run};
+use crate::support::{Bench, PROGRAM, bench, command, eventually, json, run};
 
 const LAN: &str = "lan0";
 
@@ -71,6 +71,9 @@ fn a_policy_that_is_kept_comes_back_with_its_interface_and_goes_with_remove() {
     assert!(kept.join(LAN).exists());
     let unit = std::fs::read_to_string(directory.path().join("linerate-qos.service")).unwrap();
     assert!(unit.contains(" qos watch\n"), "{unit}");
+    // What cannot be understood of one interface is no reason to leave the others.
+    let torn = kept.join("torn0");
+    std::fs::write(&torn, "{").unwrap();
 
     let watching = Watching::new(&bench, &kept);
     // A class is taken away.
@@ -93,8 +96,32 @@ fn a_policy_that_is_kept_comes_back_with_its_interface_and_goes_with_remove() {
     eventually("the kept policy is applied", || filters(&bench));
     let removed = run_with(&bench, &kept, &["remove", LAN], None);
     assert_eq!(removed.status.code(), Some(0), "{removed:?}");
-    assert!(!kept.join(LAN).exists());
+    assert!(!kept.join(LAN).exists() && torn.exists());
     assert_eq!(json(bench.a(), &["status", LAN], None).0, 10);
+    let removed = run_with(&bench, &kept, &["remove"], None);
+    assert_eq!(removed.status.code(), Some(0), "{removed:?}");
+    assert!(!torn.exists());
+}
+
+#[test]
+fn a_program_that_others_can_replace_is_not_started_by_a_boot() {
+    let directory = TempDir::new().unwrap();
+    let program = directory.path().join("linerate");
+    let copied = Command::new("cp")
+        .args([Path::new(PROGRAM), &program])
+        .status();
+    assert!(copied.unwrap().success());
+    let file = directory.path().join("policy.toml");
+    std::fs::write(&file, POLICY.replace("veth0", "nosuch0")).unwrap();
+    let mut apply = Command::new(&program);
+    let refused = apply
+        .args(["qos", "apply", "--persist"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("others than root can write /"), "{said}");
 }
 
 #[test]

@@ -192,7 +192,7 @@ impl Directory {
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut keys = BTreeSet::new();
         for name in names {
-            if name.ends_with(SCRATCH) {
+            if name.ends_with(own_directory::SCRATCH) {
                 remove(&self.path.join(&name))?;
             }
             let states = [Which::Current, Which::Next];
@@ -287,6 +287,3 @@ pub(super) fn fault(operation: &'static str, path: &Path) -> impl FnOnce(io::Err
         source,
     }
 }
-
-/// The end of the name of a state that is being written ([`own_directory::replace_file`]).
-const SCRATCH: &str = ".new";

@@ -24,6 +24,7 @@ use super::error::QosError;
 use super::prepare::CGROUP;
 use super::state::{State, fault};
 use super::{Standing, on_site, put_back, standing};
+use crate::own_directory::{SCRATCH, is_of_root, replace_file};
 
 /// Puts policies in force again, whatever spoils them, until the process is asked to end; `say` is
 /// told what was done, and what could not be.
@@ -96,12 +97,20 @@ impl Watch {
     /// # Errors
     /// [`QosError`]: nothing can be told of any interface.
     fn look(&mut self) -> Result<Vec<String>, QosError> {
-        for (name, standing) in persisted()? {
-            let fresh = Kept { index: 0, standing };
-            self.kept.entry(name).or_insert(fresh);
+        let mut words = Vec::new();
+        for (name, standing) in persisted() {
+            match standing {
+                Ok(standing) => {
+                    let fresh = Kept { index: 0, standing };
+                    self.kept.entry(name).or_insert(fresh);
+                }
+                Err(error) => {
+                    let said = crate::words::chain(&error);
+                    words.extend(self.say_once(format!("{name} kept"), said));
+                }
+            }
         }
         let spoiled = on_site(|site| self.spoiled(site))?;
-        let mut words = Vec::new();
         for (name, why) in spoiled {
             let Some(kept) = self.kept.get(&name) else {
                 continue;
@@ -110,11 +119,15 @@ impl Watch {
                 Ok(()) => format!("{name}: the policy is in force again: {why}"),
                 Err(error) => format!("{name}: {why}, and cannot be applied: {error}"),
             };
-            if self.said.insert(name, said.clone()).as_ref() != Some(&said) {
-                words.push(said);
-            }
+            words.extend(self.say_once(name, said));
         }
         Ok(words)
+    }
+
+    /// The words, unless they were said last of the same thing.
+    fn say_once(&mut self, about: String, said: String) -> Option<String> {
+        let before = self.said.insert(about, said.clone());
+        (before.as_ref() != Some(&said)).then_some(said)
     }
 
     /// The interfaces whose policy is not in force as it should be, and why.
@@ -199,14 +212,14 @@ pub fn persist(document: &QosDocument) -> Result<Vec<String>, QosError> {
         };
         let text = serde_json::to_vec(&standing).map_err(io::Error::from);
         let path = directory.join(&adapter.name);
-        text.and_then(|text| write(&path, &text))
+        text.and_then(|text| replace_file(&path, &text, 0o644))
             .map_err(fault("write", &path))?;
     }
     let unit = unit_path();
     let program = std::env::current_exe().map_err(fault("find the program for", &unit))?;
     let text = UNIT.replace("PROGRAM", &program.display().to_string().replace('%', "%%"));
     let wants = unit.with_file_name("multi-user.target.wants");
-    write(&unit, text.as_bytes())
+    replace_file(&unit, text.as_bytes(), 0o644)
         .and_then(|()| fs::create_dir_all(&wants))
         .and_then(|()| link(&unit, &wants.join(UNIT_NAME)))
         .map_err(fault("write", &unit))?;
@@ -224,10 +237,7 @@ pub fn persist(document: &QosDocument) -> Result<Vec<String>, QosError> {
 
 /// Forgets what is kept over a reboot, of one interface or of all.
 pub(super) fn forget(interface: Option<&str>) -> Result<Vec<String>, QosError> {
-    if check_persist().is_err() {
-        return Ok(Vec::new());
-    }
-    let mut names: Vec<_> = persisted()?.into_iter().map(|(name, _)| name).collect();
+    let mut names: Vec<_> = persisted().into_iter().map(|(name, _)| name).collect();
     names.retain(|name| interface.is_none_or(|interface| interface == name));
     for name in &names {
         let path = directory().join(name);
@@ -236,52 +246,56 @@ pub(super) fn forget(interface: Option<&str>) -> Result<Vec<String>, QosError> {
     Ok(names)
 }
 
-/// What is kept; nothing in namespaces that no boot sets.
-fn persisted() -> Result<Vec<(String, Standing)>, QosError> {
-    let directory = directory();
-    let entries = match fs::read_dir(&directory) {
-        Ok(entries) if check_persist().is_ok() => entries,
-        _ => return Ok(Vec::new()),
+/// What is kept, or why it cannot be understood, by interface; nothing in namespaces that no boot
+/// sets.
+fn persisted() -> Vec<(String, Result<Standing, QosError>)> {
+    let entries = match fs::read_dir(directory()) {
+        Ok(entries) if is_set_by_a_boot() => entries,
+        _ => return Vec::new(),
     };
-    let mut all = Vec::new();
-    for entry in entries.filter_map(Result::ok) {
-        let path = entry.path();
-        let read = fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?));
-        if let Ok(name) = entry.file_name().into_string()
-            && !name.ends_with(SCRATCH)
-        {
-            all.push((name, read.map_err(fault("understand", &path))?));
+    let files = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let (path, name) = (entry.path(), entry.file_name().into_string().ok()?);
+        if name.ends_with(SCRATCH) || !path.is_file() {
+            return None;
         }
-    }
-    Ok(all)
+        let read = fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?));
+        Some((name, read.map_err(fault("understand", &path))))
+    });
+    files.collect()
 }
 
-/// Whether policies of this network namespace can be kept over a reboot.
+/// Whether policies of this network namespace can be kept over a reboot, by a unit that runs this
+/// program as root.
 ///
 /// # Errors
 /// [`QosError::Unknown`], and what to do instead.
 pub fn check_persist() -> Result<(), QosError> {
-    let Ok(first) = fs::metadata(format!("/proc/{}/ns/net", outermost_process())) else {
-        return Ok(());
+    let refused = |why: String| {
+        let what = "--persist".to_owned();
+        Err(QosError::Unknown { what, why })
     };
-    let own = Namespace::current().and_then(|own| own.inode());
-    if std::env::var_os(DIRECTORY).is_some() || own.is_ok_and(|own| own == first.ino()) {
-        Ok(())
-    } else {
-        Err(QosError::Unknown {
-            what: "--persist".to_owned(),
-            why: "a boot sets the host's first network namespace, and this is another: have \
-                  `linerate qos watch` started in it"
-                .to_owned(),
-        })
+    if !is_set_by_a_boot() {
+        let why = "a boot sets the host's first network namespace, and this is another: have \
+                   `linerate qos watch` started in it";
+        return refused(why.to_owned());
+    }
+    let program = std::env::current_exe().map_err(|error| error.to_string());
+    match program.and_then(|program| is_of_root(&program)) {
+        Err(why) if std::env::var_os(DIRECTORY).is_none() => refused(format!(
+            "{why}, and each boot would run this program as root: install it first, as a package \
+             or by `install -o root -g root linerate /usr/bin`"
+        )),
+        _ => Ok(()),
     }
 }
 
-fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut scratch = path.as_os_str().to_owned();
-    scratch.push(SCRATCH);
-    fs::write(&scratch, text)?;
-    fs::rename(&scratch, path)
+fn is_set_by_a_boot() -> bool {
+    let Ok(first) = fs::metadata(format!("/proc/{}/ns/net", outermost_process())) else {
+        return true;
+    };
+    let own = Namespace::current().and_then(|own| own.inode());
+    std::env::var_os(DIRECTORY).is_some() || own.is_ok_and(|own| own == first.ino())
 }
 
 fn link(to: &Path, at: &Path) -> io::Result<()> {
@@ -307,8 +321,6 @@ fn unit_path() -> PathBuf {
 const SLOW: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 const DIRECTORY: &str = "LINERATE_QOS_DIRECTORY";
-/// Of a file until it is whole: no interface has so long a name.
-const SCRATCH: &str = ".not-whole-yet";
 const UNIT_NAME: &str = "linerate-qos.service";
 const UNIT: &str = "\
 [Unit]
