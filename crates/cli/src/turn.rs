@@ -11,7 +11,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 /// The running test, as the file describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Running {
     pub(crate) test: String,
     pub(crate) path: String,
@@ -37,11 +37,7 @@ impl Turn {
     /// The file cannot be written.
     pub(crate) fn take(history: &Path, running: Running) -> anyhow::Result<Option<Self>> {
         let path = place(history);
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path);
+        let file = linerate_engine::open_lock(&path);
         let file = file.with_context(|| path.display().to_string())?;
         for _ in 0..ATTEMPTS {
             if file.try_lock().is_ok() {
@@ -89,7 +85,29 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
+
+    #[test]
+    fn what_a_link_or_anybodys_directory_leads_to_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (history, other) = (
+            directory.path().join("h.db"),
+            directory.path().join("other"),
+        );
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, place(&history)).unwrap();
+        let take = || Turn::take(&history, Running::default());
+        assert!(take().is_err());
+        fs::remove_file(place(&history)).unwrap();
+        fs::hard_link(&other, place(&history)).unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+        let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+        assert_eq!(take().is_err(), is_root);
+        assert!(!is_root || fs::read_to_string(&other).unwrap() == "precious");
+    }
 
     #[test]
     fn one_test_has_the_turn_and_others_see_what_it_does() {

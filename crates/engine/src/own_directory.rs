@@ -71,8 +71,15 @@ pub(crate) fn is_own(path: &Path, user: u32) -> Result<(), String> {
 /// Opens a file that processes lock, and makes it if need be. It is this user's alone.
 ///
 /// # Errors
-/// Those of open(2); `ELOOP` if it is a link.
-pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+/// Those of open(2); `ELOOP` if it is a link; of root, that others can write its directory, where
+/// any file may be another one of root's, by a hard link.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = fs::metadata(above.unwrap_or(Path::new(".")))?;
+    if effective_user() == 0 && above.mode() & 0o002 != 0 {
+        let why = "others can write its directory, and root makes no file there";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600);
     open_no_follow(path, &mut options)

@@ -145,7 +145,7 @@ fn lock(history: &Path) -> anyhow::Result<File> {
     let mut name = history.as_os_str().to_owned();
     name.push(".monitor");
     let path = PathBuf::from(name);
-    let file = File::create(&path).with_context(|| path.display().to_string())?;
+    let file = linerate_engine::open_lock(&path).with_context(|| path.display().to_string())?;
     file.try_lock().map_err(|_| {
         anyhow!(
             "{}: another monitor saves its runs in this history",

@@ -233,7 +233,7 @@ fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
     let buffer = options.send_buffer_bytes;
     let buffer = buffer.map_or_else(String::new, |bytes| format!(" sndbuf={}", bytes.0));
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!("{name}_temp_path {directory}/{name};"))
+        .map(|name| format!("{name}_temp_path {directory}/own/{name};"))
         .concat();
     // Of each cause one in two.
     let nopush = if (scenario.number / 12).is_multiple_of(2) {
@@ -242,7 +242,7 @@ fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
         "off"
     };
     let text = format!(
-        "daemon off; master_process off; pid {directory}/pid; error_log {directory}/errors;\n\
+        "daemon off; master_process off; pid {directory}/own/pid; error_log {directory}/own/errors;\n\
          events {{ worker_connections 64; }}\n\
          http {{ access_log off; sendfile on; tcp_nopush {nopush}; {temporary}\n\
          server {{ listen {address}:{port}{buffer}; root {directory}; }} }}\n"
@@ -254,7 +254,7 @@ fn nginx(scenario: &Scenario, place: &Place<'_>) -> io::Result<Commands> {
         // Writing to a string cannot fail.
         let _ = write!(client, " --limit-rate {}", (rate.0 / 8).max(1));
     }
-    let server = format!("nginx -e {directory}/errors -c {directory}/nginx.conf");
+    let server = format!("nginx -e {directory}/own/errors -c {directory}/nginx.conf");
     Ok(Commands {
         server: words(&server),
         client: words(&client),

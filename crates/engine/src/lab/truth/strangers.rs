@@ -349,7 +349,8 @@ struct Allotted {
     _share: Allotment,
 }
 
-/// A directory for any user, which goes with the scenario.
+/// A directory that any user can read, with `own` in it that any user can write: what root makes in
+/// there could be another user's link. It goes with the scenario.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -357,8 +358,11 @@ impl Temporary {
         let (process, number) = (std::process::id(), scenario.number);
         let name = format!("linerate-stranger-{process}-{number}");
         let path = std::env::temp_dir().join(name);
-        let made = fs::create_dir(&path)
-            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o777)));
+        let make = |path: &Path, mode| {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::create_dir(path).and_then(|()| fs::set_permissions(path, mode))
+        };
+        let made = make(&path, 0o755).and_then(|()| make(&path.join("own"), 0o777));
         made.map_err(cannot("make a directory"))?;
         Ok(Self(path))
     }
