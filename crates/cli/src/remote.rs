@@ -4,7 +4,10 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::ToSocketAddrs;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
 use linerate_core::remedy::shell_word;
@@ -18,13 +21,14 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::target::look_up;
 
-/// Runs on the other host. It reads the key's line and then the program from standard input, and
-/// ends the endpoint when standard input ends.
+/// Runs on the other host. It reads the key's line and then the program from standard input, ends
+/// the endpoint when standard input ends, and ends with the endpoint.
 const SCRIPT: &str = r#"set -e
 [ "$(uname -sm)" = "$MACHINE" ] || { echo "it is $(uname -sm), and the program for $MACHINE" >&2; exit 1; }
 umask 077
 directory=$(mktemp -d)
-trap 'rm -rf "$directory"' EXIT
+endpoint= watch=
+trap 'kill $watch $endpoint 2>/dev/null || true; rm -rf "$directory"' EXIT
 trap 'exit 1' HUP INT TERM
 IFS= read -r key
 echo "$key" > "$directory/key"
@@ -32,9 +36,12 @@ head -c "$BYTES" > "$directory/linerate"
 chmod 700 "$directory/linerate"
 "$directory/linerate" serve --port "$PORT" --key-file "$directory/key" --json-stream --quiet &
 endpoint=$!
-cat > /dev/null
-kill "$endpoint" 2>/dev/null || true
-wait "$endpoint" || true
+exec 3<&0
+{ cat; kill $endpoint; } <&3 >/dev/null 2>&1 &
+watch=$! status=0
+wait $endpoint || status=$?
+endpoint=
+exit $status
 "#;
 
 /// An endpoint that runs on another host until this is dropped.
@@ -72,6 +79,9 @@ impl Remote {
         let mut ssh = Command::new("ssh")
             .args([
                 "-T",
+                // A host that is gone ends ssh, and with it the check.
+                "-oConnectTimeout=30",
+                "-oServerAliveInterval=15",
                 "--",
                 place,
                 &format!("exec sh -c {}", shell_word(&script)),
@@ -93,11 +103,12 @@ impl Remote {
             },
             key,
         };
-        let listens = sent.and_then(|()| port_of(BufReader::new(stdout)));
+        let listens = sent.and_then(|()| port_of(stdout, PATIENCE));
         let failed = format!("{place}: no endpoint could be started by ssh; it says why above");
         started.name.port = Some(listens.map_err(|error| match error.kind() {
             // ssh, or the script, has ended.
             io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => anyhow!(failed),
+            io::ErrorKind::TimedOut => anyhow!("{place}: no endpoint listens after {PATIENCE:?}"),
             _ => anyhow!(error).context(failed),
         })?);
         Ok(started)
@@ -127,21 +138,36 @@ impl Drop for Remote {
     fn drop(&mut self) {
         // The script cleans up when its standard input ends, and ssh ends with the script.
         drop(self.ssh.stdin.take());
-        let _ = self.ssh.wait();
+        let begun = Instant::now();
+        while matches!(self.ssh.try_wait(), Ok(None)) {
+            if begun.elapsed() > PATIENCE_AT_END {
+                let _ = self.ssh.kill();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
-/// The port in the endpoint's first line. A thread reads and drops all later lines.
-fn port_of(mut events: BufReader<ChildStdout>) -> io::Result<u16> {
-    let mut line = String::new();
-    events.read_line(&mut line)?;
+/// The port in the endpoint's first line. A thread waits for it, and reads and drops all later
+/// lines.
+fn port_of(stdout: impl Read + Send + 'static, patience: Duration) -> io::Result<u16> {
+    let (sender, first) = mpsc::channel();
+    thread::spawn(move || {
+        let mut events = BufReader::new(stdout);
+        let mut line = String::new();
+        let read = (&mut events).take(MAX_LINE).read_line(&mut line);
+        // Nobody listens after the deadline.
+        let _ = sender.send(read.map(|_| line));
+        io::copy(&mut events, &mut io::sink())
+    });
+    let line = first.recv_timeout(patience);
+    let line = line.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let event: Value = serde_json::from_str(&line).map_err(io::Error::from)?;
     let address = event["addresses"][0].as_str().unwrap_or_default();
     let port = address
         .rsplit(':')
         .next()
         .and_then(|port| port.parse().ok());
-    std::thread::spawn(move || io::copy(&mut events, &mut io::sink()));
     port.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -194,4 +220,28 @@ pub(crate) fn random_hex(bytes: usize) -> anyhow::Result<String> {
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
     read.context("/dev/urandom")?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// From the program's last byte to the endpoint's first line; what ssh and the network hold of the
+/// program, some megabytes, is on its way then.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// For the other host to clean up.
+const PATIENCE_AT_END: Duration = Duration::from_secs(20);
+/// Of the endpoint's first line, bytes.
+const MAX_LINE: u64 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_says_nothing_or_has_ended_is_not_waited_for() {
+        let (silent, _open) = io::pipe().unwrap();
+        let error = port_of(silent, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let error = port_of(io::empty(), PATIENCE).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        let line = b"{\"addresses\":[\"[::]:7\"]}\n";
+        assert_eq!(port_of(&line[..], PATIENCE).unwrap(), 7);
+    }
 }

@@ -140,6 +140,16 @@ fn an_endpoint_that_ssh_starts_measures_and_leaves_nothing() {
     );
     sshd.assert_nothing_is_left();
 
+    // Its port is taken: the endpoint ends as soon as it begins.
+    let taken = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"));
+    let taken = taken.expect("a port");
+    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let ended = sshd.check(&["ssh://pit", "-p", &port]);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let said = stderr(&ended);
+    assert!(said.contains("no endpoint could be started"), "{said}");
+    sshd.assert_nothing_is_left();
+
     let unknown = sshd.check(&["ssh://nowhere.invalid"]);
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     let said = stderr(&unknown);
