@@ -14,7 +14,9 @@ use linerate_testkit::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{PROGRAM, assert_says, copy_for_everybody, has_no_lab, stderr, stdout, words};
+use crate::support::{
+    Killed, PROGRAM, assert_says, copy_for_everybody, has_no_lab, stderr, stdout, words,
+};
 
 /// A host in a network namespace of its own, with a state of its own.
 struct Host {
@@ -351,11 +353,10 @@ fn without_a_state_directory_of_the_system_settings_are_kept_and_undone() {
             .unwrap()
     };
     let program = program.to_str().unwrap();
-    let began = Instant::now();
     let refused = as_nobody(&[program, "host", "set", "net.ipv4.tcp_sack=0"]);
     if stderr(&refused).starts_with("setpriv:") {
-        eprintln!("SKIPPED: setpriv cannot drop privileges here: {refused:?}");
-        return;
+        let why = format_args!("setpriv cannot drop privileges here: {refused:?}");
+        return skip(Need::Setpriv, why);
     }
     assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
     let undone = as_nobody(&[program, "host", "undo"]);
@@ -370,12 +371,10 @@ fn without_a_state_directory_of_the_system_settings_are_kept_and_undone() {
     let own = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"];
     let kept = as_nobody(&[&own[..], &[&script]].concat());
     if stderr(&kept).starts_with("unshare:") {
-        eprintln!("SKIPPED: no user namespaces here: {kept:?}");
-        return;
+        return skip(Need::Lab, format_args!("no user namespaces here: {kept:?}"));
     }
     assert_eq!(kept.status.code(), Some(0), "{}", stderr(&kept));
     assert_eq!(stdout(&kept), "1\n0\n1\n");
-    assert!(began.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
@@ -447,14 +446,17 @@ struct Lab {
 }
 
 impl Lab {
+    fn environment(&self) -> [(&str, PathBuf); 2] {
+        let here = self.directory.path();
+        [
+            ("XDG_RUNTIME_DIR", here.to_owned()),
+            ("LINERATE_STATE_DIRECTORY", here.join("state")),
+        ]
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
-        command.env("XDG_RUNTIME_DIR", self.directory.path());
-        command.env(
-            "LINERATE_STATE_DIRECTORY",
-            self.directory.path().join("state"),
-        );
-        command.args(arguments);
+        command.envs(self.environment()).args(arguments);
         command
     }
 
@@ -471,8 +473,9 @@ impl Drop for Lab {
     }
 }
 
+/// That a verdict's remedy is such a command is a law of core.
 #[test]
-fn the_remedy_of_a_verdict_works_as_it_is_printed() {
+fn a_path_is_measured_and_what_is_shown_works_where_it_is_pasted() {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
     let lab = Lab { directory };
@@ -484,62 +487,43 @@ fn the_remedy_of_a_verdict_works_as_it_is_printed() {
         return;
     }
     assert!(up.status.success(), "{}", stderr(&up));
-    let narrow = lab.in_host(
-        "server",
-        &[PROGRAM, "host", "set", "net.ipv4.tcp_rmem=4096 16384 65536"],
-    );
+    let narrow = "net.ipv4.tcp_rmem=4096 16384 65536";
+    let narrow = lab.in_host("server", &[PROGRAM, "host", "set", narrow]);
     assert!(narrow.status.success(), "{}", stderr(&narrow));
-    let mut server = lab
+    let server = lab
         .command(&["lab", "exec", "server", "--", PROGRAM, "serve"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut server = Killed(server);
     let mut line = String::new();
-    BufReader::new(server.stderr.take().unwrap())
+    BufReader::new(server.0.stderr.take().unwrap())
         .read_line(&mut line)
         .unwrap();
-    let shown = lab.in_host(
-        "client",
-        &[PROGRAM, "host", "show", "--for", "server", RMEM, "--json"],
-    );
-    let shown: Value =
-        serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("{}", stderr(&shown)));
+    let show = |host: &str, options: &[&str]| {
+        let shown = lab.in_host(host, &[&[PROGRAM, "host", "show", RMEM], options].concat());
+        assert!(shown.status.success(), "{}", stderr(&shown));
+        stdout(&shown)
+    };
+    let shown = show("client", &["--for", "server", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
     let path = &shown["need"]["path"];
     assert_eq!(path["origin"], "measured", "{shown}");
-    // The path's, and not the window's, which is far below it.
-    assert!(path["rtt_us"].as_f64().unwrap() >= 10_000.0, "{path}");
-    assert!(path["rate_bps"].as_f64().unwrap() > 50e6, "{path}");
-    let stream = || -> Value {
-        let output = lab.in_host(
-            "client",
-            &[PROGRAM, "stream", "server", "-t", "2s", "--json"],
-        );
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))
-    };
-    // A host that others keep busy for a moment may hide the window: it is the remedy that is
-    // tested.
-    let named = |run: &Value| run["verdict"]["cause"] == "receive_window";
-    let before = (0..3).map(|_| stream()).find(named);
-    let before = before.expect("one verdict of three names the window");
-    let remedy = before["verdict"]["remedy"]["command"].as_str().unwrap();
-    assert!(
-        remedy.starts_with("linerate host set net.ipv4.tcp_rmem='"),
-        "{remedy}"
-    );
-    assert!(remedy.ends_with("# on the endpoint's host"), "{remedy}");
-    // As it is pasted into a shell there.
-    let pasted = remedy.replacen("linerate", PROGRAM, 1);
-    let set = lab.in_host("server", &["sh", "-c", &pasted]);
-    assert!(set.status.success(), "{remedy}: {}", stderr(&set));
-    let after = stream();
-    let _ = server.kill();
-    server.wait().unwrap();
-    let rate = |record: &Value| record["throughput_bps"].as_f64().unwrap();
-    // What then holds it back hangs on how fast a busy machine lets the window grow.
-    assert!(
-        rate(&after) >= 2.0 * rate(&before),
-        "{} {}",
-        rate(&before),
-        rate(&after)
-    );
+    for key in ["rtt_us", "rate_bps"] {
+        assert!(path[key].as_f64() > Some(0.0), "{path}");
+    }
+    // As it is pasted into a shell beside the lab.
+    let page = show("server", &["--rate", "200mbit", "--rtt", "20ms"]);
+    let printed = "linerate lab exec server -- linerate host set net.ipv4.tcp_rmem='";
+    let mut lines = page.lines().map(str::trim);
+    let line = lines.find(|line| line.starts_with(printed));
+    let pasted = line.expect(&page).replace("linerate", PROGRAM);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &pasted]).envs(lab.environment());
+    let set = shell.output().unwrap();
+    assert!(set.status.success(), "{pasted}: {}", stderr(&set));
+    let now = lab.in_host("server", &["cat", "/proc/sys/net/ipv4/tcp_rmem"]);
+    let most = stdout(&now).split_whitespace().last().map(str::to_owned);
+    let most: u64 = most.unwrap().parse().unwrap();
+    assert!(most >= 2 * 200_000_000 / 8 / 50, "{most}: {pasted}");
 }

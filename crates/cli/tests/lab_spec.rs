@@ -2,7 +2,6 @@
 //! where there is none.
 
 use std::process::{Command, Output};
-use std::time::Instant;
 
 use linerate_testkit::{Need, skip};
 
@@ -21,52 +20,18 @@ fn linerate(arguments: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn a_record_says_which_path_it_ran_on_and_its_remedy_runs_there() {
-    // A round trip beside which it is nothing that a thread waits for a busy machine's CPU.
-    let arguments = [
-        "--receive-window",
-        "32KiB",
-        "--warm-up",
-        "1",
-        "--json",
-        "--quiet",
-    ];
-    let arguments = [&["stream", "--lab", "rtt=100ms"], &arguments[..]].concat();
-    let Some(output) = linerate(&arguments) else {
+fn a_record_says_which_path_it_ran_on() {
+    let Some(output) = linerate(&[
+        "stream", "--lab", "rtt=2ms", "-n", "1MB", "--json", "--quiet",
+    ]) else {
         return;
     };
-    let record = json(&output);
-    let lab = &record["environment"]["lab"];
-    assert_eq!(lab["spec"], "rtt=100ms");
+    let lab = &json(&output)["environment"]["lab"];
+    assert_eq!(lab["spec"], "rtt=2ms");
     assert!(
-        lab["links"][0]["up"]["delivered"].as_u64() > Some(0),
+        lab["links"][0]["up"]["delivered_bytes"].as_u64() > Some(1_000_000),
         "{lab}"
     );
-    let remedy = record["verdict"]["remedy"]["command"].as_str().unwrap();
-    assert!(
-        remedy.contains("linerate stream --lab '"),
-        "{}: {remedy}",
-        record["verdict"]
-    );
-}
-
-#[test]
-fn the_rate_of_the_path_is_never_exceeded() {
-    let began = Instant::now();
-    let arguments = ["stream", "--lab", "rate=10mbit,rtt=4ms", "-t", "1"];
-    let arguments = [&arguments[..], &["--json", "--quiet"]].concat();
-    let Some(output) = linerate(&arguments) else {
-        return;
-    };
-    let record = json(&output);
-    let throughput = record["throughput_bps"].as_f64().unwrap();
-    // What a reader that waited for a CPU takes in the measured time may have come before.
-    assert!(throughput > 0.0 && throughput < 20e6, "{throughput}");
-    let link = &record["environment"]["lab"]["links"][0]["up"];
-    let figure = |name: &str| link[name].as_u64().unwrap();
-    let bytes = figure("delivered_bytes") + 14 * figure("delivered");
-    let most = 10e6 * began.elapsed().as_secs_f64();
-    assert!(bytes as f64 * 8.0 <= most, "{bytes} bytes");
 }
 
 #[test]
