@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use linerate_testkit::{Need, skip};
+use linerate_testkit::{Need, eventually, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -137,14 +137,6 @@ fn example(name: &str) -> String {
     path.join(name).to_str().unwrap().to_owned()
 }
 
-fn eventually(condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < end, "not within a minute");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn goes_up_and_down(labs: &Labs) {
     let printed = labs.done(&["up", "--lab", "rate=100mbit,rtt=4ms,hops=1"]);
     assert!(printed.contains("router r1"), "{printed}");
@@ -241,13 +233,8 @@ fn packets_pass_60_routers_and_live_as_long_as_their_ttl() {
     let run = labs.linerate("alpha", &["rr", "omega", "-4", "--count", "3"]);
     assert!(stderr(&run).contains("unreachable"), "{run:?}");
     set_ttl(61);
-    let run = labs.linerate("alpha", &["rr", "omega", "-4", "--count", "3", "--json"]);
+    let run = labs.linerate("alpha", &["rr", "omega", "-4", "--count", "3"]);
     assert!(run.status.success(), "{}", stderr(&run));
-    let document: Value = serde_json::from_slice(&run.stdout).unwrap();
-    let fastest = document["latency_us"]["min"].as_f64().unwrap();
-    // Those at the ends make up for what the emulator itself takes; how much later it is, is the
-    // machine's affair.
-    assert!(fastest >= 55_000.0, "61 links of 1 ms took {fastest} µs");
 }
 
 #[test]
@@ -274,7 +261,7 @@ fn what_a_killed_lab_left_is_removed_by_the_next_command_and_said() {
     assert!(killed.success());
     // Its threads end one after the other.
     let said = "lab lab was killed; what it left is removed";
-    eventually(|| stderr(&labs.lab(&["status"])).contains(said));
+    eventually(said, || stderr(&labs.lab(&["status"])).contains(said));
     assert!(!stderr(&labs.lab(&["status"])).contains("killed"));
     labs.done(&["up", "--lab", "rtt=2ms"]);
 }
@@ -386,58 +373,45 @@ fn chain(links: &[&str]) -> String {
     text
 }
 
-/// The throughput of a stream from the client, Mbit/s, and the share of its packets that were lost.
-fn chained(labs: &Labs, run: &[&str]) -> (f64, f64) {
-    let line = [&["stream", "server", "-t", "1s", "--json", "--quiet"], run].concat();
-    let output = labs.linerate("client", &line);
-    assert!(output.status.success(), "{run:?}: {}", stderr(&output));
-    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let (sent, lost) = if record["udp"].is_object() {
-        (&record["udp"]["sent"], &record["udp"]["lost"])
-    } else {
-        let tcp = &record["tcp"];
-        (&tcp["data_segments_out"], &tcp["retransmitted_segments"])
-    };
-    let reached = record["throughput_bps"].as_f64().unwrap() / 1e6;
-    (reached, lost.as_f64().unwrap() / sent.as_f64().unwrap())
-}
+/// Payload of a transfer over a chain.
+const BYTES: u64 = 1_000_000;
 
 #[test]
-fn a_chain_of_links_gives_what_its_slowest_link_gives() {
+fn a_transfer_passes_a_chain_of_links_whole_and_no_faster_than_the_slowest() {
     let Some(labs) = Labs::new() else {
         return;
     };
-    for (number, (links, slowest_mbit)) in CHAINS.into_iter().enumerate() {
+    for (links, slowest_mbit) in CHAINS {
         labs.done(&["up", &labs.write(&chain(links))]);
-        let server = labs.serve("server");
-        let udp_rate = format!("{}mbit", slowest_mbit * 0.7);
-        let runs: [&[&str]; 4] = [
-            &["-4", "-O", "500ms"],
-            &["-6", "-O", "500ms", "-R"],
-            &["-6", "-u", "--rate", &udp_rate, "--size", "1200", "-R"],
-            &["-4", "-u", "--rate", &udp_rate, "--size", "1200"],
-        ];
-        // Every second one of them, in turn.
-        for run in runs.into_iter().skip(number % 2).step_by(2) {
-            // A busy machine sends less, and loses more where a link could not run for a while. A
-            // link that drops what the one before it hands on loses half of that each time, and TCP
-            // gets one hundredth through.
-            let arrives = (0..3).any(|_| {
-                let (reached, lost) = chained(&labs, run);
-                // A receiver that could not run reads then what had come before its second.
-                assert!(
-                    reached < slowest_mbit * 1.25,
-                    "{links:?}, {run:?}: {reached}"
-                );
-                let is_enough = run.contains(&"-u") || reached > slowest_mbit * 0.2;
-                is_enough && lost < 0.2
-            });
-            assert!(
-                arrives,
-                "{links:?}, {run:?}: too little arrives, three times"
-            );
+        let began = Instant::now();
+        let _server = labs.serve("server");
+        let total = BYTES.to_string();
+        for run in [["-4"].as_slice(), &["-6", "-R"], &["-6"], &["-4", "-R"]] {
+            let line = [
+                &["stream", "server", "-n", &total, "--json", "--quiet"],
+                run,
+            ]
+            .concat();
+            let output = labs.linerate("client", &line);
+            assert!(output.status.success(), "{run:?}: {}", stderr(&output));
+            let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(record["bytes"], BYTES, "{links:?}, {run:?}");
         }
-        drop(server);
+        let status = labs.status();
+        let most = slowest_mbit * 1e6 * began.elapsed().as_secs_f64();
+        for link in status["labs"][0]["links"].as_array().unwrap() {
+            let is_slowest = link["spec"]
+                .to_string()
+                .contains(&format!("rate={slowest_mbit}mbit"));
+            for way in ["up", "down"] {
+                // A plain link counts nothing.
+                let Some(bytes) = link[way]["delivered_bytes"].as_f64() else {
+                    continue;
+                };
+                assert!(bytes >= 2.0 * BYTES as f64, "{links:?}: {link}");
+                assert!(!is_slowest || 8.0 * bytes <= most, "{links:?}: {link}");
+            }
+        }
         labs.done(&["down"]);
     }
 }
