@@ -54,7 +54,7 @@ impl Labs {
     fn trace(&self, arguments: &[&str]) -> Output {
         let program = self.program.to_str().unwrap();
         let head = ["lab", "exec", "client", "--", program, "trace"];
-        self.run(&[&head, arguments].concat())
+        self.run(&[&head[..], &PATIENCE, arguments].concat())
     }
 
     /// The same by a user without any privilege.
@@ -72,7 +72,7 @@ impl Labs {
             program,
             "trace",
         ];
-        self.run(&[&head, arguments].concat())
+        self.run(&[&head[..], &PATIENCE, arguments].concat())
     }
 }
 
@@ -91,9 +91,9 @@ fn addresses(document: &Value) -> Vec<String> {
 
 const ROUTERS: usize = 5;
 
-/// Long enough that a machine that is slow by some tenths of a second loses no answer: two round
-/// trips are waited for each.
-const DELAY: &str = "rtt=600ms";
+/// Long enough that a machine that stands still for two seconds hides no router: two round trips are
+/// waited for each, twice.
+const DELAY: &str = "rtt=900ms";
 /// The longest wait, where every router is to be heard.
 const PATIENCE: [&str; 2] = ["--timeout", "10s"];
 
@@ -128,7 +128,7 @@ fn every_router_answers_over_both_families_and_all_protocols() {
             // Routers of their own: a burst of six answers is all that they grant to one peer.
             labs.up(&["--lab", &format!("hops={ROUTERS},{DELAY}")]);
             let arguments = ["server", family, "--protocol", protocol, "--json"];
-            let trace = labs.trace(&[&arguments[..], &PATIENCE].concat());
+            let trace = labs.trace(&arguments);
             let what = format!("{protocol} {family}");
             let document = assert_whole(&trace, &what);
             assert!(
@@ -156,7 +156,7 @@ fn a_user_without_privilege_sees_the_route() {
     for family in ["-4", "-6"] {
         for protocol in ["udp", "tcp"] {
             let arguments = ["server", family, "--protocol", protocol, "--json"];
-            let trace = labs.trace_as_nobody(&[&arguments[..], &PATIENCE].concat());
+            let trace = labs.trace_as_nobody(&arguments);
             let document = assert_whole(&trace, &format!("{protocol} {family}"));
             assert!(document["method"].as_str().unwrap().contains("error queue"));
             assert_eq!(document["caveats"][0]["kind"], "not_readable");
@@ -251,7 +251,7 @@ fn a_narrow_link_is_found_with_its_message_and_without() {
         return;
     };
     for (mtu, is_told) in [("1400", true), ("1400:blackhole", false)] {
-        labs.up(&["--lab", &format!("hops=4,rtt=300ms,mtu={mtu}")]);
+        labs.up(&["--lab", &format!("hops=4,{DELAY},mtu={mtu}")]);
         let trace = labs.trace(&["server", "-4", "--mtu", "--json"]);
         assert!(trace.status.success(), "{}", stderr(&trace));
         let found = &json(&trace)["mtu"];
@@ -328,7 +328,7 @@ fn both_equal_cost_paths_are_found() {
 fn a_check_shows_the_route_beside_the_ceilings() {
     let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args(["check", "--quick", "--json", "--quiet"])
-        .args(["--lab", "hops=3,rtt=4ms,rate=50mbit"])
+        .args(["--lab", "hops=3,rtt=400ms,rate=50mbit"])
         .output()
         .unwrap();
     if has_no_lab(&output) {
@@ -346,7 +346,7 @@ fn a_check_after_a_trace_shows_the_hops_that_there_are() {
     let Some(labs) = Labs::new() else {
         return;
     };
-    labs.up(&["--lab", "hops=1,rtt=4ms"]);
+    labs.up(&["--lab", "hops=1,rtt=400ms"]);
     let program = labs.program.to_str().unwrap();
     let mut serve = labs.command(&labs.program);
     serve.args(["lab", "exec", "server", "--", program, "serve"]);

@@ -5,14 +5,32 @@
 mod network;
 mod packet;
 
+use std::thread;
 use std::time::Duration;
 
-use network::{Chain, Network, Router, forger, router, target};
+use network::{Chain, Network, ROUND_TRIP, Router, forger, router, target};
 use packet::Extras;
 use serde_json::{Value, json};
 
 const FAMILIES: [bool; 2] = [true, false];
 const KINDS: [&str; 3] = ["udp", "icmp", "tcp"];
+
+/// All of them at once: a trace waits most of its time.
+fn together<T: Copy + Send>(all: impl IntoIterator<Item = T>, act: impl Fn(T) + Sync) {
+    let act = &act;
+    thread::scope(|scope| {
+        all.into_iter().for_each(|one| {
+            scope.spawn(move || act(one));
+        });
+    });
+}
+
+fn each_way(act: impl Fn(bool, &str) + Sync) {
+    let ways = FAMILIES
+        .into_iter()
+        .flat_map(|is_v4| KINDS.map(|kind| (is_v4, kind)));
+    together(ways, |(is_v4, kind)| act(is_v4, kind));
+}
 
 fn hops(document: &Value) -> &[Value] {
     document["hops"].as_array().expect("hops")
@@ -49,18 +67,15 @@ fn each_answer_belongs_to_its_hop_in_chains_of_every_length() {
         let Some(network) = Network::new("chains of every length", &Chain::of(length)) else {
             return;
         };
-        for is_v4 in FAMILIES {
-            for kind in KINDS {
-                let (output, document) =
-                    network.trace(is_v4, &["--hops", "62", "--protocol", kind]);
-                let what = format!("{length} routers, {kind}");
-                assert!(output.status.success(), "{what}");
-                assert_route(&document, is_v4, length, &[], &what);
-                let back = hops(&document).iter().map(|hop| &hop["return_hops"]);
-                let ttls = hops(&document).iter().map(|hop| &hop["ttl"]);
-                assert!(back.eq(ttls), "{what}: as far back as there");
-            }
-        }
+        each_way(|is_v4, kind| {
+            let (output, document) = network.trace(is_v4, &["--hops", "62", "--protocol", kind]);
+            let what = format!("{length} routers, {kind}");
+            assert!(output.status.success(), "{what}");
+            assert_route(&document, is_v4, length, &[], &what);
+            let back = hops(&document).iter().map(|hop| &hop["return_hops"]);
+            let ttls = hops(&document).iter().map(|hop| &hop["ttl"]);
+            assert!(back.eq(ttls), "{what}: as far back as there");
+        });
     }
 }
 
@@ -80,7 +95,7 @@ fn silent_hops_are_told_from_rate_limited_ones() {
         .with(4, silent)
         .with(6, limited)
         .with(9, silent);
-    for is_v4 in FAMILIES {
+    together(FAMILIES, |is_v4| {
         // Of each run, since the limit is of the first probes.
         let Some(network) = Network::new("silent hops", &chain) else {
             return;
@@ -100,7 +115,7 @@ fn silent_hops_are_told_from_rate_limited_ones() {
             };
             assert_eq!(*fate, right, "hop {ttl} of {fates:?}");
         }
-    }
+    });
 }
 
 #[test]
@@ -115,8 +130,8 @@ fn every_icmp_unreachable_code_is_named() {
             }
         })
     };
-    for is_v4 in FAMILIES {
-        for code in codes(is_v4) {
+    together(FAMILIES, |is_v4| {
+        together(codes(is_v4), |code| {
             let refusing = Router {
                 refuses: Some(code),
                 ..Router::default()
@@ -134,8 +149,8 @@ fn every_icmp_unreachable_code_is_named() {
             assert!(!words.contains("no RFC names"), "{words}");
             assert_eq!(hops(&document).len(), 3);
             assert_eq!(hops(&document)[2]["address"], json!(router(is_v4, 3)));
-        }
-    }
+        });
+    });
 }
 
 #[test]
@@ -147,18 +162,16 @@ fn a_router_that_clears_the_dscp_is_found() {
     let Some(network) = Network::new("a cleared class", &Chain::of(6).with(3, clears)) else {
         return;
     };
-    for is_v4 in FAMILIES {
-        for kind in KINDS {
-            let (_, document) = network.trace(is_v4, &["--dscp", "EF", "--protocol", kind]);
-            for hop in &hops(&document)[..6] {
-                let ttl = hop["ttl"].as_u64().unwrap();
-                let class = if ttl <= 3 { 46 } else { 0 };
-                assert_eq!(hop["dscp"], class, "{kind}: {hop}");
-                let is_remarked = hop["is_remarked"] == true;
-                assert_eq!(is_remarked, ttl == 4, "{kind}: {hop}");
-            }
+    each_way(|is_v4, kind| {
+        let (_, document) = network.trace(is_v4, &["--dscp", "EF", "--protocol", kind]);
+        for hop in &hops(&document)[..6] {
+            let ttl = hop["ttl"].as_u64().unwrap();
+            let class = if ttl <= 3 { 46 } else { 0 };
+            assert_eq!(hop["dscp"], class, "{kind}: {hop}");
+            let is_remarked = hop["is_remarked"] == true;
+            assert_eq!(is_remarked, ttl == 4, "{kind}: {hop}");
         }
-    }
+    });
 }
 
 #[test]
@@ -176,16 +189,14 @@ fn labels_are_read_in_the_new_form_and_the_old() {
     let Some(network) = Network::new("labels", &chain) else {
         return;
     };
-    for is_v4 in FAMILIES {
-        for kind in KINDS {
-            let (_, document) = network.trace(is_v4, &["--protocol", kind]);
-            assert_route(&document, is_v4, 5, &[], kind);
-            for (ttl, label) in [(2, Some(24_015)), (3, Some(99)), (4, None)] {
-                let found = hops(&document)[ttl - 1]["mpls"][0]["label"].as_u64();
-                assert_eq!(found, label, "{kind}: {document}");
-            }
+    each_way(|is_v4, kind| {
+        let (_, document) = network.trace(is_v4, &["--protocol", kind]);
+        assert_route(&document, is_v4, 5, &[], kind);
+        for (ttl, label) in [(2, Some(24_015)), (3, Some(99)), (4, None)] {
+            let found = hops(&document)[ttl - 1]["mpls"][0]["label"].as_u64();
+            assert_eq!(found, label, "{kind}: {document}");
         }
-    }
+    });
 }
 
 #[test]
@@ -198,15 +209,13 @@ fn forged_answers_are_ignored() {
     let Some(network) = Network::new("forged answers", &chain) else {
         return;
     };
-    for is_v4 in FAMILIES {
-        for kind in KINDS {
-            let (output, document) = network.trace(is_v4, &["--protocol", kind]);
-            assert!(output.status.success());
-            assert_route(&document, is_v4, 6, &[], kind);
-            let text = document.to_string();
-            assert!(!text.contains(&forger(is_v4).to_string()), "{kind}: {text}");
-        }
-    }
+    each_way(|is_v4, kind| {
+        let (output, document) = network.trace(is_v4, &["--protocol", kind]);
+        assert!(output.status.success());
+        assert_route(&document, is_v4, 6, &[], kind);
+        let text = document.to_string();
+        assert!(!text.contains(&forger(is_v4).to_string()), "{kind}: {text}");
+    });
 }
 
 #[test]
@@ -218,27 +227,25 @@ fn duplicate_answers_count_once() {
     let Some(network) = Network::new("doubled answers", &Chain::of(6).with(2, doubles)) else {
         return;
     };
-    for is_v4 in FAMILIES {
-        for kind in KINDS {
-            let (_, document) = network.trace(is_v4, &["--protocol", kind]);
-            assert_route(&document, is_v4, 6, &[], kind);
-            let hop = &hops(&document)[1];
-            let answered = hop["rtt_us"].as_array().unwrap().len() as u64;
-            assert!(answered <= hop["sent"].as_u64().unwrap(), "{hop}");
-            let doubled = document["answers_duplicate"].as_u64().unwrap();
-            assert_eq!(
-                doubled,
-                2 * answered,
-                "{kind}: they came before the target's"
-            );
-        }
-    }
+    each_way(|is_v4, kind| {
+        let (_, document) = network.trace(is_v4, &["--protocol", kind]);
+        assert_route(&document, is_v4, 6, &[], kind);
+        let hop = &hops(&document)[1];
+        let answered = hop["rtt_us"].as_array().unwrap().len() as u64;
+        assert!(answered <= hop["sent"].as_u64().unwrap(), "{hop}");
+        let doubled = document["answers_duplicate"].as_u64().unwrap();
+        assert_eq!(
+            doubled,
+            2 * answered,
+            "{kind}: they came before the target's"
+        );
+    });
 }
 
-/// The target is silent, so that the trace goes on for two seconds and more.
+/// The target is silent, so that the trace goes on for longer.
 #[test]
 fn a_late_answer_counts_for_its_own_hop() {
-    const LATE: Duration = Duration::from_millis(300);
+    const LATE: Duration = ROUND_TRIP.saturating_add(Duration::from_millis(100));
     let late = Router {
         later: LATE,
         ..Router::default()
@@ -250,7 +257,7 @@ fn a_late_answer_counts_for_its_own_hop() {
     let Some(network) = Network::new("late answers", &chain) else {
         return;
     };
-    for is_v4 in FAMILIES {
+    together(FAMILIES, |is_v4| {
         let (output, document) = network.trace(is_v4, &["--hops", "8"]);
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(document["end"], json!({"reason": "silent", "after_ttl": 4}));
@@ -262,7 +269,7 @@ fn a_late_answer_counts_for_its_own_hop() {
             times.iter().all(|time| time.as_f64().unwrap() >= least),
             "{late}"
         );
-    }
+    });
 }
 
 #[test]
@@ -274,14 +281,14 @@ fn a_longer_way_back_is_told_from_the_way_there() {
     let Some(network) = Network::new("a longer way back", &Chain::of(6).with(4, detour)) else {
         return;
     };
-    for is_v4 in FAMILIES {
+    together(FAMILIES, |is_v4| {
         let (_, document) = network.trace(is_v4, &[]);
         for hop in hops(&document) {
             let ttl = hop["ttl"].as_u64().unwrap();
             let back = ttl + if ttl == 4 { 5 } else { 0 };
             assert_eq!(hop["return_hops"], back, "{hop}");
         }
-    }
+    });
 }
 
 #[test]
@@ -301,9 +308,9 @@ fn extension_headers_hide_no_answer() {
     let Some(network) = Network::new("extension headers", &chain) else {
         return;
     };
-    for kind in KINDS {
+    together(KINDS, |kind| {
         let (output, document) = network.trace(false, &["--protocol", kind]);
         assert!(output.status.success());
         assert_route(&document, false, 5, &[], kind);
-    }
+    });
 }

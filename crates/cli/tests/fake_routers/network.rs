@@ -20,8 +20,8 @@ use super::packet::{self, Extras, ICMP, ICMPV6, Packet};
 /// Of the first router; nobody's, so that the kernel at the far end leaves its packets alone.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
 /// From a probe to its answer, wherever that comes from. A trace waits for twice that and a little
-/// more: a machine that is slow by two tenths of a second loses no answer.
-const ROUND_TRIP: Duration = Duration::from_millis(200);
+/// more: a machine that stands still for two seconds loses no answer.
+pub(crate) const ROUND_TRIP: Duration = Duration::from_secs(2);
 /// The kernel's memory for frames.
 const RING_BYTES: usize = 3 << 20;
 
@@ -161,6 +161,7 @@ impl Network {
         let mut command = self.pair.a.namespace.command(program);
         command.args(["trace", &target(is_v4).to_string(), "-n", "--json"]);
         let output = command
+            .args(["--timeout", "10s"])
             .args(arguments)
             .output()
             .expect("linerate can be run");
