@@ -15,10 +15,6 @@ use crate::support::{
     PATIENCE, PROGRAM, Served, assert_says, copy_for_everybody, ended_within, signal, spawn, stderr,
 };
 
-/// The promise is 2 s; a busy machine gets more, but less than the 10 s after which an end gives up
-/// by itself.
-const SOON: Duration = Duration::from_secs(8);
-
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).stdin(Stdio::null());
@@ -38,7 +34,7 @@ fn assert_partial(output: &Output, words: &str) {
 impl Served {
     /// A client of it in the middle of a long run.
     fn client_in_its_run(&self) -> Child {
-        let child = spawn(program(&["stream", &self.address, "-t", "40", "--json"]));
+        let child = spawn(program(&["stream", &self.address, "-t", "10min", "--json"]));
         self.await_event("connected");
         await_run(&child);
         child
@@ -62,14 +58,13 @@ fn await_run(child: &Child) {
 /// How often the child's threads have gone to sleep.
 fn sleeps(child: &Child) -> u64 {
     let tasks = Path::new("/proc").join(child.id().to_string()).join("task");
-    let tasks = fs::read_dir(tasks)
-        .unwrap()
-        .map(|task| task.unwrap().path());
-    let of_each = tasks.map(|task| {
-        let status = fs::read_to_string(task.join("status")).unwrap();
+    let tasks = fs::read_dir(tasks).unwrap().flatten();
+    let of_each = tasks.filter_map(|task| {
+        // A thread may end between the listing and the look at it.
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
         let mut lines = status.lines();
         let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        count.unwrap().trim().parse::<u64>().unwrap()
+        Some(count.unwrap().trim().parse::<u64>().unwrap())
     });
     of_each.sum()
 }
@@ -104,10 +99,10 @@ fn an_interrupt_prints_what_there_is() {
     let served = Served::start(&[]);
     let client = served.client_in_its_run();
     signal(client.id(), "INT");
-    assert_partial(&ended_within(client, SOON), "interrupted");
+    assert_partial(&ended_within(client, PATIENCE), "interrupted");
     // The endpoint has its next client at once.
     let next = spawn(program(&["stream", &served.address, "-t", "0.2", "--json"]));
-    let output = ended_within(next, 2 * SOON);
+    let output = ended_within(next, PATIENCE);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
@@ -120,7 +115,7 @@ fn an_interrupt_before_the_run_prints_no_document() {
         let client = spawn(program(&[command, &address, "--json"]));
         let _held = listener.accept().unwrap();
         signal(client.id(), "INT");
-        let output = ended_within(client, SOON);
+        let output = ended_within(client, PATIENCE);
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(
             stderr(&output).lines().last(),
@@ -131,21 +126,12 @@ fn an_interrupt_before_the_run_prints_no_document() {
 }
 
 #[test]
-fn an_endpoint_that_stands_still_does_not_hold_an_interrupt_up_and_a_second_one_ends_at_once() {
+fn an_endpoint_that_stands_still_does_not_hold_an_interrupt_up() {
     let served = Served::start(&[]);
-    let (one, mut two) = (served.client_in_its_run(), served.client_in_its_run());
+    let client = served.client_in_its_run();
     signal(served.child.id(), "STOP");
-    signal(one.id(), "INT");
-    // Two signals that come before the first was seen are one.
-    let until = Instant::now() + SOON;
-    while two.try_wait().unwrap().is_none() && Instant::now() < until {
-        signal(two.id(), "INT");
-        thread::sleep(Duration::from_millis(50));
-    }
-    let output = ended_within(two, SOON);
-    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert_partial(&ended_within(one, SOON), "interrupted");
-    signal(served.child.id(), "CONT");
+    signal(client.id(), "INT");
+    assert_partial(&ended_within(client, PATIENCE), "interrupted");
 }
 
 #[test]
@@ -154,7 +140,7 @@ fn an_endpoint_that_is_killed_leaves_a_partial_record() {
     let client = served.client_in_its_run();
     served.child.kill().unwrap();
     assert_partial(
-        &ended_within(client, SOON),
+        &ended_within(client, PATIENCE),
         "the peer closed the connection",
     );
 }
@@ -164,8 +150,11 @@ fn an_endpoint_that_is_asked_to_end_tells_its_clients() {
     let mut served = Served::start(&[]);
     let client = served.client_in_its_run();
     signal(served.child.id(), "TERM");
-    assert_partial(&ended_within(client, SOON), "the endpoint is shutting down");
-    let until = Instant::now() + SOON;
+    assert_partial(
+        &ended_within(client, PATIENCE),
+        "the endpoint is shutting down",
+    );
+    let until = Instant::now() + PATIENCE;
     while served.child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < until, "the endpoint goes on");
         thread::sleep(Duration::from_millis(5));
@@ -188,7 +177,7 @@ fn a_client_that_is_killed_costs_the_endpoint_nothing() {
         client.wait().unwrap();
         served.await_event("disconnected");
     }
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + PATIENCE;
     let has_more = || {
         let now = tasks(&served.child);
         now[0] > threads || now[1] > descriptors
@@ -216,7 +205,7 @@ fn a_full_disk_is_named_after_the_run() {
         "--output",
         "/dev/full",
     ]));
-    let output = ended_within(client, 2 * SOON);
+    let output = ended_within(client, PATIENCE);
     assert_eq!(output.status.code(), Some(1));
     assert!(!output.stdout.is_empty(), "the run is lost");
     let words = "linerate: --output /dev/full: No space left on device\n";
@@ -230,7 +219,7 @@ fn a_closed_stdout_ends_a_run_that_streams_intervals() {
         "stream",
         &served.address,
         "-t",
-        "40",
+        "10min",
         "-i",
         "0.1",
         "--json-stream",
@@ -238,7 +227,7 @@ fn a_closed_stdout_ends_a_run_that_streams_intervals() {
     let mut stdout = client.stdout.take().unwrap();
     stdout.read_exact(&mut [0; 1]).unwrap();
     drop(stdout);
-    let output = ended_within(client, SOON);
+    let output = ended_within(client, PATIENCE);
     assert_eq!(output.status.code(), Some(1));
     let words =
         "stdout was closed before all of it was written; --output FILE keeps the whole document\n";
@@ -254,7 +243,7 @@ fn a_run_that_is_kept_in_a_file_goes_on_without_a_reader() {
     client.args(["--json-stream", "--output"]).arg(&file);
     let mut client = spawn(client);
     drop(client.stdout.take());
-    let output = ended_within(client, 2 * SOON);
+    let output = ended_within(client, PATIENCE);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let text = fs::read(&file).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -273,7 +262,7 @@ fn without_a_stdout_nothing_is_sent_unless_a_file_keeps_it() {
         );
         let mut shell = Command::new("sh");
         shell.args(["-c", &line, PROGRAM]).stdin(Stdio::null());
-        ended_within(spawn(shell), 2 * SOON)
+        ended_within(spawn(shell), PATIENCE)
     };
     let words = "linerate: stdout is closed; --output FILE keeps the whole document\n";
     let refused = run("");
@@ -304,7 +293,7 @@ fn other_servers_are_named() {
         let client = spawn(program(&["stream", &address.to_string()]));
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(answer).unwrap();
-        let output = ended_within(client, SOON);
+        let output = ended_within(client, PATIENCE);
         assert_eq!(output.status.code(), Some(1));
         let line = format!("linerate: {address}: {words} answers there, not `linerate serve`");
         assert_says(&output, &line);
@@ -313,7 +302,7 @@ fn other_servers_are_named() {
 
 #[test]
 fn a_closed_port_is_told_with_what_to_do() {
-    let output = ended_within(spawn(program(&["stream", "127.0.0.1:1"])), SOON);
+    let output = ended_within(spawn(program(&["stream", "127.0.0.1:1"])), PATIENCE);
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(message.contains("connection refused"), "{message}");
@@ -355,7 +344,7 @@ fn both_ends_run_without_privileges() {
     let other = tempfile::tempdir().unwrap();
     let mut client = unprivileged(other.path()).expect("as before");
     client.args(["stream", &served.address, "-t", "0.2", "--json"]);
-    let output = ended_within(spawn(client), 2 * SOON);
+    let output = ended_within(spawn(client), PATIENCE);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["status"], "complete");
