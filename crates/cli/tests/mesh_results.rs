@@ -14,7 +14,6 @@ pub(crate) struct Run {
     /// When it began, in seconds of the hour: no test lasts one.
     began_s: f64,
     seconds: f64,
-    pub(crate) bps: f64,
 }
 
 impl Run {
@@ -76,7 +75,6 @@ impl Saved {
                 hour: text[..13].to_owned(),
                 began_s: minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap(),
                 seconds: document["seconds"].as_f64().unwrap(),
-                bps: document["throughput_bps"].as_f64().unwrap_or(0.0),
             });
         }
         self.runs.len()

