@@ -2,10 +2,12 @@
 //! where there is none.
 
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use linerate_testkit::{Need, skip};
 
-use crate::support::{has_no_lab, json, stderr};
+use crate::support::{has_labs, has_no_lab, json, signal, spawn, stderr};
 
 const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
 
@@ -32,6 +34,27 @@ fn a_record_says_which_path_it_ran_on() {
         lab["links"][0]["up"]["delivered_bytes"].as_u64() > Some(1_000_000),
         "{lab}"
     );
+}
+
+/// A read with a time limit ends early there (signal(7)). One of several meets a stop in a read.
+#[test]
+fn a_lab_is_made_by_a_process_that_is_stopped_and_goes_on() {
+    if !has_labs() {
+        return;
+    }
+    for _ in 0..5 {
+        let mut command = Command::new(LINERATE);
+        command.args(["stream", "--lab", "rtt=2ms", "-n", "1", "--quiet", "--json"]);
+        let mut child = spawn(command);
+        while child.try_wait().unwrap().is_none() {
+            signal(child.id(), "STOP");
+            thread::sleep(Duration::from_millis(5));
+            signal(child.id(), "CONT");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
 }
 
 #[test]

@@ -75,6 +75,8 @@ fn answered(near: &UdpSocket, question: [u8; 8]) -> io::Result<bool> {
         match near.recv_from(&mut bytes) {
             Ok(_) => answer = Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            // By a process that was stopped and goes on.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

@@ -84,9 +84,11 @@ impl LabDirectory {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             stream.set_read_timeout(Some(left))?;
-            match stream.read(&mut piece)? {
-                0 => return Ok(answer),
-                more => answer.extend_from_slice(&piece[..more]),
+            match stream.read(&mut piece) {
+                Ok(0) => return Ok(answer),
+                Ok(more) => answer.extend_from_slice(&piece[..more]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

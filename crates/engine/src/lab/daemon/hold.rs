@@ -159,9 +159,11 @@ fn read_line(mut stream: &UnixStream, line: &mut [u8]) -> io::Result<usize> {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut line[length..])? {
-            0 => break,
-            more => length += more,
+        match stream.read(&mut line[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(length)
