@@ -345,6 +345,34 @@ fn a_busy_line_carries_its_rate_exactly() {
 }
 
 #[test]
+fn a_chain_of_links_gives_what_its_slowest_link_gives() {
+    for rates in [[20_000_000, 50_000_000], [50_000_000, 20_000_000]] {
+        let mut arrivals: Vec<_> = (0..1000)
+            .map(|id| (Nanos::ZERO, packet(id, 1486)))
+            .collect();
+        for rate in rates {
+            let spec = LinkSpec {
+                rate_bps: Some(rate),
+                delay: Nanos::from_millis(5),
+                queue: QueueLimit::Packets(1000),
+                ..LinkSpec::default()
+            };
+            let delivered = drive(&mut Link::new(&spec, 0), arrivals).into_iter();
+            arrivals = delivered
+                .map(|one| (one.at, packet(one.id, 1486)))
+                .collect();
+        }
+        assert_eq!(arrivals.len(), 1000);
+        let took = arrivals[999].0.0 - arrivals[0].0.0;
+        assert_eq!(
+            took,
+            999 * 1500 * 8 * 1_000_000_000 / 20_000_000,
+            "{rates:?}"
+        );
+    }
+}
+
+#[test]
 fn a_queue_holds_its_limit_and_one_more_is_on_the_line() {
     for (queue, accepted) in [
         (QueueLimit::Packets(0), 1),
