@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("core", &["units", "stats", "link", "trace", "capture"]),
     ("sys", &[]),
     ("history", &[]),
-    ("web", &["mesh"]),
+    ("web", &["mesh", "units"]),
     ("qos", &["core"]),
     ("mesh", &["core"]),
     ("report", &["core", "qos", "mesh"]),

@@ -1,7 +1,7 @@
 //! Reads IP headers.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,15 @@ impl fmt::Display for Family {
             Self::Ipv4 => "IPv4",
             Self::Ipv6 => "IPv6",
         })
+    }
+}
+
+/// The part of an address that identifies a host: of IPv6 the /64, all of which a host may use
+/// (RFC 4291, 2.5.4).
+pub fn one_host(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
     }
 }
 

@@ -49,7 +49,7 @@ pub use date::{
 pub use dscp::Dscp;
 pub use end::End;
 pub use endpoint::{DEFAULT_PORT, EndpointName};
-pub use ip::{Ecn, Family};
+pub use ip::{Ecn, Family, one_host};
 pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
 pub use random::{Dice, SplitMix64};

@@ -16,20 +16,19 @@
 
 #[cfg(feature = "nats")]
 pub mod nats;
+mod room;
+mod server;
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::thread;
+use std::net::IpAddr;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderName};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
 use subtle::ConstantTimeEq;
-use tokio::net::TcpListener;
-use tokio::task::spawn_blocking;
+
+pub use server::{serve, serve_forms};
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +37,8 @@ pub struct Ask {
     pub path: String,
     /// Whether a form is sent, which may change something; otherwise a page is read.
     pub is_form: bool,
+    /// Who asks.
+    pub peer: IpAddr,
     /// Host name and port of the server as the browser knows them.
     pub host: String,
     /// The `Authorization` header.
@@ -54,21 +55,23 @@ pub struct Answer {
 }
 
 impl Ask {
-    fn new(is_form: bool, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Self {
+    fn new(peer: IpAddr, head: &Parts, body: &[u8]) -> Self {
+        let is_form = head.method == Method::POST;
         let form = String::from_utf8_lossy(body);
-        let query = uri.query().unwrap_or_default();
+        let query = head.uri.query().unwrap_or_default();
         let values = if is_form { &form } else { query };
         let pair = |pair: &str| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoded(key), decoded(value))
         };
         let text = |name| {
-            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            let value = head.headers.get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
         };
         Self {
-            path: uri.path().to_owned(),
+            path: head.uri.path().to_owned(),
             is_form,
+            peer,
             host: text(header::HOST),
             authorization: text(header::AUTHORIZATION),
             values: values.split('&').map(pair).collect(),
@@ -155,6 +158,11 @@ impl Answer {
         Self::plain(401, "a password is needed\n").with(header::WWW_AUTHENTICATE, scheme)
     }
 
+    /// There is no room for this request now: ask again in a second.
+    pub fn later(why: &str) -> Self {
+        Self::plain(503, why).with(header::RETRY_AFTER, "1")
+    }
+
     fn with(mut self, name: HeaderName, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
@@ -166,153 +174,17 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
     connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors \
     'none'";
 
-impl IntoResponse for Answer {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, self.body).into_response();
-        for (name, value) in self.headers {
+impl From<Answer> for Response<Full<Bytes>> {
+    fn from(answer: Answer) -> Self {
+        let mut response = Self::new(answer.body.into());
+        let status = StatusCode::from_u16(answer.status);
+        *response.status_mut() = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        for (name, value) in answer.headers {
             // A value made from user input that is not valid in a header is left out.
             if let Ok(value) = value.parse() {
                 response.headers_mut().insert(name, value);
             }
         }
         response
-    }
-}
-
-/// Serves pages at that address (port 0 takes a free one) until the process ends; returns the
-/// address.
-///
-/// # Errors
-/// The address cannot be bound, or no thread can be started.
-pub fn serve(
-    address: SocketAddr,
-    answer: impl Fn(&Ask) -> Answer + Send + Sync + 'static,
-) -> io::Result<SocketAddr> {
-    serve_forms(address, move |ask| match ask.is_form {
-        true => Answer::plain(405, "pages are read\n"),
-        false => answer(ask),
-    })
-}
-
-/// As [`serve`], but also accepts forms ([`Ask::is_form`]).
-///
-/// # Errors
-/// As [`serve`].
-pub fn serve_forms(
-    address: SocketAddr,
-    answer: impl Fn(&Ask) -> Answer + Send + Sync + 'static,
-) -> io::Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    let bound = listener.local_addr()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .max_blocking_threads(MOST_AT_ONCE)
-        .build()?;
-    let answer = Arc::new(answer);
-    let page = move |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| {
-        let answer = answer.clone();
-        async move {
-            if ![Method::GET, Method::HEAD, Method::POST].contains(&method) {
-                return Answer::plain(405, "pages are read, forms are sent\n");
-            }
-            let ask = Ask::new(method == Method::POST, &uri, &headers, &body);
-            let page = spawn_blocking(move || answer(&ask)).await;
-            page.unwrap_or_else(|_| Answer::plain(500, "this page cannot be made\n"))
-        }
-    };
-    let pages = Router::new()
-        .fallback(page)
-        .layer(DefaultBodyLimit::max(MAX_FORM));
-    thread::Builder::new().name("web".into()).spawn(move || {
-        runtime.block_on(async move {
-            let listener = TcpListener::from_std(listener)?;
-            axum::serve(listener, pages).await
-        })
-    })?;
-    Ok(bound)
-}
-
-/// Pages made in parallel.
-const MOST_AT_ONCE: usize = 4;
-/// Longest form, bytes.
-const MAX_FORM: usize = 4096;
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::net::TcpStream;
-
-    use super::*;
-
-    fn ask(address: SocketAddr, head: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(address).unwrap();
-        write!(
-            stream,
-            "{head}\r\nHost: x\r\nConnection: close\r\n\r\n{body}"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn get(address: SocketAddr, line: &str) -> String {
-        ask(address, &format!("{line} HTTP/1.1"), "")
-    }
-
-    #[test]
-    fn a_form_comes_with_its_values_and_a_page_is_kept_from_loading_anything() {
-        let address = serve_forms(([127, 0, 0, 1], 0).into(), |ask| {
-            match (ask.is_form, ask.value("name")) {
-                (true, Some(_)) if ask.authorization.is_empty() => Answer::who_asks(),
-                (true, Some(name)) => Answer::go_on_at(&format!("/{}{name}", ask.host)),
-                _ => Answer::page(200, "<p>".to_owned()),
-            }
-        });
-        let address = address.unwrap();
-        let form = |more: &str, body: &str| {
-            let length = body.len();
-            let head = format!("POST /start HTTP/1.1\r\n{more}Content-Length: {length}");
-            ask(address, &head, body)
-        };
-        let page = get(address, "GET /");
-        assert!(
-            page.contains("content-security-policy: default-src 'none'") && page.ends_with("<p>"),
-            "{page}"
-        );
-        let refused = form("", "name=a");
-        assert!(
-            refused.starts_with("HTTP/1.1 401 ") && refused.contains("www-authenticate: Basic "),
-            "{refused}"
-        );
-        let done = form("Authorization: Basic eDp5\r\n", "name=a%20b");
-        assert!(done.starts_with("HTTP/1.1 303 "), "{done}");
-        assert!(form("", &"x".repeat(5000)).starts_with("HTTP/1.1 413 "));
-        assert!(
-            is_same_secret("ab", "ab")
-                && !is_same_secret("ab", "ac")
-                && !is_same_secret("ab", "abc")
-        );
-    }
-
-    #[test]
-    fn a_page_is_made_of_what_was_asked_and_nothing_is_written() {
-        let address = serve(([127, 0, 0, 1], 0).into(), |ask| match ask.path.as_str() {
-            "/probe" => Answer::plain(200, format!("{:?}", ask.value("target"))),
-            "/broken" => panic!("a page that cannot be made ends no server"),
-            _ => Answer::plain(404, "none"),
-        });
-        let address = address.unwrap();
-        let answer = get(address, "GET /probe?a&target=a%20b%2Bc+d%zz&target=x");
-        assert!(
-            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("Some(\"a b+c d%zz\")"),
-            "{answer}"
-        );
-        assert!(get(address, "GET /x").starts_with("HTTP/1.1 404 "));
-        assert!(get(address, "POST /probe").starts_with("HTTP/1.1 405 "));
-        assert!(get(address, "GET /broken").starts_with("HTTP/1.1 500 "));
-        assert!(get(address, "GET /probe").ends_with("None"));
     }
 }

@@ -10,11 +10,12 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use linerate_core::foreign::Tool;
 use linerate_core::session::message::Limits;
+pub(super) use linerate_core::units::one_host as one_address;
 
 use crate::shares::lock;
 
@@ -74,15 +75,6 @@ enum Standing {
     Client,
     /// As nobody's: another mechanism limits how many are aside.
     Aside,
-}
-
-/// The part of an address that identifies a host: of IPv6 the /64, all of which a host may use
-/// (RFC 4291, 2.5.4).
-pub(super) fn one_address(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-        v4 => v4,
-    }
 }
 
 /// The most that one address may have of `all` that is shared by clients without a key: a quarter
