@@ -95,9 +95,11 @@ mod usage;
 mod watch;
 mod web;
 
-use std::process::ExitCode;
+use std::panic;
+use std::process::{ExitCode, abort};
 
 fn main() -> ExitCode {
+    end_at_panic();
     linerate_engine::use_built_in_resolver();
     let words: Vec<_> = std::env::args_os().collect();
     if let Some(words) = iperf3::words_of(&words) {
@@ -108,4 +110,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// A panic of any thread ends the process in every build, as it does in a release, which does not
+/// unwind: tests see what users see.
+fn end_at_panic() {
+    let print_panic = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        print_panic(panic);
+        abort();
+    }));
 }
