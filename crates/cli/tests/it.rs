@@ -59,6 +59,7 @@ mod projection;
 mod prometheus;
 mod python;
 mod qos_cost;
+mod servers;
 mod shells;
 mod ssh;
 mod streams;

@@ -36,6 +36,8 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate");
 pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) address: String,
+    /// What listens for TCP clients of other tools.
+    pub(crate) others: Vec<String>,
     events: Receiver<String>,
 }
 
@@ -56,6 +58,14 @@ impl Served {
         lines.read_line(&mut first).unwrap();
         let listening: Value = serde_json::from_str(&first).expect("a JSON line");
         let address = listening["addresses"][0].as_str().expect(&first).to_owned();
+        let others = listening["others"].as_object().into_iter().flatten();
+        let others = others
+            .filter(|(tool, _)| *tool != "stamp")
+            .map(|(_, at)| &at[0]);
+        let others = others
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         let (sender, events) = channel();
         // It goes on writing: somebody has to read, whether they are looked at or not.
         thread::spawn(move || {
@@ -66,6 +76,7 @@ impl Served {
         Self {
             child,
             address,
+            others,
             events,
         }
     }

@@ -1,5 +1,5 @@
-//! The resources of this host that all tests together may take: memory, threads, threads that wait
-//! without sleeping, and connections to hold. One address cannot take all of them.
+//! The resources of this host that all tests together may take: memory, descriptors, threads, threads
+//! that wait without sleeping, and connections to hold. One address cannot take all of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,6 +11,7 @@ use linerate_core::plan::{Protocol, SendMethod, StreamTest, Test, Traffic};
 use linerate_core::session::message::{Refusal, RefusalReason};
 use linerate_core::units::{ByteCount, End};
 use linerate_sys::proc::cgroup::CgroupLimits;
+use linerate_sys::proc::limits::descriptor_limit;
 use linerate_sys::proc::memory::MemoryInfo;
 
 use super::clients::{one_address, share_of_one};
@@ -24,6 +25,8 @@ use crate::shares::lock;
 const FLOW_BYTES: u64 = 1 << 20;
 /// Datagrams that a flow has in memory at once (`measure/udp.rs`).
 const DATAGRAMS: u64 = 128;
+/// Descriptors of a test beside those of its flows: a reader of `/proc`, clones of sockets.
+const DESCRIPTORS: u64 = 3;
 /// Most threads of all tests; the host's control groups may allow fewer.
 const THREADS: u64 = 4096;
 
@@ -32,6 +35,7 @@ const THREADS: u64 = 4096;
 pub(super) struct Cost {
     /// Bytes.
     memory: u64,
+    descriptors: u64,
     threads: u64,
     /// Threads that wait without sleeping.
     spinners: u64,
@@ -57,7 +61,8 @@ pub(super) struct Claim {
 
 impl Cost {
     /// The resources that this host gives: `memory` bytes or a quarter of what it has, half of its
-    /// CPUs, and as many `connections` as its owner allows.
+    /// CPUs, three eighths of the descriptors of this process, and as many `connections` as its owner
+    /// allows.
     pub(super) fn of_host(memory: Option<u64>, connections: u64) -> Self {
         let groups = CgroupLimits::read().ok();
         let within = |limit: Option<&Option<u64>>, all: u64| match limit {
@@ -74,6 +79,7 @@ impl Cost {
         let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
         Self {
             memory: memory.unwrap_or_else(quarter),
+            descriptors: descriptor_limit().soft / 8 * 3,
             threads: THREADS.min(within(tasks, u64::MAX) / 2),
             spinners: (cpus / 2).max(1),
             connections,
@@ -85,6 +91,8 @@ impl Cost {
         let (memory, workers) = capacity::cost(request);
         Self {
             memory,
+            // Each worker has a pipe or two to this process, and its connections itself.
+            descriptors: 2 * workers,
             threads: workers,
             spinners: 0,
             connections: request.connections.max(request.udp_sockets),
@@ -102,6 +110,7 @@ impl Cost {
         let spins = spins || test.options.busy_poll_us.is_some_and(|time| time > 0);
         Self {
             memory: flows.saturating_mul(FLOW_BYTES + own_buffer(test)),
+            descriptors: flows + DESCRIPTORS,
             // The workers and the sampler.
             threads: workers + 1,
             spinners: if spins { workers } else { 0 },
@@ -112,6 +121,7 @@ impl Cost {
     fn map(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             memory: combine(self.memory, other.memory),
+            descriptors: combine(self.descriptors, other.descriptors),
             threads: combine(self.threads, other.threads),
             spinners: combine(self.spinners, other.spinners),
             connections: combine(self.connections, other.connections),
@@ -168,12 +178,13 @@ impl Budget {
         self.take_cost(peer, Cost::of_holding(request), has_key)
     }
 
-    /// Takes a thread, for a control connection or for a trace.
+    /// Takes a thread and a descriptor, for a control connection or for a trace.
     ///
     /// # Errors
     /// None is available.
     pub(super) fn take_thread(&self, peer: IpAddr, has_key: bool) -> Result<Claim, Refusal> {
         let cost = Cost {
+            descriptors: 1,
             threads: 1,
             ..Cost::default()
         };
@@ -218,9 +229,13 @@ impl Accounts {
 
 fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refusal> {
     const MEMORY: &str = "of memory";
-    let of = |cost: Cost| [cost.memory, cost.threads, cost.spinners, cost.connections];
+    let of = |cost: Cost| {
+        let Cost { memory, descriptors, threads, spinners, connections } = cost;
+        [memory, descriptors, threads, spinners, connections]
+    };
     let names = [
         (MEMORY, " (serve's --max-memory)"),
+        ("descriptors", ""),
         ("threads", ""),
         ("spinning threads", ""),
         ("connections", " (serve's --max-connections)"),
@@ -263,6 +278,7 @@ mod tests {
 
     const ALL: Cost = Cost {
         memory: 100 << 20,
+        descriptors: 1000,
         threads: 100,
         spinners: 4,
         connections: 1000,
@@ -271,6 +287,7 @@ mod tests {
     fn cost(memory: u64, threads: u64, spinners: u64) -> Cost {
         Cost {
             memory: memory << 20,
+            descriptors: 0,
             threads,
             spinners,
             connections: 0,

@@ -10,12 +10,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_sys::poll::Poller;
+use linerate_sys::proc::limits::descriptor_limit;
 
 use super::door::{KEPT_TICK, Listeners};
 use crate::stop::Stop;
 
-/// Most connections that wait; one more closes the oldest.
-const MAX_WAITING: usize = 1024;
+/// Most connections that wait, and for how many descriptors of this process there may be one; one
+/// more closes the oldest.
+const MAX_WAITING: u64 = 1024;
+const DESCRIPTORS: u64 = 32;
 /// Most connections that are accepted at once, before other sockets have their turn.
 const BURST: usize = 64;
 /// Numbers that no socket has: the stop's bell, the door's bell, and the door itself.
@@ -30,6 +33,7 @@ pub(super) struct Waiting<C> {
     away: Option<u64>,
     poller: Poller,
     next: u64,
+    max_waiting: usize,
     /// Connections with their deadlines, the oldest first.
     connections: BTreeMap<u64, (Instant, C)>,
 }
@@ -45,6 +49,7 @@ impl<C: AsFd> Waiting<C> {
             away: None,
             poller: Poller::new()?,
             next: 0,
+            max_waiting: MAX_WAITING.min(descriptor_limit().soft / DESCRIPTORS) as usize,
             connections: BTreeMap::new(),
         };
         waiting.poller.add(stop.bell()?, STOP)?;
@@ -110,7 +115,7 @@ impl<C: AsFd> Waiting<C> {
         let Some(listener) = self.listeners.sockets.get(number as usize) else {
             return accepted;
         };
-        while accepted.len() < BURST {
+        while accepted.len() < self.max_waiting.min(BURST) {
             match listener.accept() {
                 Ok(connection) => accepted.push(connection),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -131,7 +136,7 @@ impl<C: AsFd> Waiting<C> {
         if let Ok(number) = self.watch(&connection) {
             let until = Instant::now() + time;
             self.connections.insert(number, (until, connection));
-            if self.connections.len() > MAX_WAITING {
+            if self.connections.len() > self.max_waiting {
                 self.connections.pop_first();
             }
         }
