@@ -25,6 +25,7 @@
 //! | [`mesh`] | many sites: the coordinator, a site's agent |
 //! | [`turn`] | one test of a monitor at a time |
 //! | [`web`] | the history as pages for a browser |
+//! | [`access`] | who may read pages and metrics |
 //! | [`serve`] | `serve`: the endpoint |
 //! | [`run`] | calls of the engine that several commands share |
 //! | [`remote`] | an endpoint that is started by ssh |
@@ -44,6 +45,7 @@
 //! | [`typed`] | options by the names that were typed, for errors |
 //! | [`usage`] | what clap refuses, in one line |
 
+mod access;
 mod analyze;
 #[allow(
     rustdoc::broken_intra_doc_links,

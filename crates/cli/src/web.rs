@@ -3,13 +3,11 @@
 //! Only tests of a monitor's file can be started, one at a time together with those of the monitor.
 //! Pages are for browsers on this host, or for users who know the password of `--token-file`.
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, anyhow};
-use linerate_core::foreign::iperf3::from_base64;
 use linerate_core::monitor::{Monitor, Schedule, Task};
 use linerate_core::stats::{changes, median, new_change};
 use linerate_core::units::format_rfc3339_seconds;
@@ -24,7 +22,7 @@ use crate::failure::Failure;
 use crate::history::{SEED, change, of_one_metric, stored};
 use crate::remote::random_hex;
 use crate::turn::{self, Turn};
-use crate::{clock, files, keep, monitor, output, run};
+use crate::{access, clock, files, keep, monitor, output, run};
 
 /// Serves pages until a signal ends it.
 ///
@@ -55,14 +53,12 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
         monitor,
         place,
         beside,
-        password,
         token,
         last: Mutex::default(),
     });
-    let bound = linerate_web::serve_forms(args.listen, move |ask| site.answer(ask));
-    let bound: SocketAddr = bound
-        .with_context(|| format!("--listen {}", args.listen))
-        .map_err(Failure::failed)?;
+    let bound = access::serve("--listen", args.listen, password, move |ask| {
+        site.answer(ask)
+    })?;
     output::note(&format!("pages at http://{bound}/"));
     run::wait_for(&stop);
     Ok(())
@@ -74,8 +70,6 @@ struct Site {
     place: Place,
     /// The path beside which the locks of the history lie.
     beside: PathBuf,
-    /// Without it every browser on this host may read the pages.
-    password: Option<String>,
     /// A secret of this process in each of its forms: a page of another site cannot send it.
     token: String,
     /// The result of the last test that was started here.
@@ -87,13 +81,6 @@ type Page = Result<Answer, (u16, String)>;
 
 impl Site {
     fn answer(self: &Arc<Self>, ask: &Ask) -> Answer {
-        if !self.lets_in(ask) {
-            return if self.password.is_some() {
-                Answer::who_asks()
-            } else {
-                Answer::plain(403, "ask for it as localhost or by its address\n")
-            };
-        }
         let page = match (ask.is_form, ask.path.as_str()) {
             (true, "/start") => self.start(ask),
             (true, _) => Err((405, "nothing is sent there".to_owned())),
@@ -116,22 +103,6 @@ impl Site {
         page.unwrap_or_else(|(status, why)| {
             Answer::page(status, html::notice("No such thing", &why))
         })
-    }
-
-    /// Whether a request may be answered: it has the password, or without one it asks for this host
-    /// by a local name. A page of another site, whose name an attacker made resolve to this host
-    /// (DNS rebinding), asks by another name.
-    fn lets_in(&self, ask: &Ask) -> bool {
-        let Some(password) = &self.password else {
-            return is_of_this_host(&ask.host);
-        };
-        let given = ask
-            .authorization
-            .strip_prefix("Basic ")
-            .and_then(from_base64);
-        let given = given.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let given = given.as_deref().and_then(|it| it.split_once(':'));
-        given.is_some_and(|(_, given)| is_same_secret(given, password))
     }
 
     fn history(&self) -> Result<History, (u16, String)> {
@@ -334,18 +305,6 @@ impl Site {
         let ended = Ended { run, says };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
     }
-}
-
-/// `localhost:9478`, `127.0.0.1`, `[::1]:9478`
-fn is_of_this_host(host: &str) -> bool {
-    let name = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.split(']').next());
-    let name = name.or_else(|| host.split(':').next()).unwrap_or_default();
-    name == "localhost"
-        || name
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// Runs on a page of a series.

@@ -10,8 +10,9 @@ use linerate_sys::proc::limits::raise_descriptor_limit;
 use linerate_testkit::eventually;
 use socket2::{Domain, Socket, Type};
 
-use crate::monitor::{address, file, get, run};
+use crate::monitor::{address, command, file, get, run};
 use crate::support::{Killed, PROGRAM, Served, spawn, stderr, words};
+use crate::web::ask;
 
 const DESCRIPTORS: usize = 64;
 const CONNECTIONS: usize = 500;
@@ -131,4 +132,41 @@ fn an_endpoint_serves_the_next_client_beside_a_strangers_idle_connections() {
         }
     }
     assert!(is_there(&mut served.child));
+}
+
+#[test]
+fn a_page_of_another_site_reads_no_metrics_and_starts_no_probe() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    file(here, "127.0.0.1:1", "");
+    let lines = [
+        ("monitor m.toml --db h.db --quiet --metrics", "/metrics"),
+        ("probe m.toml --listen", "/probe?target=loop"),
+    ];
+    for (line, page) in lines {
+        let begin = |listen: &str| {
+            let mut child = Killed(spawn(command(here, &format!("{line} {listen}"))));
+            let at = address(&mut child.0);
+            (child, at)
+        };
+        let (_child, at) = begin("0");
+        let by =
+            |at: &str, head: &str| ask(at, &format!("GET {page} HTTP/1.1\r\nHost: {head}"), "");
+        assert!(by(&at, "localhost").starts_with("HTTP/1.1 200 "));
+        for name in ["evil.example", "192.0.2.1:80"] {
+            assert!(by(&at, name).starts_with("HTTP/1.1 403 "), "{name}");
+        }
+        if line.starts_with("probe") {
+            for site in ["cross-site", "same-site"] {
+                let head = format!("localhost\r\nSec-Fetch-Site: {site}");
+                assert!(by(&at, &head).starts_with("HTTP/1.1 403 "), "{site}");
+            }
+            assert!(by(&at, "localhost\r\nSec-Fetch-Site: none").starts_with("HTTP/1.1 200 "));
+        }
+        drop(_child);
+        let (_child, at) = begin("0.0.0.0:0");
+        let at = at.replace("0.0.0.0", "127.0.0.1");
+        assert!(by(&at, "192.0.2.1:80").starts_with("HTTP/1.1 200 "));
+        assert!(by(&at, "evil.example").starts_with("HTTP/1.1 403 "));
+    }
 }

@@ -19,7 +19,7 @@ pub(crate) fn pages(here: &Path, host: &str, options: &str) -> (Killed, String) 
     (web, at)
 }
 
-fn ask(address: &str, head: &str, body: &str) -> String {
+pub(crate) fn ask(address: &str, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
     write!(
@@ -198,4 +198,9 @@ fn who_is_not_on_this_host_needs_the_password() {
     }
     // x:secret
     assert!(by("Basic eDpzZWNyZXQ=").starts_with("HTTP/1.1 200 "));
+    // x:s
+    for _ in 0..10 {
+        assert!(by("Basic eDpz").starts_with("HTTP/1.1 401 "));
+    }
+    assert!(by("Basic eDpzZWNyZXQ=").starts_with("HTTP/1.1 429 "));
 }

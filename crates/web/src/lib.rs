@@ -20,6 +20,7 @@ mod room;
 mod server;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -28,7 +29,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use subtle::ConstantTimeEq;
 
-pub use server::{serve, serve_forms};
+pub use server::serve;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,9 @@ pub struct Ask {
     pub host: String,
     /// The `Authorization` header.
     pub authorization: String,
+    /// Whether a browser says that a page of another site asks (Fetch Metadata, W3C). It does not
+    /// say so of an address that is neither loopback nor reached by TLS.
+    pub is_of_other_site: bool,
     values: Vec<(String, String)>,
 }
 
@@ -74,6 +78,7 @@ impl Ask {
             peer,
             host: text(header::HOST),
             authorization: text(header::AUTHORIZATION),
+            is_of_other_site: ["cross-site", "same-site"].contains(&&*text(SEC_FETCH_SITE)),
             values: values.split('&').map(pair).collect(),
         }
     }
@@ -84,6 +89,8 @@ impl Ask {
         found.map(|(_, value)| value.as_str())
     }
 }
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Compares two secrets in a time that does not depend on how much of them agrees.
 pub fn is_same_secret(one: &str, other: &str) -> bool {
@@ -158,9 +165,10 @@ impl Answer {
         Self::plain(401, "a password is needed\n").with(header::WWW_AUTHENTICATE, scheme)
     }
 
-    /// There is no room for this request now: ask again in a second.
-    pub fn later(why: &str) -> Self {
-        Self::plain(503, why).with(header::RETRY_AFTER, "1")
+    /// The request is refused now, and may be sent again after that time.
+    pub fn later(status: u16, wait: Duration, why: &str) -> Self {
+        let wait = wait.as_secs().to_string();
+        Self::plain(status, why).with(header::RETRY_AFTER, &wait)
     }
 
     fn with(mut self, name: HeaderName, value: &str) -> Self {

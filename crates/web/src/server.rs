@@ -29,29 +29,17 @@ const MAX_FORM: usize = 4096;
 const MAX_HEAD: usize = 1 << 16;
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// When to ask again for a page that there was no room for.
+const RETRY: Duration = Duration::from_secs(1);
 /// Pause where this process has no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Serves pages at that address (port 0 takes a free one) until the process ends; returns the
-/// address. A panic of `answer` is to end the process.
+/// Serves pages, and takes forms ([`Ask::is_form`]), at that address (port 0 takes a free one) until
+/// the process ends; returns the address. A panic of `answer` is to end the process.
 ///
 /// # Errors
 /// The address cannot be bound, or no thread can be started.
 pub fn serve(
-    address: SocketAddr,
-    answer: impl Fn(&Ask) -> Answer + Send + Sync + 'static,
-) -> io::Result<SocketAddr> {
-    serve_forms(address, move |ask| match ask.is_form {
-        true => Answer::plain(405, "pages are read\n"),
-        false => answer(ask),
-    })
-}
-
-/// As [`serve`], but also accepts forms ([`Ask::is_form`]).
-///
-/// # Errors
-/// As [`serve`].
-pub fn serve_forms(
     address: SocketAddr,
     answer: impl Fn(&Ask) -> Answer + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
@@ -158,7 +146,7 @@ impl<F: Fn(&Ask) -> Answer + Send + Sync + 'static> Server<F> {
         };
         let ask = Ask::new(peer, &head, &body);
         if !self.room().begin_page(id) {
-            return Ok(Answer::later("other pages are being made\n").into());
+            return Ok(Answer::later(503, RETRY, "other pages are being made\n").into());
         }
         let page = Page {
             server: Arc::clone(self),
@@ -205,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_form_comes_with_its_values_and_a_page_is_kept_from_loading_anything() {
-        let address = serve_forms(([127, 0, 0, 1], 0).into(), |ask| {
+        let address = serve(([127, 0, 0, 1], 0).into(), |ask| {
             match (ask.is_form, ask.value("name")) {
                 (true, Some(_)) if ask.authorization.is_empty() => Answer::who_asks(),
                 (true, Some(name)) => Answer::go_on_at(&format!("/{}{name}", ask.host)),
@@ -251,7 +239,7 @@ mod tests {
             "{answer}"
         );
         assert!(get(address, "GET /x").starts_with("HTTP/1.1 404 "));
-        assert!(get(address, "POST /probe").starts_with("HTTP/1.1 405 "));
+        assert!(get(address, "PUT /probe").starts_with("HTTP/1.1 405 "));
         assert!(get(address, "GET /probe").ends_with("None"));
     }
 }

@@ -34,7 +34,7 @@ use crate::keep::{self, CARRIED};
 use crate::push::{Protocol, Push};
 use crate::retention::Retention;
 use crate::turn::{Running, Turn};
-use crate::{files, output, run};
+use crate::{access, files, output, run};
 use alarm::Alarms;
 use metrics::Health;
 
@@ -161,9 +161,7 @@ fn serve(address: SocketAddr, page: Arc<Mutex<String>>) -> Result<(), Failure> {
         "/metrics" => Answer::metrics(page.lock().unwrap_or_else(PoisonError::into_inner).clone()),
         _ => Answer::plain(404, "linerate monitor: the page is /metrics\n"),
     };
-    let bound = linerate_web::serve(address, answer)
-        .with_context(|| format!("--metrics {address}"))
-        .map_err(Failure::failed)?;
+    let bound = access::serve("--metrics", address, None, answer)?;
     output::note(&format!("metrics at http://{bound}/metrics"));
     Ok(())
 }

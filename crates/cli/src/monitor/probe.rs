@@ -3,14 +3,13 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use anyhow::Context;
 use linerate_core::monitor::{Monitor, Task};
 use linerate_web::{Answer, Ask};
 
 use super::{attempt, metrics};
 use crate::args::ProbeArgs;
 use crate::failure::Failure;
-use crate::{output, run};
+use crate::{access, output, run};
 
 /// Answers until a signal ends it.
 ///
@@ -21,13 +20,11 @@ pub(crate) fn execute(args: &ProbeArgs) -> Result<(), Failure> {
     let stop = run::signals()?;
     // One probe at a time: two tests would disturb each other.
     let turn = Mutex::new(());
-    let bound = linerate_web::serve(args.listen, move |ask| match turn.try_lock() {
+    let answer = move |ask: &Ask| match turn.try_lock() {
         Ok(_turn) => answer(&monitor, ask),
         Err(_) => Answer::plain(503, "another probe is running: scrape later\n"),
-    });
-    let bound = bound
-        .with_context(|| format!("--listen {}", args.listen))
-        .map_err(Failure::failed)?;
+    };
+    let bound = access::serve("--listen", args.listen, None, answer)?;
     output::note(&format!(
         "probes at http://{bound}/probe?target=PATH&module=TEST"
     ));
@@ -36,6 +33,9 @@ pub(crate) fn execute(args: &ProbeArgs) -> Result<(), Failure> {
 }
 
 fn answer(monitor: &Monitor, ask: &Ask) -> Answer {
+    if ask.is_form || ask.is_of_other_site {
+        return Answer::plain(403, "a page of another site starts no test\n");
+    }
     if ask.path != "/probe" {
         let hint = "linerate probe: ask for /probe?target=PATH&module=TEST\n";
         return Answer::plain(404, hint);

@@ -91,8 +91,8 @@ impl Cost {
         let (memory, workers) = capacity::cost(request);
         Self {
             memory,
-            // Each worker has a pipe or two to this process, and its connections itself.
-            descriptors: 2 * workers,
+            // A socket to each worker, which has the connections.
+            descriptors: workers,
             threads: workers,
             spinners: 0,
             connections: request.connections.max(request.udp_sockets),
