@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use linerate_core::units::{format_rfc3339, parse_rfc3339};
-use linerate_history::{History, HistoryError, NewRun, Place};
+use linerate_history::{Filter, History, HistoryError, NewRun, Place, Since};
 use linerate_report::Document;
 use serde_json::Value;
 
@@ -82,6 +82,28 @@ pub(crate) fn save(
         labels,
         document: json.trim_end(),
     })
+}
+
+/// The number of a run that was saved: a server that fell silent may have taken it.
+///
+/// # Errors
+/// The history cannot be read.
+pub(crate) fn saved(
+    history: &History,
+    document: &dyn Document,
+    labels: &[(String, String)],
+) -> Result<Option<i64>, HistoryError> {
+    let about = About::new(&document.json_line());
+    let started_at = begun(&about.started_at, SystemTime::now());
+    let since_then = Filter {
+        labels: labels.to_vec(),
+        since: Some(Since::Moment(started_at.clone())),
+        ..Filter::default()
+    };
+    let mut runs = history.list(&since_then)?.into_iter();
+    Ok(runs
+        .find(|run| run.started_at == started_at)
+        .map(|run| run.id))
 }
 
 /// The time under which a document is saved `now`. It may come from a host whose clock is wrong, or

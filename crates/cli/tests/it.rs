@@ -52,6 +52,8 @@ mod mesh_rate;
 mod mesh_results;
 mod mesh_world;
 mod monitor;
+#[cfg(feature = "postgres")]
+mod monitor_outage;
 mod nats_server;
 mod packages;
 mod profile;

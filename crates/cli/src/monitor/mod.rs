@@ -9,6 +9,7 @@ mod attempt;
 mod metrics;
 mod probe;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
@@ -49,6 +50,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Period after which the monitor learns of others' runs, and of a clock that was set, and sends
 /// metrics.
 const SHOWN_EVERY: Duration = Duration::from_secs(60);
+/// Most runs that are kept while the history cannot be written.
+const MAX_UNSAVED: usize = 100;
 /// Most requests that wait for a receiver of metrics; there is one a minute and one for each run.
 const MAX_QUEUED: usize = 64;
 
@@ -86,7 +89,7 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
         serve(address, watch.page.clone())?;
     }
     while !stop.is_requested() {
-        watch.learn().map_err(unusable)?;
+        watch.catch_up();
         watch.delete_old();
         watch.tell();
         watch.show();
@@ -108,7 +111,11 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    watch.catch_up();
+    match watch.unsaved.len() {
+        0 => Ok(()),
+        lost => Err(Failure::failed(anyhow!("runs that were not saved: {lost}"))),
+    }
 }
 
 /// Reads a monitor's file. Key files that it names without a directory lie beside it.
@@ -233,8 +240,10 @@ struct Watch {
     receivers: Vec<Push>,
     /// The last run that the schedule knows.
     seen: i64,
-    /// The last run of this monitor.
-    own: i64,
+    /// The runs of this monitor after that one.
+    own: Vec<i64>,
+    /// Runs that are to be saved, each with the number of its task.
+    unsaved: VecDeque<(usize, attempt::Done)>,
     quiet: bool,
 }
 
@@ -267,7 +276,8 @@ impl Watch {
             page: Arc::default(),
             receivers: Vec::new(),
             seen,
-            own: 0,
+            own: Vec::new(),
+            unsaved: VecDeque::new(),
             quiet,
         })
     }
@@ -291,7 +301,7 @@ impl Watch {
             };
             let found = self.history.series(&newer, Some(CARRIED))?;
             // A run that was saved meanwhile is looked at the next time.
-            let is_others = |run: &&Point| run.run != self.own && run.run <= newest;
+            let is_others = |run: &&Point| !self.own.contains(&run.run) && run.run <= newest;
             let others: Vec<&Point> = found.iter().filter(is_others).collect();
             if !others.is_empty() {
                 let runs = runs_until(now, &self.monitor, *task);
@@ -302,7 +312,18 @@ impl Watch {
             }
         }
         self.seen = self.seen.max(newest);
+        self.own.retain(|run| *run > newest);
         Ok(())
+    }
+
+    /// Saves what could not be saved, and learns of others' runs. A history that is away ends no
+    /// monitor: it is asked again before the next run.
+    fn catch_up(&mut self) {
+        if self.save_all()
+            && let Err(error) = self.learn()
+        {
+            output::note(&format!("{error}; tried again"));
+        }
     }
 
     /// Deletes the runs of this monitor that are older than `keep` of its file.
@@ -327,11 +348,16 @@ impl Watch {
                 self.say(task, "another test is running; asked again in a minute");
                 Outcome::Busy
             }
-            Ok(Some(done)) => match self.save(number, &done) {
-                Ok(()) => Outcome::Done(done.carried),
-                Err(why) => {
-                    self.say(task, &format!("not saved: {}", why.chain()));
+            Ok(Some(done)) => match done.document.why_partial() {
+                Some(why) => {
+                    self.say(task, &format!("not saved: ended before its time: {why}"));
                     Outcome::Failed(done.carried)
+                }
+                None => {
+                    let carried = done.carried;
+                    self.unsaved.push_back((number, done));
+                    self.save_all();
+                    Outcome::Done(carried)
                 }
             },
             Err(failure) if failure.is_busy() => {
@@ -357,16 +383,38 @@ impl Watch {
         }
     }
 
-    fn save(&mut self, number: usize, done: &attempt::Done) -> Result<(), Failure> {
-        if let Some(why) = done.document.why_partial() {
-            return Err(Failure::failed(anyhow!("ended before its time: {why}")));
+    /// Saves the runs that are to be saved; false if one could not. That one waits behind the
+    /// others, and the oldest is given up when there are too many.
+    fn save_all(&mut self) -> bool {
+        while let Some((number, done)) = self.unsaved.pop_front() {
+            let Err(error) = self.save(number, &done) else {
+                continue;
+            };
+            let task = self.tasks[number];
+            self.unsaved.push_back((number, done));
+            let count = self.unsaved.len();
+            let why = format!("{error}; runs that wait to be saved: {count}, max {MAX_UNSAVED}");
+            self.say(task, &why);
+            if count > MAX_UNSAVED
+                && let Some((number, _)) = self.unsaved.pop_front()
+            {
+                self.say(self.tasks[number], "the run that waited longest is lost");
+            }
+            return false;
         }
+        true
+    }
+
+    /// Saves a run, and looks for a change.
+    fn save(&mut self, number: usize, done: &attempt::Done) -> Result<(), HistoryError> {
         let task = self.tasks[number];
         let document = &*done.document;
         let labels = labels(&self.monitor, task);
-        let id = keep::save(&mut self.history, document, &labels, Some(done.carried));
-        let id = id.map_err(unusable)?;
-        self.own = id;
+        let id = match keep::saved(&self.history, document, &labels)? {
+            Some(id) => id,
+            None => keep::save(&mut self.history, document, &labels, Some(done.carried))?,
+        };
+        self.own.push(id);
         if !self.quiet {
             let (test, path) = parts(&self.monitor, task);
             let (at, answer) = (format_rfc3339_seconds(now()), document.answer());
@@ -374,19 +422,28 @@ impl Watch {
             // The run is saved, whether or not anybody reads the line.
             let _ = output::print(&line);
         }
+        if let Err(why) = self.look(number) {
+            self.say(
+                task,
+                &format!("changes: {why:#}; looked for after the next run"),
+            );
+        }
+        self.tell();
+        Ok(())
+    }
+
+    /// Looks at the last run of a task: its figures, and whether they have changed.
+    fn look(&mut self, number: usize) -> anyhow::Result<()> {
+        let task = self.tasks[number];
         let runs = runs_until(now(), &self.monitor, task);
-        self.health[number]
-            .update(&self.history, &runs)
-            .map_err(unusable)?;
+        self.health[number].update(&self.history, &runs)?;
         let change = self
             .alarms
-            .look(&mut self.history, &self.monitor, task, runs);
-        let change = change.map_err(Failure::failed)?;
+            .look(&mut self.history, &self.monitor, task, runs)?;
         if let Some(message) = change {
             self.say(task, &message);
             self.health[number].changes += 1;
         }
-        self.tell();
         Ok(())
     }
 
@@ -541,7 +598,7 @@ mod tests {
         };
         save();
         let own = save();
-        watch.own = own;
+        watch.own = vec![own];
         for _ in 0..2 {
             watch.learn().unwrap();
             watch.show();

@@ -28,6 +28,10 @@ use text::json_without_nul;
 
 /// How long the server may take to answer at first.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a peer may be silent that owes an acknowledgement.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long a statement may take, with its wait for others that write, as PostgreSQL writes it.
+const STATEMENT: &str = "5min";
 
 /// A connection to the server, which is made anew when it is lost.
 pub(crate) struct Postgres {
@@ -62,6 +66,12 @@ impl Postgres {
         config.application_name("linerate");
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(PATIENCE);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(SILENCE);
+        }
+        if !url.contains("keepalives") {
+            config.keepalives_idle(SILENCE);
         }
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             config.host_path(DEFAULT_SOCKET);
@@ -120,7 +130,10 @@ const DEFAULT_SOCKET: &str = "/var/run/postgresql";
 fn connect(config: &Config) -> Try<Client> {
     let mut client = config.connect(NoTls)?;
     // A matrix is many short look-ups: to compile them takes longer than to make them.
-    client.batch_execute("SET search_path TO linerate; SET jit TO off; SET TimeZone TO UTC")?;
+    client.batch_execute(&format!(
+        "SET search_path TO linerate; SET jit TO off; SET TimeZone TO UTC; \
+         SET statement_timeout TO '{STATEMENT}'"
+    ))?;
     Ok(client)
 }
 
