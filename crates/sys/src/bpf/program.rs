@@ -129,11 +129,23 @@ fn load(request: &LoadRequest<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
             .u32(28, log.len() as u32)
             .output(32, log);
     }
-    // SAFETY: the number of instructions and the length of the log stand beside them; the licence
-    // ends with NUL.
-    unsafe { open(Command::ProgLoad, &mut attributes) }
+    let mut attempts = 0;
+    loop {
+        // SAFETY: the number of instructions and the length of the log stand beside them; the
+        // licence ends with NUL.
+        match unsafe { open(Command::ProgLoad, &mut attributes) } {
+            // A signal ends the verifier's work (`do_check` of kernel/bpf/verifier.c). It has been
+            // taken since.
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && attempts < ATTEMPTS => {
+                attempts += 1;
+            }
+            result => return result,
+        }
+    }
 }
 
+/// As many as libbpf's (`PROG_LOAD_ATTEMPTS`).
+const ATTEMPTS: u32 = 5;
 /// `BPF_PROG_TYPE_SCHED_CLS`.
 const SCHED_CLS: u32 = 3;
 /// Log level 1: only the path that failed.
