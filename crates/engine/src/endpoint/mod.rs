@@ -244,6 +244,9 @@ pub enum ServeEvent {
     },
 }
 
+/// How often the kernel may choose another port, if it is to choose one.
+const PORT_CHOICES: u32 = 20;
+
 /// A bound endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -260,6 +263,20 @@ impl Endpoint {
     /// # Errors
     /// The port is taken, or not allowed; treatments are allowed to clients without a key.
     pub fn bind(options: &ServeOptions) -> Result<Self, MeasureError> {
+        // The port that the kernel chooses is free for TCP in one family; others may have it in the
+        // other family, or for UDP.
+        let mut choices = if options.port == 0 { PORT_CHOICES } else { 1 };
+        loop {
+            choices -= 1;
+            match Self::bind_once(options) {
+                Err(MeasureError::Host { source, .. })
+                    if choices > 0 && source.kind() == io::ErrorKind::AddrInUse => {}
+                bound => return bound,
+            }
+        }
+    }
+
+    fn bind_once(options: &ServeOptions) -> Result<Self, MeasureError> {
         let mut endpoint = Self::unbound(options)?;
         let wildcards = [
             (Family::Ipv6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),

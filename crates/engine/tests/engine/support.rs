@@ -7,7 +7,7 @@ use std::time::Duration;
 use linerate_core::plan::*;
 use linerate_core::record::{Record, Status};
 use linerate_core::session::message::Limits;
-use linerate_core::units::{BitRate, Span};
+use linerate_core::units::{BitRate, ByteCount, Span};
 use linerate_core::wire::Key;
 use linerate_engine::{Client, Endpoint, MeasureError, ServeOptions, Stop, Target};
 
@@ -108,6 +108,16 @@ pub(crate) fn stream() -> Test {
         interval: Span(Duration::from_millis(100)),
         options: SocketOptions::default(),
         seed: 7,
+    }
+}
+
+/// [`stream`] of a given amount, which arrives however slow the machine is: in half a second a
+/// starved sender may send nothing.
+pub(crate) fn bytes(bytes: u64) -> Test {
+    Test {
+        extent: Extent::Bytes(ByteCount(bytes)),
+        warm_up: Span(Duration::ZERO),
+        ..stream()
     }
 }
 

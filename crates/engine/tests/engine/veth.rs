@@ -1,14 +1,15 @@
 //! Between two hosts: network namespaces joined by a veth pair.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use linerate_core::plan::*;
-use linerate_core::units::{ByteCount, Span};
+use linerate_core::units::Span;
 use linerate_sys::netns::Pair;
+use linerate_sys::proc::sysctl;
 use linerate_testkit::{Need, skip};
 
-use super::support::{LIMITS, Served, datagrams, stream};
+use super::support::{LIMITS, Served, bytes, datagrams};
 
 /// `None`, with the reason printed, if namespaces cannot be made.
 fn pair() -> Option<Pair> {
@@ -54,20 +55,33 @@ fn streams_and_datagrams_cross_a_link_in_both_families() {
         direction: Direction::Down,
         ..test
     };
-    // An amount, not a time: in half a second a starved receiver may read none.
-    let mebibyte = Test {
-        extent: Extent::Bytes(ByteCount(1 << 20)),
+    let counted = |test: Test| Test {
+        extent: Extent::Count(500),
         warm_up: Span(Duration::ZERO),
-        ..stream()
+        ..test
     };
     let tests = [
-        mebibyte.clone(),
-        down(mebibyte),
-        // At full speed the receiver of a busy host may get no CPU.
-        datagrams(true, Some(5000)),
-        down(datagrams(false, Some(1000))),
+        bytes(1 << 20),
+        down(bytes(1 << 20)),
+        counted(datagrams(true, Some(5000))),
+        down(counted(datagrams(false, Some(1000)))),
     ];
     for address in pair.b.addresses() {
         on(&pair, address, &tests);
     }
+}
+
+#[test]
+fn an_endpoint_gets_a_port_that_is_free_for_udp_too() {
+    let Some(pair) = pair() else {
+        return;
+    };
+    let work = || {
+        sysctl::write("net.ipv4.ip_local_port_range", "40000 40009").unwrap();
+        let bind = |port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        // Of the four from which the kernel chooses first.
+        let _taken = [40_000, 40_001].map(bind);
+        (0..10).for_each(|_| drop(Served::start()));
+    };
+    pair.a.namespace.run(work).unwrap();
 }
