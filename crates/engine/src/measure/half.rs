@@ -15,6 +15,7 @@ use linerate_core::record::{Caveat, CaveatKind, EndReport, HostFacts};
 use linerate_core::session::message::{FlowHalf, HalfReport, Progress};
 use linerate_core::units::End;
 use linerate_sys::clock::sleep_until;
+use linerate_sys::socket as sys_socket;
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage, set_real_time_policy, wake_sharply};
 
@@ -233,6 +234,20 @@ impl Half {
     pub(crate) fn all_received(&self) -> bool {
         let mut receivers = self.shared.flows.iter().filter(|flow| !flow.sends);
         receivers.all(|flow| flow.counters.is_done())
+    }
+
+    /// Whether a receiver's socket holds what its worker has not read yet.
+    pub(crate) fn has_unread(&self) -> bool {
+        let mut receivers = self.shared.flows.iter().filter(|flow| !flow.sends);
+        receivers.any(|flow| match &flow.socket {
+            Some(FlowSocket::Tcp(stream)) => {
+                sys_socket::unread(stream).is_ok_and(|bytes| bytes > 0)
+            }
+            Some(FlowSocket::Udp(socket)) => {
+                sys_socket::unread(socket).is_ok_and(|bytes| bytes > 0)
+            }
+            None => false,
+        })
     }
 
     /// Payload that this end has sent and received so far: in the warm-up, in the measured time and

@@ -22,6 +22,7 @@ use linerate_core::units::BitRate;
 use linerate_core::wire::{
     DATAGRAM_HEADER, DatagramHeader, HANDSHAKE_BYTES, Handshake, Pattern, Phase,
 };
+use linerate_sys::poll::wait_readable;
 use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
 
@@ -46,6 +47,8 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 /// Receive buffer, bytes, as far as the host allows it: it holds what arrives while the receiver
 /// has no CPU.
 pub(crate) const RECEIVE_BUFFER: u32 = 4 << 20;
+/// Calls that empty this buffer at the end; a peer that goes on sending gets no more.
+const MAX_LAST_CALLS: u32 = 4096;
 /// Largest UDP payload of a packet over IPv4 and of an offload frame, bytes.
 const LARGEST: usize = 65_507;
 /// Empty datagrams at the end of a flow without marks. A receiver that misses all of them has a
@@ -285,7 +288,8 @@ impl Sender<'_> {
     }
 }
 
-/// Receives until the stop flag is set, or the flow is ended.
+/// Receives until the stop flag is set, or the flow is ended. What has arrived by then counts also
+/// where this thread had no CPU meanwhile, unless it is a slow reader by its test.
 pub(crate) fn receive(
     shared: &Shared,
     flow: &FlowState,
@@ -297,7 +301,8 @@ pub(crate) fn receive(
     let mut pacer = test.read_rate_bps.map(|rate| Pacer::new(rate, now_ns()));
     let mut pause = receiver.pause();
     let mut calls = 0u64;
-    while !shared.stop.is_requested() {
+    let mut last_calls = if pacer.is_none() { MAX_LAST_CALLS } else { 0 };
+    while !shared.stop.is_requested() || takes_rest(socket, &mut last_calls)? {
         match batch.receive(socket) {
             Ok(_) => {}
             Err(error) if is_transient_for_datagrams(&error) => continue,
@@ -338,6 +343,13 @@ pub(crate) fn receive(
         udp_received: is_marked.then(|| receiver.end(drops, test.offload)),
         ..WorkerEnd::default()
     })
+}
+
+/// Whether something has arrived before the end that this thread has not taken yet.
+fn takes_rest(socket: &UdpSocket, last_calls: &mut u32) -> io::Result<bool> {
+    let is_one_left = *last_calls > 0;
+    *last_calls = last_calls.saturating_sub(1);
+    Ok(is_one_left && wait_readable(socket, Duration::ZERO)?)
 }
 
 fn prepare(shared: &Shared, test: &StreamTest, socket: &UdpSocket) -> io::Result<BatchReceiver> {
@@ -548,4 +560,52 @@ fn verify(pattern: &Pattern, header: &DatagramHeader, bytes: &[u8]) -> u64 {
         position.wrapping_add(DATAGRAM_HEADER as u64),
         &bytes[DATAGRAM_HEADER..],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use linerate_core::plan::{Protocol, Test, Traffic};
+    use linerate_core::units::End;
+    use linerate_testkit::eventually;
+
+    use super::*;
+    use crate::measure::source::FlowSource;
+
+    /// Datagrams that a receiver counts which gets no CPU before the run is over.
+    fn counted(read_rate_bps: Option<BitRate>) -> u64 {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        far.connect(near.local_addr().unwrap()).unwrap();
+        let stream = StreamTest {
+            read_rate_bps,
+            ..StreamTest::new(100)
+        };
+        let test = Test {
+            traffic: Traffic::Stream(stream.clone()),
+            protocol: Protocol::Udp,
+            ..Test::stream().resolve(7).unwrap()
+        };
+        let shared = Shared::alone(End::Server, &test, FlowSource::Bound);
+        for sequence in 0..10 {
+            let mut datagram = [0; 100];
+            DatagramHeader {
+                phase: Phase::Measured,
+                sequence,
+                sent_ns: 0,
+            }
+            .write(&mut datagram);
+            far.send(&datagram).unwrap();
+        }
+        eventually("one has arrived", || wait_readable(&near, TIMEOUT).unwrap());
+        shared.stop.request();
+        let end = receive(&shared, &shared.flows[0], &stream, &near).unwrap();
+        end.udp_received.unwrap().received
+    }
+
+    #[test]
+    fn what_has_arrived_when_the_run_is_over_counts_unless_the_reader_is_to_be_slow() {
+        assert!(counted(None) > 0);
+        assert_eq!(counted(Some(BitRate(80))), 0);
+    }
 }

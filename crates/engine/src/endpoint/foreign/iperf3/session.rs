@@ -314,7 +314,9 @@ impl Session {
                 until,
             } => {
                 let patience = self.patience_for_last_bytes();
-                if heard.silence(&half) > patience || self.has_all(&half) || now() > until {
+                // What waits in the sockets is late on a busy host, and not silence.
+                let is_silent = heard.silence(&half) > patience && !half.has_unread();
+                if is_silent || self.has_all(&half) || now() > until {
                     self.report(half);
                 } else {
                     self.stage = Stage::Draining { half, heard, until };
