@@ -237,6 +237,7 @@ const SHORTEST_SLICE: Duration = Duration::from_micros(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_testkit::eventually;
     use std::time::Instant;
 
     /// The policy (field 41 of proc(5)) of each thread of this process by that name.
@@ -267,28 +268,25 @@ mod tests {
             vec![libc::SCHED_IDLE.to_string(); spinners.cpus()]
         );
 
-        let times_grow_on_every_cpu = || {
-            let (before, started) = (spun(), Instant::now());
-            std::thread::sleep(Duration::from_millis(20));
+        let (started, before) = (Instant::now(), spun());
+        assert_eq!(before.len(), spinners.cpus());
+        // Others may take all of a CPU's time for a while, but nobody has more than there is.
+        eventually("the spinner of every CPU has spun", || {
             let (after, elapsed) = (spun(), started.elapsed());
-            assert_eq!(before.len(), spinners.cpus());
-            let grew = before
-                .iter()
-                .zip(&after)
-                .map(|((cpu, before), (same, after))| {
-                    assert_eq!(cpu, same);
-                    *after - *before
-                });
-            // Other tests may take all of a CPU's time for a while, but nobody has more than there
-            // is.
+            let both = before.iter().zip(&after);
+            let grew = both.map(|((cpu, before), (same, after))| {
+                assert_eq!(cpu, same);
+                *after - *before
+            });
             let grew: Vec<_> = grew.collect();
+            // The scheduler's clock may run a little faster than the time that NTP corrects.
+            let most = elapsed + elapsed / 100;
             assert!(
-                grew.iter()
-                    .all(|time| *time <= elapsed + Duration::from_millis(20))
+                grew.iter().all(|time| *time <= most),
+                "{grew:?} {elapsed:?}"
             );
             grew.iter().all(|time| !time.is_zero())
-        };
-        assert!((0..500).any(|_| times_grow_on_every_cpu()));
+        });
         // Those of a process that is watched, here this one once more, count as its own.
         let own = spun();
         watch(std::process::id());

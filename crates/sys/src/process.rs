@@ -200,7 +200,7 @@ mod tests {
             let (mut child, process) = sleeper();
             assert!(!process.ends_within(Duration::from_millis(1)).unwrap());
             process.signal(signal).unwrap();
-            assert!(process.ends_within(Duration::from_secs(10)).unwrap());
+            assert!(process.ends_within(linerate_testkit::PATIENCE).unwrap());
             child.wait().unwrap();
             let again = process.signal(signal).unwrap_err();
             assert_eq!(again.kind(), io::ErrorKind::NotFound);

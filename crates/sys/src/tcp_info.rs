@@ -232,7 +232,7 @@ mod tests {
         assert!(sender.data_segs_out.is_none_or(|segments| segments > 0));
         assert!(sender.timestamps && sender.sack);
         assert!(sender.snd_mss > 500 && sender.pmtu > sender.snd_mss);
-        assert!(sender.min_rtt.is_none_or(|rtt| rtt > 0 && rtt < 1_000_000));
+        assert!(sender.min_rtt.is_none_or(|rtt| rtt > 0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linerate_sys::netns::{
     Namespace, Pair, bind_mount, enter_user_namespace, join_user_namespace, private_mounts,
@@ -115,7 +115,7 @@ fn carry_frames(pair: &Pair) {
     while sent < FRAMES {
         sent += from.send(&vec![outgoing; FRAMES - sent]).unwrap();
     }
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + linerate_testkit::PATIENCE;
     let mut received = 0;
     while received < FRAMES {
         assert!(Instant::now() < deadline, "{received} of {FRAMES}");

@@ -10,7 +10,7 @@ pub mod postgres;
 
 use std::env;
 use std::fmt::Display;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -193,6 +193,20 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Makes a call again that has ended because the whole process was stopped and goes on: a call with
+/// a timeout does (signal(7)), and no reader wants to know of it.
+///
+/// # Errors
+/// Those of the call, but [`io::ErrorKind::Interrupted`].
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
     }
 }
 

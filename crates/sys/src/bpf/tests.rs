@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use linerate_testkit::{Need, skip};
+use linerate_testkit::{Need, PATIENCE, skip, uninterrupted};
 
 use super::map::possible_cpus;
 use super::*;
@@ -327,12 +327,10 @@ fn a_packet_that_a_program_drops_does_not_arrive() {
         .unwrap()
         .unwrap();
     let target = receiver.local_addr().unwrap();
-    receiver
-        .set_read_timeout(Some(std::time::Duration::from_secs(30)))
-        .unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let received = || {
         let mut message = [0; 16];
-        let length = receiver.recv(&mut message).unwrap();
+        let length = uninterrupted(|| receiver.recv(&mut message)).unwrap();
         String::from_utf8_lossy(&message[..length]).into_owned()
     };
     pair.a

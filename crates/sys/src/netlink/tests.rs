@@ -1,7 +1,6 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use super::*;
 use crate::netns::{Namespace, Pair, eventually, pair_or_skip};
@@ -374,11 +373,11 @@ fn learnt_path_mtu_shows_in_the_route() {
         .unwrap();
     socket.connect((host, 9)).unwrap();
     socket
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(linerate_testkit::PATIENCE))
         .unwrap();
     socket.send(&[0; 1400]).unwrap();
     // The router's "fragmentation needed" arrives as an error of the socket.
-    let told = socket.recv(&mut [0; 8]).unwrap_err();
+    let told = linerate_testkit::uninterrupted(|| socket.recv(&mut [0; 8])).unwrap_err();
     assert_eq!(told.raw_os_error(), Some(libc::EMSGSIZE), "{told}");
     let learnt = netlink.route_to(host).unwrap();
     assert_eq!(

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::time::Duration;
 
-use linerate_testkit::{Need, skip};
+use linerate_testkit::{Need, PATIENCE, skip, uninterrupted};
 
 use super::*;
 
@@ -79,15 +79,13 @@ fn udp_datagram_arrives_in_both_families() {
                 .unwrap()
         };
         let (sender, receiver) = (bind(&pair.a, from), bind(&pair.b, to));
-        receiver
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
+        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
         let sent = pattern(1400);
         sender
             .send_to(&sent, receiver.local_addr().unwrap())
             .unwrap();
         let mut buffer = [0; 2000];
-        let (length, peer) = receiver.recv_from(&mut buffer).unwrap();
+        let (length, peer) = uninterrupted(|| receiver.recv_from(&mut buffer)).unwrap();
         assert_eq!(
             (&buffer[..length], peer),
             (&sent[..], sender.local_addr().unwrap())
@@ -299,10 +297,10 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// True as soon as `condition` holds; false if it does not within 30 s, which the kernel's clean-up
-/// takes only when it is stuck.
+/// True as soon as `condition` holds; false if it does not within [`PATIENCE`], which the kernel's
+/// clean-up takes only when it is stuck.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + PATIENCE;
     while std::time::Instant::now() < deadline {
         if condition() {
             return true;

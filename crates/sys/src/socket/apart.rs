@@ -123,6 +123,7 @@ mod tests {
     use crate::socket::{
         ListenOptions, Mptcp, accept_blocking, connect, listen, mptcp_supported, tcp_socket,
     };
+    use linerate_testkit::PATIENCE;
     use std::io::Read;
     use std::net::TcpStream;
     use std::time::Instant;
@@ -132,7 +133,7 @@ mod tests {
 
     fn connect_from(source: &str, peer: SocketAddr) -> TcpStream {
         let socket = tcp_socket(peer, Some(source.parse().unwrap()), Mptcp::Off).unwrap();
-        connect(socket, peer, Duration::from_secs(5)).unwrap()
+        connect(socket, peer, PATIENCE).unwrap()
     }
 
     /// The next connection: under load the last segment of a handshake is taken in slices later.
@@ -140,7 +141,7 @@ mod tests {
         let waited = Instant::now();
         loop {
             match listener.accept() {
-                Err(error) if error.kind() == WOULD_BLOCK && waited.elapsed().as_secs() < 10 => {}
+                Err(error) if error.kind() == WOULD_BLOCK && waited.elapsed() < PATIENCE => {}
                 accepted => return accepted.unwrap(),
             }
         }
@@ -159,10 +160,20 @@ mod tests {
                     assert_eq!(from, client.local_addr().unwrap());
                 }
             }
-            assert_eq!(accept_blocking(&second).unwrap_err().kind(), WOULD_BLOCK);
+            assert_eq!(
+                linerate_testkit::uninterrupted(|| accept_blocking(&second))
+                    .unwrap_err()
+                    .kind(),
+                WOULD_BLOCK
+            );
             let _silent = connect_from(peers[1], here);
             let (mut stream, _) = next(&second);
-            assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), WOULD_BLOCK);
+            assert_eq!(
+                linerate_testkit::uninterrupted(|| stream.read(&mut [0]))
+                    .unwrap_err()
+                    .kind(),
+                WOULD_BLOCK
+            );
             take_no_more(&first, &second).unwrap();
             let client = connect_from(peers[1], here);
             assert_eq!(next(&first).1, client.local_addr().unwrap());

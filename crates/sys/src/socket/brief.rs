@@ -78,7 +78,9 @@ mod tests {
         let (mut server, _) = listener.accept().unwrap();
         let mut bytes = [0; 8];
         assert_eq!(
-            client.read(&mut bytes).unwrap_err().kind(),
+            linerate_testkit::uninterrupted(|| client.read(&mut bytes))
+                .unwrap_err()
+                .kind(),
             ErrorKind::WouldBlock
         );
         client.write_all(b"question").unwrap();

@@ -143,8 +143,14 @@ fn accept_as(listener: &TcpListener, flags: SocketFlags) -> io::Result<(TcpStrea
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::poll::{Interest, wait_readable, wait_ready};
     use crate::socket::{ListenOptions, Mptcp, listen, reset_on_close};
+    use linerate_testkit::eventually;
     use std::io::{ErrorKind, Read, Write};
+    use std::time::Duration;
+
+    /// A signal, as that by which a stopped process goes on, ends a wait.
+    const SLICE: Duration = Duration::from_secs(1);
 
     const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -166,6 +172,7 @@ mod tests {
         assert_eq!(accept(&listener).unwrap_err().kind(), ErrorKind::WouldBlock);
         for client_closes in [true, false] {
             let begun = begin_connect(peer, None).unwrap();
+            eventually("it is there", || wait_readable(&listener, SLICE).unwrap());
             let (server, from) = accept(&listener).unwrap();
             assert_eq!(from, peer.ip());
             let mut byte = [0];
@@ -179,7 +186,7 @@ mod tests {
                 (server, begun.stream)
             };
             drop(closed);
-            crate::poll::wait_readable(&left, Duration::from_secs(5)).unwrap();
+            eventually("the end is there", || wait_readable(&left, SLICE).unwrap());
             assert_eq!(
                 left.read(&mut byte).unwrap_err().kind(),
                 ErrorKind::ConnectionReset
@@ -195,12 +202,8 @@ mod tests {
         let local = first.stream.local_addr().unwrap();
         let mut second = begin_connect(b.local_addr().unwrap(), Some(local)).unwrap();
         assert_eq!(second.stream.local_addr().unwrap(), local);
-        crate::poll::wait_ready(
-            &second.stream,
-            crate::poll::Interest::Writable,
-            Duration::from_secs(5),
-        )
-        .unwrap();
+        let connected = || wait_ready(&second.stream, Interest::Writable, SLICE).unwrap();
+        eventually("it is connected", connected);
         second.stream.write_all(b"x").unwrap();
         let again = begin_connect(a.local_addr().unwrap(), Some(local)).unwrap_err();
         assert_eq!(
@@ -218,8 +221,7 @@ mod tests {
         })?;
         let mut is_made = begun.connected;
         while !is_made {
-            let patience = Duration::from_secs(5);
-            crate::poll::wait_ready(&begun.stream, crate::poll::Interest::Writable, patience)?;
+            wait_ready(&begun.stream, Interest::Writable, SLICE)?;
             is_made = is_established(&begun.stream, peer)?;
         }
         assert!(is_established(&begun.stream, peer)?, "asked again");
