@@ -632,6 +632,7 @@ mod tests {
     use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram, opening};
     use linerate_sys::poll::wait_readable;
     use linerate_sys::socket::{ListenOptions, Mptcp, listen};
+    use linerate_testkit::uninterrupted;
     use std::io::{ErrorKind, Read};
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
@@ -761,7 +762,7 @@ mod tests {
         pool.begin(true).unwrap();
         let asked = || {
             let mut bytes = [0; DATAGRAM_BYTES];
-            let (n, from) = peer.recv_from(&mut bytes).unwrap();
+            let (n, from) = uninterrupted(|| peer.recv_from(&mut bytes)).unwrap();
             (Datagram::decode(&bytes[..n]).unwrap(), from)
         };
         let (first, _) = asked();

@@ -48,7 +48,7 @@ fn made(experiment: &Experiment, slot: Slot) -> Run {
 /// A process that another test starts has every descriptor, and so the file's lock, until it
 /// executes its program.
 fn open(path: &Path, experiment: &Experiment, fresh: bool) -> Result<RecordsFile, RecordsError> {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + linerate_testkit::PATIENCE;
     loop {
         match RecordsFile::open(path, experiment, fresh) {
             Err(RecordsError::InUse { .. }) if Instant::now() < until => {

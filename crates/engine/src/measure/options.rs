@@ -108,3 +108,24 @@ impl QuickAck {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn the_setting_comes_back_each_time_that_the_kernel_has_changed_it() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for on in [true, false, true] {
+            // As the kernel does with the traffic.
+            socket::set_quickack(&stream, !on).unwrap();
+            QuickAck::NONE.renew(&stream);
+            assert_eq!(socket::quickack(&stream).unwrap(), !on);
+            QuickAck(Some(on)).renew(&stream);
+            assert_eq!(socket::quickack(&stream).unwrap(), on);
+        }
+    }
+}

@@ -237,7 +237,17 @@ impl BacklogMeter {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
+    use linerate_core::units::End;
+    use linerate_sys::netns::Pair;
+    use linerate_testkit::{Need, eventually, made_or_skip, token_bucket};
+
     use super::*;
+    use crate::measure::flow::{Flow, FlowSocket};
+    use crate::measure::half::HalfOptions;
+    use crate::measure::shared::Shared;
+    use crate::measure::source::FlowSource;
 
     fn class(minor: u32, parent: Option<u32>) -> HtbClass {
         HtbClass {
@@ -282,5 +292,43 @@ mod tests {
             (class.class.as_str(), class.bytes, class.packets),
             ("1:10", 40_000, 40)
         );
+    }
+
+    #[test]
+    fn what_waits_in_the_senders_own_discipline_is_read() {
+        let Some(pair) = made_or_skip(Need::Lab, Pair::create()) else {
+            return;
+        };
+        let bind = || UdpSocket::bind((pair.b.ipv4, 0)).unwrap();
+        let peer = pair.b.namespace.run(bind).unwrap();
+        let work = || {
+            let mut netlink = Netlink::open().unwrap();
+            let index = netlink.link(Pair::LINK).unwrap().index;
+            // 10 kbit/s, after the first 32 KiB.
+            let made = netlink.put_qdisc(index, None, ("tbf", 1, &token_bucket(1_250, 65_536)));
+            if made_or_skip(Need::Bpf, made).is_none() {
+                return;
+            }
+            let socket = UdpSocket::bind((pair.a.ipv4, 0)).unwrap();
+            socket.connect(peer.local_addr().unwrap()).unwrap();
+            let flow = Flow {
+                id: 0,
+                socket: FlowSocket::Udp(socket.try_clone().unwrap()),
+            };
+            let test = linerate_core::plan::Test::stream().resolve(7).unwrap();
+            let options = HalfOptions::default();
+            let shared = Shared::new(End::Client, &test, vec![flow], FlowSource::Bound, options);
+            let mut meter = BacklogMeter::towards_peer_of(&shared.flows).expect("it has a queue");
+            assert_eq!(meter.mean(), None);
+            for _ in 0..40 {
+                socket.send(&[0; 1400]).unwrap();
+            }
+            eventually("a part waits", || {
+                meter.look();
+                meter.mean() > Some(0)
+            });
+            assert!(meter.mean() < Some(40 * 1442), "{:?}", meter.mean());
+        };
+        pair.a.namespace.run(work).unwrap();
     }
 }

@@ -11,8 +11,10 @@ use linerate_core::plan::{
 use linerate_core::units::{End, Span};
 
 use super::*;
+use crate::clock::nanos;
 use crate::measure::outcome::ExchangeOutcome;
 use crate::measure::source::FlowSource;
+use crate::stop::Stop;
 
 const CLOSED: ExchangeTest = ExchangeTest::new(1, 1);
 
@@ -84,6 +86,34 @@ fn both_ends(
     })
 }
 
+/// The client's worker against a peer that answers each datagram in its own way, for as long as the
+/// worker runs.
+fn request_of(
+    exchange: &ExchangeTest,
+    count: u64,
+    mut answer: impl FnMut(&UdpSocket, &[u8]) + Send,
+) -> (u64, ExchangeOutcome) {
+    let (client, server) = udp_pair();
+    server
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    let over = Stop::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut bytes = [0; 64];
+            while !over.is_requested() {
+                if let Ok(n) = server.recv(&mut bytes) {
+                    answer(&server, &bytes[..n]);
+                }
+            }
+        });
+        let (messages, end) = request_with(exchange, Extent::Count(count), FlowSocket::Udp(client));
+        over.request();
+        assert!(end.error.is_none(), "{:?}", end.error);
+        (messages, end.exchange.unwrap())
+    })
+}
+
 fn tcp_sockets() -> (FlowSocket, FlowSocket) {
     let (here, there) = tcp_pair();
     (FlowSocket::Tcp(here), FlowSocket::Tcp(there))
@@ -112,11 +142,16 @@ fn a_counted_run_makes_exactly_that_many_transactions() {
                     };
                     let (messages, outcome, answered) =
                         both_ends(&exchange, Extent::Count(51), sockets());
-                    // A thread that gets no CPU for 200 ms lets a datagram's answer come too late.
+                    // A thread that gets no CPU for 200 ms lets a datagram's answer come too late,
+                    // the last one even after the end.
                     let failed = outcome.failed;
                     assert!(failed == 0 || !is_tcp, "{exchange:?}");
-                    let all = [messages + failed, outcome.transactions + failed, answered];
-                    assert_eq!(all, [51; 3], "{exchange:?}");
+                    let all = [messages + failed, outcome.transactions + failed];
+                    assert_eq!(all, [51; 2], "{exchange:?}");
+                    assert!(
+                        (messages..=51).contains(&answered),
+                        "{answered} {exchange:?}"
+                    );
                     assert_eq!(outcome.latency.summary().unwrap().count, 51 - failed);
                     assert_eq!(outcome.not_sent, 0);
                 }
@@ -138,35 +173,28 @@ fn large_requests_and_responses_under_way_do_not_block_both_ends() {
 }
 
 #[test]
-fn the_warm_up_is_left_out_of_the_latencies() {
-    let (client, mut server) = tcp_pair();
+fn only_what_begins_in_the_measured_time_counts_as_a_transaction() {
     let mut test = test_of(&CLOSED, Protocol::Tcp, time(200));
     test.warm_up = Span(Duration::from_millis(100));
     let shared = Shared::alone(End::Client, &test, FlowSource::Bound);
-    let peer = thread::spawn(move || {
-        let mut byte = [0];
-        // The first transaction of all takes a tenth of what the rest have.
-        thread::sleep(Duration::from_millis(30));
-        while server.read(&mut byte).unwrap() == 1 {
-            server.write_all(&byte).unwrap();
-        }
-    });
     let flow = &shared.flows[0];
-    let socket = FlowSocket::Tcp(client);
-    let end = request(&shared, flow, &CLOSED, &socket).unwrap();
-    drop(socket);
-    peer.join().unwrap();
-    let outcome = end.exchange.unwrap();
-    assert!(flow.counters.messages() > outcome.transactions);
+    let mut tally = Tally::new(&shared, flow, &CLOSED);
+    let begin = shared.began_ns + nanos(test.warm_up.0);
+    let end = begin + 200_000_000;
+    for start in [shared.began_ns, begin - 1, begin, end - 1, end] {
+        tally.answered(start, start + 5_000);
+    }
+    assert!(tally.wants(end - 1) && !tally.wants(end));
     assert_eq!(
-        outcome.latency.summary().unwrap().count,
-        outcome.transactions
+        (flow.counters.messages(), tally.outcome.transactions),
+        (5, 2)
     );
-    assert!((outcome.seconds - 0.2).abs() < 1e-9);
+    let latency = tally.outcome.latency.summary().unwrap();
+    assert_eq!(latency.count, 2);
 }
 
-/// A stall of 300 ms in a second at 1000/s delays a third of the requests: an open loop must show
-/// it in all of them, where a closed loop would have one slow transaction.
+/// A stall of 300 ms at 1000/s delays all requests that are due in it: an open loop must show it in
+/// each of them, where a closed loop would have one slow transaction.
 #[test]
 fn an_open_loop_shows_a_stall_in_every_request_that_was_due_in_it() {
     let (client, mut server) = tcp_pair();
@@ -176,46 +204,45 @@ fn an_open_loop_shows_a_stall_in_every_request_that_was_due_in_it() {
     };
     let peer = thread::spawn(move || {
         let mut bytes = [0; 1024];
-        let mut answered = 0;
+        let (mut answered, mut has_stalled) = (0, false);
         loop {
             let n = server.read(&mut bytes).unwrap();
             if n == 0 {
                 return;
             }
-            if (300..300 + n).contains(&(answered + n)) {
+            if answered + n > 300 && !std::mem::replace(&mut has_stalled, true) {
                 thread::sleep(Duration::from_millis(300));
             }
             server.write_all(&bytes[..n]).unwrap();
             answered += n;
         }
     });
-    let (_, end) = request_with(&exchange, time(1000), FlowSocket::Tcp(client));
+    let (_, end) = request_with(&exchange, Extent::Count(1000), FlowSocket::Tcp(client));
     peer.join().unwrap();
     let outcome = end.exchange.unwrap();
+    assert_eq!((outcome.transactions, outcome.not_sent), (1000, 0));
+    // When the stall begins, request 300 has been due; those of the 300 ms from there on wait for
+    // its end, each for what was left of it when it was due.
     let latency = outcome.latency.summary().unwrap();
-    assert_eq!(outcome.transactions + outcome.not_sent, 1000);
     assert!(latency.p99 > 280_000.0, "{latency:?}");
     assert!(latency.p90 > 150_000.0, "{latency:?}");
-    // The stall is the peer's: all that was due went out meanwhile, and the generator was not late
-    // by it.
-    let lag = outcome.send_lag.unwrap().summary().unwrap();
-    assert_eq!(lag.count, outcome.transactions);
-    assert!(lag.p50 < 100_000.0, "{lag:?}");
+    assert_eq!(outcome.send_lag.unwrap().summary().unwrap().count, 1000);
 }
 
 #[test]
 fn requests_that_were_due_and_found_no_room_are_counted() {
-    let (client, server) = tcp_pair();
+    let (client, mut server) = tcp_pair();
     let exchange = ExchangeTest {
         rate_per_s: Some(20_000.0),
         ..CLOSED
     };
-    // The peer answers nothing: after MAX_DEPTH requests there is no room.
+    // The peer answers nothing: after MAX_DEPTH requests there is no room. It leaves when it has
+    // them, and all 4000 have been due.
     let peer = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(600));
-        drop(server);
+        server.read_exact(&mut [0; 1024]).unwrap();
+        thread::sleep(Duration::from_millis(200));
     });
-    let (messages, end) = request_with(&exchange, time(200), FlowSocket::Tcp(client));
+    let (messages, end) = request_with(&exchange, Extent::Count(4000), FlowSocket::Tcp(client));
     peer.join().unwrap();
     let outcome = end.exchange.unwrap();
     assert!(end.error.is_some());
@@ -240,29 +267,20 @@ fn a_timed_open_loop_lasts_to_the_end_of_its_time() {
 #[test]
 fn lost_datagrams_count_as_failed_and_the_run_goes_on() {
     for depth in [1, 8] {
-        let (client, server) = udp_pair();
-        server
-            .set_read_timeout(Some(Duration::from_secs(1)))
-            .unwrap();
         let exchange = ExchangeTest {
             request_bytes: 16,
             response_bytes: 16,
             depth,
             ..CLOSED
         };
-        let peer = thread::spawn(move || {
-            let mut bytes = [0; 64];
-            let mut seen = 0;
-            while let Ok(n) = server.recv(&mut bytes) {
-                seen += 1;
-                if seen % 10 != 0 {
-                    server.send(&bytes[..n]).unwrap();
-                }
+        let mut seen = 0;
+        let (messages, outcome) = request_of(&exchange, 30, |server, bytes| {
+            seen += 1;
+            if seen % 10 != 0 {
+                // Whoever asked may have given up.
+                let _ = server.send(bytes);
             }
         });
-        let (messages, end) = request_with(&exchange, Extent::Count(30), FlowSocket::Udp(client));
-        peer.join().unwrap();
-        let outcome = end.exchange.unwrap();
         assert_eq!(messages, outcome.transactions);
         assert_eq!(outcome.transactions + outcome.failed, 30);
         // More than three if the machine itself was too slow for an answer within 200 ms.
@@ -272,44 +290,40 @@ fn lost_datagrams_count_as_failed_and_the_run_goes_on() {
 
 #[test]
 fn a_late_or_foreign_datagram_is_not_taken_for_the_answer() {
-    let (client, server) = udp_pair();
-    server
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .unwrap();
     let exchange = ExchangeTest {
         request_bytes: 8,
         response_bytes: 8,
         ..CLOSED
     };
-    let peer = thread::spawn(move || {
-        let mut last = [0; 8];
-        let mut bytes = [0; 64];
-        while let Ok(n) = server.recv(&mut bytes) {
-            // The previous answer again, and something longer, before the right one 20 ms later.
-            server.send(&last).unwrap();
-            server.send(&bytes[..n + 1]).unwrap();
-            thread::sleep(Duration::from_millis(20));
-            server.send(&bytes[..n]).unwrap();
-            last.copy_from_slice(&bytes[..8]);
-        }
+    let mut last = [0; 8];
+    let (messages, outcome) = request_of(&exchange, 5, |server, bytes| {
+        // The previous answer again, and something longer, before the right one 20 ms later. Whoever
+        // asked may have given up.
+        let _ = server.send(&last);
+        let _ = server.send(&[bytes, &[0]].concat());
+        thread::sleep(Duration::from_millis(20));
+        let _ = server.send(bytes);
+        last.copy_from_slice(bytes);
     });
-    let (_, end) = request_with(&exchange, Extent::Count(5), FlowSocket::Udp(client));
-    peer.join().unwrap();
-    let latency = end.exchange.unwrap().latency.summary().unwrap();
-    assert_eq!(latency.count, 5);
-    assert!(latency.min >= 20_000.0, "{latency:?}");
+    // A right one that a slow machine delays by more than 200 ms is late, too.
+    assert_eq!(messages + outcome.failed, 5);
+    let latency = outcome.latency.summary();
+    assert!(latency.is_none_or(|it| it.min >= 20_000.0), "{latency:?}");
 }
 
 #[test]
 fn pipelined_responses_end_their_requests_in_order() {
     let (client, mut server) = tcp_pair();
     let exchange = ExchangeTest { depth: 4, ..CLOSED };
-    // One at a time, 5 ms apart: a fourth request at once has waited for the three before it.
+    // Of four requests that are there together the answers come 5 ms apart: the fourth waits for
+    // the three before it.
     let peer = thread::spawn(move || {
-        let mut byte = [0];
-        while server.read(&mut byte).unwrap() == 1 {
-            thread::sleep(Duration::from_millis(5));
-            server.write_all(&byte).unwrap();
+        let mut bytes = [0; 4];
+        while server.read_exact(&mut bytes).is_ok() {
+            for byte in bytes {
+                thread::sleep(Duration::from_millis(5));
+                server.write_all(&[byte]).unwrap();
+            }
         }
     });
     let (_, end) = request_with(&exchange, Extent::Count(12), FlowSocket::Tcp(client));
@@ -329,7 +343,7 @@ fn a_lost_connection_leaves_what_was_counted_and_says_so() {
             server.write_all(&byte).unwrap();
         }
     });
-    let (messages, end) = request_with(&CLOSED, time(5000), FlowSocket::Tcp(client));
+    let (messages, end) = request_with(&CLOSED, Extent::Count(100), FlowSocket::Tcp(client));
     peer.join().unwrap();
     let outcome = end.exchange.unwrap();
     assert!(end.error.is_some());
