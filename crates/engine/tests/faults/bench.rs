@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_core::plan::{Direction, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic};
 use linerate_core::record::Status;
@@ -12,12 +12,7 @@ use linerate_core::session::message::Limits;
 use linerate_core::units::Span;
 use linerate_core::wire::Key;
 use linerate_engine::{Client, Endpoint, MeasureError, ServeEvent, ServeOptions, Stop, Target};
-
-/// How long ending may take on a machine that is busy with something else: less than the ten
-/// seconds after which an end gives up by itself, or nothing would be shown.
-pub(crate) const SOON: Duration = Duration::from_secs(8);
-/// For events that must happen, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use linerate_testkit::{PATIENCE, eventually};
 
 pub(crate) struct Bench {
     pub(crate) address: SocketAddr,
@@ -86,9 +81,8 @@ impl Bench {
         Client::connect(target(self.address, key), Stop::new())
     }
 
-    /// The next client gets a whole record at once.
+    /// The next client gets a whole record.
     pub(crate) fn assert_serves(&self) {
-        let began = Instant::now();
         let mut client = match self.connect(None) {
             // An endpoint with a key is asked by the test that knows it.
             Err(error) if error.to_string().contains("--key-file") => return,
@@ -97,39 +91,31 @@ impl Bench {
         let outcome = client.run(&stream(100), &mut |_| true).expect("it begins");
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         assert_eq!(outcome.record.status, Status::Complete);
-        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
 
-    /// Checks that no thread and no descriptor of a client is left.
-    pub(crate) fn assert_clean_within(&self, time: Duration, what: &str) {
-        let until = Instant::now() + time;
-        loop {
-            let left = (measuring_threads(), descriptors());
-            if left.0.is_empty() && left.1 <= self.descriptors {
-                return;
-            }
-            assert!(
-                Instant::now() < until,
-                "{what}: threads {:?}, {} descriptors instead of {}",
-                left.0,
-                left.1,
-                self.descriptors
-            );
-            thread::sleep(Duration::from_millis(5));
-        }
+    /// Checks that no thread and no descriptor of a client stays.
+    pub(crate) fn assert_clean(&self, what: &str) {
+        eventually(
+            &format!("{what}: no thread and no descriptor is left"),
+            || measuring_threads().is_empty() && descriptors() <= self.descriptors,
+        );
     }
 
-    /// Ends the endpoint with its sessions; the result is how long that took.
-    pub(crate) fn end(mut self) -> Duration {
-        let began = Instant::now();
+    /// Checks that the sessions so far ended because the endpoint saw their clients go, and not
+    /// after it had waited for them.
+    pub(crate) fn assert_waited_for_nobody(&self) {
+        let log = self.log();
+        assert!(!format!("{log:?}").contains("timed out"), "{log:?}");
+    }
+
+    /// Ends the endpoint with its sessions; the result is its log.
+    pub(crate) fn end(mut self) -> Vec<ServeEvent> {
         self.stop.request();
         let thread = self.thread.take().expect("it ends once");
         thread.join().expect("the endpoint does not panic");
         // It leaves a session that does not end in time to itself.
-        while !measuring_threads().is_empty() && began.elapsed() < 4 * SOON {
-            thread::sleep(Duration::from_millis(5));
-        }
-        began.elapsed()
+        eventually("the sessions end", || measuring_threads().is_empty());
+        self.log()
     }
 }
 
@@ -186,9 +172,8 @@ fn descriptors() -> usize {
 }
 
 fn settled_descriptors() -> usize {
-    let until = Instant::now() + PATIENCE;
-    while !measuring_threads().is_empty() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the first client's threads end", || {
+        measuring_threads().is_empty()
+    });
     descriptors()
 }

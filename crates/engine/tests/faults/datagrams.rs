@@ -1,19 +1,21 @@
 //! UDP at the endpoint's port: strangers get no answers, and their datagrams are not counted.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use linerate_core::plan::{Protocol, Test, Traffic};
+use linerate_core::plan::{Extent, Protocol, Test, Traffic};
 use linerate_core::session::ClientEvent;
 use linerate_core::units::BitRate;
 use linerate_core::wire::{
     DatagramHeader, HANDSHAKE_BYTES, Handshake, HandshakeStep, Phase, Token,
 };
+use linerate_testkit::{PATIENCE, uninterrupted};
 
-use super::bench::{Bench, SOON, stream};
+use super::bench::{Bench, stream};
 use super::stranger::{Leave, Stage, Stranger, frame};
 
 fn datagrams() -> Test {
@@ -34,20 +36,23 @@ fn socket(address: &str, endpoint: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// The answer, if one arrives in time.
-fn answer(socket: &UdpSocket, datagram: &[u8], patience: Duration) -> Option<Handshake> {
+/// The answer to a datagram.
+fn answer(socket: &UdpSocket, datagram: &[u8]) -> Handshake {
     socket.send(datagram).unwrap();
-    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut bytes = [0; 2048];
-    let n = socket.recv(&mut bytes).ok()?;
+    let n = uninterrupted(|| socket.recv(&mut bytes)).expect("an answer");
     assert!(n <= datagram.len(), "an answer longer than its question");
-    Some(Handshake::decode(&bytes[..n]).expect("a handshake of linerate's"))
+    Handshake::decode(&bytes[..n]).expect("a handshake of linerate's")
 }
 
-/// The datagram gets no answer, and a valid request still gets one.
-fn assert_silent(socket: &UdpSocket, datagram: &[u8], what: &str) {
-    let answer = answer(socket, datagram, Duration::from_millis(100));
-    assert_eq!(answer, None, "{what}");
+/// Nothing has come. The endpoint takes one datagram after the other: when it has answered a later
+/// one, those before have had their answers.
+fn assert_silent(socket: &UdpSocket, what: &str) {
+    socket.set_nonblocking(true).unwrap();
+    let error = socket.recv(&mut [0; 2048]).expect_err(what);
+    assert_eq!(error.kind(), ErrorKind::WouldBlock, "{what}");
+    socket.set_nonblocking(false).unwrap();
 }
 
 #[test]
@@ -61,57 +66,64 @@ fn a_flow_is_bound_only_with_the_token_and_after_the_challenge() {
         flow: 0,
         cookie: 0,
     };
-    let mine = socket("127.0.0.1:0", bench.address);
+    let [mine, other_port] = [(); 2].map(|()| socket("127.0.0.1:0", bench.address));
+    let elsewhere = socket("127.0.0.2:0", bench.address);
+    elsewhere.send(&ask.encode()).unwrap();
     let wrong_token = Handshake {
         token: Token([7; 16]),
         ..ask
     };
-    assert_silent(&mine, &wrong_token.encode(), "another token");
+    for bad in [
+        &wrong_token.encode()[..],
+        &Handshake { flow: 2, ..ask }.encode(),
+        &ask.encode()[..HANDSHAKE_BYTES - 1],
+        &[&ask.encode()[..], &[0]].concat(),
+        &[0; 1400],
+    ] {
+        mine.send(bad).unwrap();
+    }
+    let challenge = answer(&mine, &ask.encode());
+    assert_eq!(challenge.kind, HandshakeStep::Challenge);
+    assert_eq!((challenge.token, challenge.flow), (ask.token, ask.flow));
     assert_silent(
         &mine,
-        &Handshake { flow: 2, ..ask }.encode(),
-        "no such flow",
+        "another token or flow, too short, too long, no handshake",
     );
-    assert_silent(&mine, &ask.encode()[..HANDSHAKE_BYTES - 1], "too short");
-    assert_silent(&mine, &[&ask.encode()[..], &[0]].concat(), "too long");
-    assert_silent(&mine, &[0; 1400], "no handshake at all");
-    let elsewhere = socket("127.0.0.2:0", bench.address);
-    assert_silent(&elsewhere, &ask.encode(), "another address");
+    assert_silent(&elsewhere, "another address");
 
-    let challenge = answer(&mine, &ask.encode(), SOON).expect("a challenge");
-    assert_eq!(challenge.kind, HandshakeStep::Challenge);
     let prove = Handshake {
         kind: HandshakeStep::Answer,
         ..challenge
     };
+    other_port.send(&prove.encode()).unwrap();
     let guessed = Handshake {
         cookie: prove.cookie ^ 1,
         ..prove
     };
-    assert_silent(&mine, &guessed.encode(), "a guessed cookie");
-    let other_port = socket("127.0.0.1:0", bench.address);
-    assert_silent(&other_port, &prove.encode(), "another's cookie");
+    mine.send(&guessed.encode()).unwrap();
     for kind in [HandshakeStep::Challenge, HandshakeStep::Welcome] {
-        assert_silent(
-            &mine,
-            &Handshake { kind, ..prove }.encode(),
-            "the endpoint's part",
-        );
+        mine.send(&Handshake { kind, ..prove }.encode()).unwrap();
     }
-
-    let welcome = answer(&mine, &prove.encode(), SOON).expect("a welcome");
+    let welcome = answer(&mine, &prove.encode());
     assert_eq!(welcome.kind, HandshakeStep::Welcome);
-    assert_silent(&other_port, &ask.encode(), "a flow that is taken");
+    assert_silent(&mine, "a guessed cookie, and the endpoint's part");
+    assert_silent(&other_port, "another's cookie");
+
+    other_port.send(&ask.encode()).unwrap();
     let second = Handshake { flow: 1, ..ask };
-    let challenge = answer(&other_port, &second.encode(), SOON).expect("a challenge");
+    let challenge = answer(&other_port, &second.encode());
+    assert_eq!(challenge.flow, 1, "flow 0 is taken");
     let prove = Handshake {
         kind: HandshakeStep::Answer,
         ..challenge
     };
-    assert!(answer(&other_port, &prove.encode(), SOON).is_some());
+    assert_eq!(
+        answer(&other_port, &prove.encode()).kind,
+        HandshakeStep::Welcome
+    );
     assert_eq!(stranger.event(), ClientEvent::Ready);
     drop((stranger, mine, other_port, elsewhere));
-    bench.assert_clean_within(SOON, "UDP flows");
+    bench.assert_clean("UDP flows");
 }
 
 #[test]
@@ -139,10 +151,15 @@ fn datagrams_of_others_are_not_counted() {
             }
         })
     };
+    // An amount, not a time: in half a second a starved sender may send none.
+    let test = Test {
+        extent: Extent::Count(500),
+        ..datagrams()
+    };
     let outcome = bench
         .connect(None)
         .unwrap()
-        .run(&datagrams(), &mut |_| true)
+        .run(&test, &mut |_| true)
         .unwrap();
     over.store(true, Ordering::Relaxed);
     flood.join().unwrap();
@@ -151,7 +168,7 @@ fn datagrams_of_others_are_not_counted() {
     assert!(udp.received > 0);
     assert_eq!((udp.malformed, udp.duplicated), (0, 0));
     assert!(udp.received <= udp.sent, "{udp:?}");
-    bench.assert_clean_within(SOON, "a UDP flood");
+    bench.assert_clean("a UDP flood");
 }
 
 #[test]
@@ -174,12 +191,15 @@ fn a_slow_reader_of_datagrams_ends_with_its_client() {
         flow: 0,
         cookie: 0,
     };
-    let challenge = answer(&socket, &ask.encode(), SOON).expect("a challenge");
+    let challenge = answer(&socket, &ask.encode());
     let prove = Handshake {
         kind: HandshakeStep::Answer,
         ..challenge
     };
-    answer(&socket, &prove.encode(), SOON).expect("a welcome");
+    assert_eq!(
+        answer(&socket, &prove.encode()).kind,
+        HandshakeStep::Welcome
+    );
     assert_eq!(stranger.event(), ClientEvent::Ready);
     stranger.write(&frame(br#"{"say":"begin"}"#));
     for _ in 0..10 {
@@ -188,5 +208,6 @@ fn a_slow_reader_of_datagrams_ends_with_its_client() {
     }
     stranger.leave(Leave::Close);
     drop(socket);
-    bench.assert_clean_within(SOON, "a slow reader");
+    bench.assert_clean("a slow reader");
+    bench.assert_waited_for_nobody();
 }

@@ -154,11 +154,12 @@ impl Fake {
         self.stall();
     }
 
-    /// Sends bytes of its own in pieces that arrive one by one, then hangs up.
+    /// Sends bytes of its own in pieces that arrive one by one, then stalls.
     pub(crate) fn say_slowly(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(16) {
             self.control.write_all(piece).unwrap();
             thread::sleep(Duration::from_millis(30));
         }
+        self.stall();
     }
 }

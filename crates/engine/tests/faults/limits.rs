@@ -2,15 +2,16 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_core::plan::{Protocol, Traffic};
 use linerate_core::session::message::Limits;
 use linerate_core::units::BitRate;
 use linerate_core::wire::{Hello, HelloKind, Key};
 use linerate_engine::{Slot, Stop};
+use linerate_testkit::{PATIENCE, eventually};
 
-use super::bench::{Bench, PATIENCE, SOON, limits, measuring_threads, stream, target};
+use super::bench::{Bench, limits, measuring_threads, stream, target};
 
 fn key(digit: &str) -> Key {
     Key::from_text(&digit.repeat(64)).unwrap()
@@ -36,7 +37,7 @@ fn a_busy_endpoint_gives_its_numbers() {
     let outcome = first.run(&stream(100), &mut |_| true).unwrap();
     assert!(outcome.error.is_none());
     drop(first);
-    bench.assert_clean_within(SOON, "busy");
+    bench.assert_clean("busy");
     bench.assert_serves();
 }
 
@@ -58,14 +59,11 @@ fn leases_of_the_slot_one_after_another_let_in_no_more_clients_than_there_are_pl
     };
     // Each of them waits until the lease of the one before is over.
     let taken: Vec<_> = (0..10).map_while(|_| take().ok()).collect();
-    let until = Instant::now() + PATIENCE;
-    while measuring_threads().len() > clients as usize {
-        let left = measuring_threads().len();
-        assert!(Instant::now() < until, "{left} sessions, {clients} places");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("no more sessions than places", || {
+        measuring_threads().len() <= clients as usize
+    });
     drop(taken);
-    bench.assert_clean_within(SOON, "leases");
+    bench.assert_clean("leases");
     bench.assert_serves();
 }
 
@@ -130,13 +128,13 @@ fn only_the_right_key_is_accepted_and_a_wrong_one_is_an_error() {
     let outcome = client.run(&stream(100), &mut |_| true).unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     drop(client);
-    bench.assert_clean_within(SOON, "keys");
+    bench.assert_clean("keys");
     drop(bench);
     let bench = Bench::start();
     assert!(
         words(&bench, Some(key("a"))).contains("the endpoint has no key: leave --key-file out")
     );
-    bench.assert_clean_within(SOON, "no key");
+    bench.assert_clean("no key");
 }
 
 /// Each of them has five seconds to prove the key: thirteen a second would take all places.
@@ -166,5 +164,5 @@ fn connections_without_the_key_take_no_place_of_a_client_with_it() {
     let outcome = clients[0].run(&stream(100), &mut |_| true).unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     drop((clients, strangers));
-    bench.assert_clean_within(SOON, "strangers");
+    bench.assert_clean("strangers");
 }

@@ -2,15 +2,16 @@
 
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_core::record::{Record, Status};
 use linerate_core::session::message::{HalfReport, Progress, ServerMessage, Welcome};
 use linerate_engine::{Client, MeasureError, Stop};
 use linerate_sys::socket::reset_on_close;
+use linerate_testkit::PATIENCE;
 use serde_json::{Value, json};
 
-use super::bench::{PATIENCE, SOON, stream, target};
+use super::bench::{stream, target};
 use super::fake::{Fake, Stage, endpoint, welcome};
 use super::stranger::frame;
 
@@ -18,7 +19,6 @@ use super::stranger::frame;
 pub(crate) struct End {
     record: Option<Record>,
     pub(crate) words: String,
-    took: Duration,
 }
 
 /// Runs a test of `milliseconds` against a fake endpoint.
@@ -30,10 +30,8 @@ pub(crate) fn meet(
     then: impl FnOnce(&mut Fake) + Send + 'static,
 ) -> End {
     let (address, thread) = endpoint(stage, welcome, then);
-    let began = Instant::now();
     let outcome = Client::connect(target(address, None), stop)
         .and_then(|mut client| client.run(&stream(milliseconds), &mut |_| true));
-    let took = began.elapsed();
     thread.join().unwrap();
     // The port differs in each run.
     let text = |error: &MeasureError| error.to_string().replace(&address.to_string(), "PEER");
@@ -41,12 +39,10 @@ pub(crate) fn meet(
         Err(error) => End {
             record: None,
             words: text(&error),
-            took,
         },
         Ok(outcome) => End {
             words: outcome.error.as_ref().map_or_else(String::new, text),
             record: Some(outcome.record),
-            took,
         },
     }
 }
@@ -93,7 +89,6 @@ fn an_endpoint_that_dies_ends_the_client_at_every_stage() {
                 end.words, "PEER: the peer closed the connection",
                 "{stage:?}"
             );
-            assert!(end.took < SOON, "{stage:?}: {:?}", end.took);
             // A run that begins just when the endpoint dies has a record, even if it is short.
             let began = matches!(stage, Stage::Running | Stage::Ended);
             assert!(is_partial(&end) || !began, "{stage:?}");
@@ -123,12 +118,10 @@ fn a_stop_ends_the_client_at_every_stage_of_a_stalled_endpoint() {
             })
         });
         stalled.recv_timeout(PATIENCE).unwrap();
-        let stopped = Instant::now();
         asked.request();
         let end = client.join().unwrap();
         assert_eq!(end.words, "interrupted", "{stage:?}");
         assert_eq!(is_partial(&end), stage >= Stage::Running, "{stage:?}");
-        assert!(stopped.elapsed() < SOON, "{:?}", stopped.elapsed());
     }
 }
 
@@ -145,7 +138,7 @@ fn a_stop_ends_an_attempt_to_connect() {
     let _queued = std::net::TcpStream::connect(address).unwrap();
     let stop = Stop::new();
     let mut target = target(address, None);
-    target.connect_timeout = Duration::from_secs(60);
+    target.connect_timeout = Duration::from_secs(600);
     let client = {
         let stop = stop.clone();
         thread::spawn(move || Client::connect(target, stop).map(drop))
@@ -153,10 +146,8 @@ fn a_stop_ends_an_attempt_to_connect() {
     thread::sleep(Duration::from_millis(300));
     assert!(!client.is_finished(), "the queue is not full");
     stop.request();
-    let asked = Instant::now();
     let error = client.join().unwrap().unwrap_err();
     assert!(matches!(error, MeasureError::Interrupted), "{error}");
-    assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
 }
 
 #[test]
@@ -213,7 +204,6 @@ fn frames_out_of_turn_or_too_long_end_the_session() {
             fake.say(&bytes);
         });
         assert_eq!(end.words, format!("PEER: {words}"), "{stage:?}");
-        assert!(end.took < SOON, "{:?}", end.took);
         assert_eq!(is_partial(&end), stage == Stage::Running);
     }
 }
@@ -290,9 +280,10 @@ fn progress_that_goes_up_and_down_harms_nobody() {
         frame(&serde_json::to_vec(&ServerMessage::Progress(progress)).unwrap())
     };
     let bytes = [
-        say(1 << 55),
-        say(0),
         say(1 << 54),
+        say(0),
+        say(1 << 53),
+        say(1 << 55),
         frame(br#"{"say":"finished"}"#),
     ]
     .concat();
@@ -304,8 +295,10 @@ fn progress_that_goes_up_and_down_harms_nobody() {
     let outcome = client.run(&stream(30_000), &mut |live| {
         assert!(live.up_bytes >= last, "a count went down");
         last = live.up_bytes;
-        true
+        last < 1 << 55
     });
+    // The endpoint waits for the client to leave.
+    drop(client);
     thread.join().unwrap();
     assert_eq!(last, 1 << 55);
     assert_eq!(outcome.unwrap().record.status, Status::Partial);

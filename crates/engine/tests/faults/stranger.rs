@@ -11,8 +11,7 @@ use linerate_core::session::{Client, ClientEvent};
 use linerate_core::treatment::HostChange;
 use linerate_core::wire::{FrameReader, Hello, HelloKind, Key, Token};
 use linerate_sys::socket::reset_on_close;
-
-use super::bench::PATIENCE;
+use linerate_testkit::{PATIENCE, uninterrupted};
 
 /// The stage at which a client begins to misbehave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -194,7 +193,7 @@ impl Stranger {
                 return event;
             }
             let mut bytes = [0; 4096];
-            match self.control.read(&mut bytes) {
+            match uninterrupted(|| self.control.read(&mut bytes)) {
                 Ok(0) => self.session.handle_close(),
                 Ok(n) => self.session.handle_input(self.now(), &bytes[..n]),
                 Err(error) => panic!("nothing from the endpoint: {error}"),
@@ -241,7 +240,8 @@ pub(crate) fn refusal(stream: &mut TcpStream) -> Refusal {
     loop {
         match reader.next_frame().expect("frames of linerate's") {
             None => {
-                let n = stream.read(&mut bytes).expect("the endpoint answers");
+                let read = uninterrupted(|| stream.read(&mut bytes));
+                let n = read.expect("the endpoint answers");
                 assert_ne!(n, 0, "closed without a word");
                 reader.push(&bytes[..n]);
             }
@@ -259,7 +259,7 @@ pub(crate) fn is_closed(stream: &mut TcpStream) -> bool {
     stream
         .set_read_timeout(Some(PATIENCE))
         .expect("it is not zero");
-    match stream.read(&mut [0; 16]) {
+    match uninterrupted(|| stream.read(&mut [0; 16])) {
         Ok(n) => n == 0,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     }

@@ -4,12 +4,6 @@
 //! The changes are made in network namespaces of the tests. Where those cannot be made, the tests
 //! print SKIPPED.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use linerate_core::plan::{Direction, Test};
 use linerate_core::record::Record;
 use linerate_core::session::ClientEvent;
@@ -21,16 +15,16 @@ use linerate_engine::{
 };
 use linerate_sys::netlink::TcpMetrics;
 use linerate_sys::netns::Pair;
-use linerate_testkit::{Need, skip};
+use linerate_testkit::{Need, eventually, skip};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::thread;
 
 use super::bench::{Bench, limits, options, stream, target};
 use super::fake;
 use super::server::meet;
 use super::stranger::{Leave, Stage, Stranger, frame, is_closed, refusal};
-
-/// Long for a machine with much else to do: what is asserted is that it happens, and in which
-/// order.
-const SOON: Duration = Duration::from_secs(30);
 
 fn key() -> Key {
     Key::from_text(&"a".repeat(64)).unwrap()
@@ -64,11 +58,7 @@ fn has_sack() -> bool {
 }
 
 fn assert_sack_soon(what: &str) {
-    let until = Instant::now() + SOON;
-    while !has_sack() {
-        assert!(Instant::now() < until, "{what}: the host is still changed");
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually(&format!("{what}: the host is as it was"), has_sack);
 }
 
 /// Runs `work` in a host of its own, which serves treatments to clients with the key there and on
@@ -224,7 +214,7 @@ fn only_the_table_is_applied_and_all_of_it_or_nothing() {
         // Nor does it keep out other clients.
         connect(&bench).treat(&no_sack()).unwrap();
         assert_sack_soon("said goodbye");
-        bench.assert_clean_within(SOON, "refused treatments");
+        bench.assert_clean("refused treatments");
     });
 }
 
@@ -248,15 +238,14 @@ fn treatments_are_undone_however_the_client_ends() {
         rude.write(b"none of linerate's bytes");
         assert_sack_soon("rubbish");
         drop(rude);
-        bench.assert_clean_within(SOON, "treated clients");
+        bench.assert_clean("treated clients");
         // A session that waits for nothing but its client, and one with a run, when the endpoint is
         // stopped.
         let mut waiting = connect(&bench);
         waiting.treat(&no_sack()).unwrap();
         assert!(!has_sack());
-        let took = bench.end();
+        bench.end();
         assert!(has_sack(), "the endpoint ended before it had undone it");
-        assert!(took < SOON, "{took:?}");
         assert!(waiting.untreat().is_err());
     });
 }
@@ -310,11 +299,7 @@ fn a_treatment_that_cannot_be_undone_is_reported_and_blocks_the_host() {
             set(PRIVILEGED, "40000");
             way(client);
             assert_sack_soon("beside what could not be undone");
-            let until = Instant::now() + SOON;
-            while undoing_failed(&bench).is_empty() {
-                assert!(Instant::now() < until, "{:?}", bench.log());
-                thread::sleep(Duration::from_millis(5));
-            }
+            eventually("the log tells it", || !undoing_failed(&bench).is_empty());
             let [words] = &undoing_failed(&bench)[..] else {
                 panic!("{:?}", bench.log());
             };
@@ -347,8 +332,8 @@ fn a_stopped_endpoint_undoes_what_a_running_test_needed() {
         let test = stream(30_000);
         let treated = Stranger::treated(bench.address, &key(), &no_sack(), &test, Stage::Running);
         assert!(!has_sack());
-        let took = bench.end();
-        assert!(has_sack() && took < SOON, "{took:?}");
+        bench.end();
+        assert!(has_sack());
         drop(treated);
     });
 }
@@ -368,7 +353,7 @@ fn treatments_within_a_run_are_refused() {
         assert!(words.contains("has no place here"), "{stage:?}: {words}");
         assert!(is_closed(&mut stranger.control), "{stage:?}");
     }
-    bench.assert_clean_within(SOON, "out of turn");
+    bench.assert_clean("out of turn");
     bench.assert_serves();
 }
 
@@ -404,7 +389,7 @@ fn one_client_treats_while_no_other_measures() {
         first.treat(&no_sack()).unwrap();
         drop(first);
         assert_sack_soon("the last one");
-        bench.assert_clean_within(SOON, "two clients");
+        bench.assert_clean("two clients");
     });
 }
 
@@ -413,18 +398,18 @@ fn a_client_does_not_treat_under_another_clients_test() {
     own_process!();
     on_a_host(|_, bench| {
         let (mut measures, mut treats) = (connect(&bench), connect(&bench));
-        let mut tried = false;
-        let outcome = measures.run(&stream(2_500), &mut |live| {
-            if live.at_s > 0.2 && !tried {
-                tried = true;
-                let (reason, message, _) = refused(treats.treat(&no_sack()));
-                assert_eq!(reason, RefusalReason::Busy);
-                assert!(message.contains("other clients (1)"), "{message}");
-                assert!(has_sack());
-            }
-            true
+        // Stopped when the other one was refused: no machine is slow for as long as it would last.
+        let outcome = measures.run(&stream(60_000), &mut |_| {
+            let (reason, message, _) = refused(treats.treat(&no_sack()));
+            assert_eq!(reason, RefusalReason::Busy);
+            assert!(message.contains("other clients (1)"), "{message}");
+            assert!(has_sack());
+            false
         });
-        assert!(tried && outcome.unwrap().error.is_none());
+        assert!(matches!(
+            outcome.unwrap().error,
+            Some(MeasureError::Interrupted)
+        ));
         treats.treat(&no_sack()).unwrap();
     });
 }
@@ -449,24 +434,21 @@ fn tcp_metrics_of_earlier_runs_are_forgotten() {
         let client = there.run(|| Client::connect(target(address, Some(key())), Stop::new()));
         let mut client = client.unwrap().unwrap();
         transfer(pair);
-        let until = Instant::now() + SOON;
-        while !knows() {
-            assert!(Instant::now() < until, "nothing is learnt of the client");
-            thread::sleep(Duration::from_millis(5));
-        }
+        eventually("something is learnt of the client", &mut knows);
         let test = Test {
             direction: Direction::Down,
-            ..stream(300)
+            ..stream(60_000)
         };
-        let mut known = Vec::new();
+        // Asked once while the run goes on: its end teaches the kernel anew.
+        let mut known = None;
         let outcome = there.run(|| {
             client.run(&test, &mut |_| {
-                known.push(knows());
-                true
+                known = Some(knows());
+                false
             })
         });
-        assert!(outcome.unwrap().unwrap().error.is_none());
-        assert!(!known.is_empty() && !known.contains(&true), "{known:?}");
+        outcome.unwrap().unwrap();
+        assert_eq!(known, Some(false));
     });
 }
 
