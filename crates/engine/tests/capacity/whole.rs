@@ -55,13 +55,7 @@ pub(crate) fn all_of_20000_connections_and_10000_udp_sockets_stay_alive() {
     let populations: Vec<u64> = document.latency.iter().map(|l| l.population).collect();
     assert_eq!(populations, [0, 2_000, 10_000, 20_000]);
     let server = document.server.as_ref().expect("the endpoint has reported");
-    // Every one has answered; what the endpoint's workers have last told may be a moment older.
-    assert!(
-        server.tcp.alive >= 19_000 && server.udp.alive >= 9_500,
-        "{:?} {:?}",
-        server.tcp,
-        server.udp
-    );
+    assert_eq!((server.tcp.alive, server.udp.alive), (20_000, 10_000));
     assert_eq!(document.stopped_by, None);
     assert_clean(&outcome);
 }
@@ -120,17 +114,11 @@ pub(crate) fn churn_and_load_lose_nothing() {
             "{tcp:?}"
         );
         let churn = document.churn.as_ref().expect("it was asked for");
-        assert!(
-            churn.closed > 0 && churn.opened == churn.closed,
-            "{churn:?}"
-        );
+        assert_eq!(churn.opened, churn.closed);
         let load = document.load.as_ref().expect("it was asked for");
         assert_eq!(load.connections, 50);
-        let latency = load.latency_us.expect("some were answered");
-        assert!(
-            load.transactions >= 50 && latency.count == load.transactions,
-            "{load:?}"
-        );
+        let timed = load.latency_us.map_or(0, |latency| latency.count);
+        assert_eq!(timed, load.transactions, "{load:?}");
         let server = document.server.as_ref().expect("the endpoint has reported");
         let resets: u64 = server.tcp.lost.iter().map(|lost| lost.count).sum();
         assert_eq!(

@@ -11,7 +11,7 @@ use linerate_core::wire::Key;
 use linerate_engine::{Categorized, Category, MeasureError, Partner, Stop, Target};
 use linerate_sys::proc::sysctl;
 
-use super::support::{LIMITS, Served, stream};
+use super::support::{LIMITS, Served, bytes, stream};
 
 fn key(digit: &str) -> Key {
     Key::from_text(&digit.repeat(64)).unwrap()
@@ -21,8 +21,8 @@ fn key(digit: &str) -> Key {
 fn a_client_with_the_key_measures_and_one_without_gets_an_error() {
     let served = Served::with([127, 0, 0, 1].into(), LIMITS, Some(key("a")));
     let mut client = served.client_with(Some(key("a"))).unwrap();
-    let outcome = client.run(&stream(), &mut |_| true).unwrap();
-    assert!(outcome.error.is_none() && outcome.record.bytes() > 0);
+    let outcome = client.run(&bytes(1 << 20), &mut |_| true).unwrap();
+    assert!(outcome.error.is_none() && outcome.record.bytes() == 1 << 20);
     let wrong = served.client_with(Some(key("b"))).unwrap_err();
     assert!(wrong.to_string().contains("key is another one"), "{wrong}");
     let none = served.client_with(None).unwrap_err();

@@ -1,9 +1,8 @@
-//! A policy of the sender's host: the record has the effects of its classes and meters, and the
-//! verdict names them.
+//! A policy of the sender's host: the record has the effects of its classes and meters. What the
+//! verdict makes of them is tested in core.
 
 use std::time::Duration;
 
-use linerate_core::ceilings::Cause;
 use linerate_core::plan::*;
 use linerate_core::record::Record;
 use linerate_core::units::Span;
@@ -12,7 +11,7 @@ use linerate_sys::netlink::Netlink;
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, made_or_skip, skip, token_bucket};
 
-use super::support::{LIMITS, Served, datagrams, stream};
+use super::support::{LIMITS, Served, bytes, datagrams};
 
 /// What the class may send, frames in bits per second: so little that any machine keeps up with it.
 const LIMIT: f64 = 5e6;
@@ -60,21 +59,10 @@ fn under_policy(handling: &str, tests: &[Test]) -> Option<Vec<Record>> {
     records.unwrap()
 }
 
-fn seconds(seconds: u64, test: Test) -> Test {
-    Test {
-        extent: Extent::Time(Span(Duration::from_secs(seconds))),
-        ..test
-    }
-}
-
 #[test]
-fn a_class_that_limits_a_transfer_is_in_its_record_and_is_the_verdict() {
-    let test = Test {
-        // What waits in the class when the measured time begins is of the warm-up.
-        warm_up: Span(Duration::from_millis(500)),
-        ..seconds(3, stream())
-    };
-    let Some(records) = under_policy("limit = \"5mbit\"", &[test]) else {
+fn a_class_that_limits_a_transfer_is_in_its_record() {
+    // Five seconds at that rate: a busy machine takes longer.
+    let Some(records) = under_policy("limit = \"5mbit\"", &[bytes(3_000_000)]) else {
         return;
     };
     let record = &records[0];
@@ -95,26 +83,8 @@ fn a_class_that_limits_a_transfer_is_in_its_record_and_is_the_verdict() {
             .and_then(|end| end.qos.as_ref()),
         None
     );
-    let sent = class.bytes as f64 * 8.0 / record.seconds;
-    // Both ends of the time are read late on a busy machine.
-    assert!(sent < 2.0 * LIMIT, "{sent} bits/s");
-    let payload = record.throughput_bps().expect("a stream has a rate") * 1514.0 / 1448.0;
-    let kept_up = |bps: f64| (0.95 * LIMIT..1.05 * LIMIT).contains(&bps);
-    if !kept_up(sent) || !kept_up(payload) {
-        skip(
-            Need::Speed,
-            format_args!("the verdict: this machine did not keep up with 5 Mbit/s: {sent}"),
-        );
-        return;
-    }
+    assert!(record.seconds > 2.0, "{}", record.seconds);
     assert!(class.overlimits > 0, "{class:?}");
-    let verdict = record.verdict().expect("a stream has one");
-    assert_eq!(verdict.cause, Cause::QosClass, "{verdict:?}");
-    let remedy = verdict.remedy.as_ref().map_or("", |remedy| &remedy.command);
-    assert!(
-        remedy.contains("[policy.bulk]") && remedy.contains("now 5mbit"),
-        "{remedy}"
-    );
 }
 
 #[test]
@@ -122,8 +92,12 @@ fn a_meter_that_drops_datagrams_is_in_the_record() {
     let handling = "meter = \
         { kind = \"srtcm\", committed = \"2mbit\", committed_burst = \"20KB\", excess_burst = \
                     \"0KB\", drop_red = true }";
-    // Four times as much as it lets through.
-    let test = seconds(2, datagrams(false, Some(700)));
+    // Four times as much as it lets through, for four seconds: it would need sixteen for all.
+    let test = Test {
+        extent: Extent::Count(2_800),
+        warm_up: Span(Duration::ZERO),
+        ..datagrams(false, Some(700))
+    };
     let Some(records) = under_policy(handling, &[test]) else {
         return;
     };
@@ -142,23 +116,19 @@ fn a_meter_that_drops_datagrams_is_in_the_record() {
 }
 
 #[test]
-fn a_token_bucket_at_the_senders_device_is_in_the_record_and_is_the_path_rate() {
+fn a_token_bucket_at_the_senders_device_is_in_the_record() {
     let Some(pair) = made_or_skip(Need::Lab, Pair::create()) else {
         return;
     };
     let b = pair.b.namespace.clone();
     let served = b.run(|| Served::with(pair.b.ipv4.into(), LIMITS, None));
     let served = served.unwrap();
-    let test = Test {
-        warm_up: Span(Duration::from_millis(500)),
-        ..seconds(3, stream())
-    };
     let record = pair.a.namespace.run(|| {
         let mut netlink = Netlink::open().unwrap();
         let index = netlink.link(Pair::LINK).unwrap().index;
         let bytes_per_s = (LIMIT / 8.0) as u32;
         let made = netlink.put_qdisc(index, None, ("tbf", 1, &token_bucket(bytes_per_s, 65_536)));
-        made_or_skip(Need::Bpf, made).map(|()| served.run(&test))
+        made_or_skip(Need::Bpf, made).map(|()| served.run(&bytes(3_000_000)))
     });
     let Some(record) = record.unwrap() else {
         return;
@@ -168,12 +138,5 @@ fn a_token_bucket_at_the_senders_device_is_in_the_record_and_is_the_path_rate() 
     let shaper = qos.shaper.as_ref().expect("there is one");
     assert_eq!((shaper.class.as_str(), shaper.ceil_bps), ("tbf", LIMIT));
     assert!(shaper.bytes > 0 && shaper.overlimits > 0, "{shaper:?}");
-    let sent = shaper.bytes as f64 * 8.0 / record.seconds;
-    if !(0.95 * LIMIT..1.1 * LIMIT).contains(&sent) {
-        let reason = format!("the verdict: this machine did not keep up with 5 Mbit/s: {sent}");
-        skip(Need::Speed, reason);
-        return;
-    }
-    let verdict = record.verdict().expect("a stream has one");
-    assert_eq!(verdict.cause, Cause::PathRate, "{verdict:?}");
+    assert!(record.seconds > 2.0, "{}", record.seconds);
 }

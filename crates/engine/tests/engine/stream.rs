@@ -9,7 +9,7 @@ use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, ByteCount, Span};
 use linerate_testkit::{Need, skip};
 
-use super::support::{LIMITS, Served, run, stream, stream_with};
+use super::support::{LIMITS, Served, bytes, run, stream, stream_with};
 
 #[test]
 fn every_direction_is_measured_by_its_receiver() {
@@ -19,7 +19,6 @@ fn every_direction_is_measured_by_its_receiver() {
             streams: 2,
             ..stream()
         });
-        assert!(record.throughput_bps().unwrap() > 0.0, "{direction:?}");
         assert!(record.seconds >= 0.5, "{}", record.seconds);
         assert_eq!(record.flows.len(), 2 * direction.parts().len());
         let legs = record.legs.iter().map(|leg| leg.direction);
@@ -34,9 +33,7 @@ fn a_counted_transfer_moves_exactly_that_much() {
     for direction in [Direction::Up, Direction::Down] {
         let record = run(&Test {
             direction,
-            extent: Extent::Bytes(ByteCount(10_000_001)),
-            warm_up: Span(Duration::ZERO),
-            ..stream()
+            ..bytes(10_000_001)
         });
         assert_eq!(record.bytes(), 10_000_001);
         assert!(record.seconds > 0.0);
@@ -73,9 +70,7 @@ fn two_hundred_and_fifty_six_flows_are_measured() {
     let served = Served::with(Ipv4Addr::LOCALHOST.into(), limits, None);
     let record = served.run(&Test {
         streams: MAX_STREAMS,
-        extent: Extent::Bytes(ByteCount(100_000)),
-        warm_up: Span(Duration::ZERO),
-        ..stream()
+        ..bytes(100_000)
     });
     assert_eq!(record.flows.len(), 256);
     assert_eq!(record.bytes(), 256 * 100_000);
@@ -83,12 +78,16 @@ fn two_hundred_and_fifty_six_flows_are_measured() {
 
 #[test]
 fn verified_bytes_are_those_that_were_sent() {
-    let record = run(&stream_with(|stream| {
-        stream.verify = true;
-        stream.message_bytes = 1000;
-    }));
+    let record = run(&Test {
+        extent: Extent::Bytes(ByteCount(10_000_001)),
+        warm_up: Span(Duration::ZERO),
+        ..stream_with(|stream| {
+            stream.verify = true;
+            stream.message_bytes = 1000;
+        })
+    });
     assert_eq!(record.corrupted_bytes, Some(0));
-    assert!(record.bytes() > 0);
+    assert_eq!(record.bytes(), 10_000_001);
 }
 
 #[test]
@@ -96,6 +95,8 @@ fn bytes_are_sent_and_received_without_copies_and_the_record_says_how() {
     for direction in [Direction::Up, Direction::Down] {
         let record = run(&Test {
             direction,
+            extent: Extent::Bytes(ByteCount(10_000_000)),
+            warm_up: Span(Duration::ZERO),
             ..stream_with(|stream| {
                 stream.send = SendMethod::ZeroCopy;
                 stream.receive = ReceiveMethod::Discard;
@@ -118,18 +119,19 @@ fn bytes_are_sent_and_received_without_copies_and_the_record_says_how() {
 #[test]
 fn the_applications_own_rates_hold() {
     let limits: [fn(&mut StreamTest); 2] = [
-        |stream| stream.write_rate_bps = Some(BitRate(80_000_000)),
-        |stream| stream.read_rate_bps = Some(BitRate(80_000_000)),
+        |stream| stream.write_rate_bps = Some(BitRate(160_000_000)),
+        |stream| stream.read_rate_bps = Some(BitRate(160_000_000)),
     ];
     for limit in limits {
+        // Two seconds at that rate: a busy machine takes longer. A receiver that begins late finds
+        // what fits the buffers.
         let record = run(&Test {
-            extent: Extent::Time(Span(Duration::from_secs(2))),
+            extent: Extent::Bytes(ByteCount(40_000_000)),
+            warm_up: Span(Duration::ZERO),
             ..stream_with(limit)
         });
-        let rate = record.throughput_bps().unwrap();
-        // Far below what loopback carries; a busy machine may fall behind it, and receive late what
-        // came before the measured time.
-        assert!(rate < 160e6 && rate > 0.0, "{rate}");
+        assert_eq!(record.bytes(), 40_000_000);
+        assert!(record.seconds > 1.0, "{}", record.seconds);
     }
 }
 
@@ -149,9 +151,6 @@ fn options_of_the_socket_are_seen_in_the_evidence() {
     assert_eq!(tcp.congestion.as_deref(), Some("reno"));
     assert_eq!(tcp.mss_bytes, 988);
     assert_eq!(tcp.max_pacing_rate_bps, Some(400_000_000));
-    // What came in the warm-up and is read later, by a reader that waited for a CPU, counts as
-    // well: up to 6 MB.
-    assert!(record.throughput_bps().unwrap() < 800e6);
 }
 
 #[test]
@@ -172,9 +171,7 @@ fn the_sender_sees_the_receive_window_that_was_set() {
 fn mptcp_carries_a_stream_and_says_so() {
     let record = run(&Test {
         protocol: Protocol::Mptcp,
-        extent: Extent::Bytes(ByteCount(1_000_000)),
-        warm_up: Span(Duration::ZERO),
-        ..stream()
+        ..bytes(1_000_000)
     });
     let tcp = record.tcp_sender().unwrap();
     if tcp.subflows.is_none() {

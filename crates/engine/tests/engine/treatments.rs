@@ -1,16 +1,13 @@
 //! Treatments of sockets, from their text to what the record shows.
 
-use std::time::Duration;
-
 use linerate_core::plan::*;
 use linerate_core::record::Record;
 use linerate_core::treatment::Treatments;
-use linerate_core::units::{BitRate, Span};
 use linerate_engine::Applied;
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};
 
-use super::support::{run, stream, stream_with};
+use super::support::{run, stream};
 
 fn treated(mut test: Test, text: &str) -> Record {
     let treatments: Treatments = text.parse().unwrap();
@@ -36,9 +33,7 @@ fn each_treatment_of_a_socket_shows_in_the_record() {
             Some("reno")
         );
         treated(test.clone(), "zerocopy=on,busy_poll=0");
-        // Far below what loopback carries, whatever else the machine does.
-        let paced = treated(test.clone(), "pacing=20mbit");
-        assert!(paced.throughput_bps().unwrap() < 200e6);
+        treated(test.clone(), "pacing=20mbit");
         let elsewhere = treated(test, "source=127.0.0.2");
         assert!(elsewhere.flows[0].local.starts_with("127.0.0.2:"));
     }
@@ -54,34 +49,6 @@ fn a_source_address_of_another_host_is_an_error() {
     assert!(
         error.to_string().contains("not one of this host's"),
         "{error}"
-    );
-}
-
-/// Segments that arrive one by one: each is acknowledged, or every second one.
-#[test]
-fn quick_acknowledgements_are_one_for_each_segment() {
-    let acknowledgements = |text| {
-        let test = Test {
-            extent: Extent::Time(Span(Duration::from_secs(2))),
-            warm_up: Span(Duration::ZERO),
-            ..stream_with(|stream| {
-                // 20 ms apart: less than a delayed acknowledgement waits, and long for a reader to
-                // wake up.
-                stream.message_bytes = 1000;
-                stream.write_rate_bps = Some(BitRate(50 * 8000));
-            })
-        };
-        let record = treated(test, text);
-        let tcp = record.tcp_sender().unwrap();
-        tcp.segments_in.unwrap() as f64 / tcp.data_segments_out.unwrap() as f64
-    };
-    let (prompt, delayed) = (
-        acknowledgements("nodelay=on,quickack=on"),
-        acknowledgements("nodelay=on,quickack=off"),
-    );
-    assert!(
-        prompt > delayed + 0.1,
-        "{prompt} and {delayed} acknowledgements for each segment"
     );
 }
 

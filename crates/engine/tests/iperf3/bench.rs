@@ -10,11 +10,9 @@ use std::time::{Duration, Instant};
 use linerate_core::record::Record;
 use linerate_core::session::message::Limits;
 use linerate_engine::{Endpoint, Iperf3Access, ServeEvent, ServeOptions, Stop};
-use linerate_testkit::{Need, skip};
+use linerate_testkit::{Need, PATIENCE as LONG, skip};
 use serde_json::Value;
 
-/// More than anything takes here that does not hang.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const LIMITS: Limits = Limits {
     connections: 0,
     clients: 2000,

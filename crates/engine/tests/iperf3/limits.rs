@@ -113,10 +113,15 @@ fn a_greeting_by_udp_is_not_answered_without_a_test() {
     control.read_exact(&mut bytes).unwrap();
     assert_eq!(bytes, [State::PARAM_EXCHANGE.0, State::CREATE_STREAMS.0]);
     let wanted = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
-    wanted.set_read_timeout(Some(super::bench::LONG)).unwrap();
+    wanted
+        .set_read_timeout(Some(linerate_testkit::PATIENCE))
+        .unwrap();
     wanted.send_to(b"9876", bench.address).unwrap();
     let mut answer = [0; 8];
-    assert_eq!(wanted.recv(&mut answer).unwrap(), 4);
+    assert_eq!(
+        linerate_testkit::uninterrupted(|| wanted.recv(&mut answer)).unwrap(),
+        4
+    );
     assert_eq!(&answer[..4], b"6789");
     socket.set_nonblocking(true).unwrap();
     assert!(socket.recv(&mut answer).is_err());
@@ -137,8 +142,8 @@ fn a_rate_that_the_owner_has_set_is_kept_in_both_directions() {
         assert_eq!(json.get("error"), None, "{arguments}");
     }
     for record in bench.records(2) {
-        // What fits the buffers at once comes on top.
-        let rate = record.throughput_bps().unwrap();
-        assert!(rate < 60e6, "{rate}");
+        // What fits the buffers of both ends comes on top.
+        let most = 20e6 / 8.0 * record.seconds + 12e6;
+        assert!(record.bytes() as f64 <= most, "{}", record.bytes());
     }
 }

@@ -5,13 +5,12 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use linerate_core::foreign::iperf3::{Cookie, State};
 use linerate_sys::netns::Pair;
-use linerate_testkit::{Need, made_or_skip, skip};
+use linerate_testkit::{Need, PATIENCE, eventually, made_or_skip, skip, uninterrupted};
 
-use super::bench::{Bench, LIMITS, LONG, is_installed};
+use super::bench::{Bench, LIMITS, is_installed};
 
 const TCP: &str = r#"{"tcp":true,"len":1000,"time":30,"parallel":2}"#;
 const BOTH: &str = r#"{"tcp":true,"len":1000,"time":30,"parallel":2,"bidirectional":true}"#;
@@ -139,6 +138,15 @@ fn held() -> (usize, usize, usize) {
     )
 }
 
+/// Threads of sessions and of their tests.
+fn workers() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let is_worker =
+        |name: &String| ["iperf3", "sampler"].contains(&name.trim()) || name.starts_with("flow-");
+    names.filter(is_worker).count()
+}
+
 #[test]
 fn a_thousand_clients_that_vanish_leave_nothing_behind() {
     own_process!();
@@ -147,7 +155,7 @@ fn a_thousand_clients_that_vanish_leave_nothing_behind() {
     for number in 0..STATES {
         drop(Stranger::come(&bench, number));
     }
-    thread::sleep(Duration::from_millis(500));
+    eventually("the first ones are gone", || workers() == 0);
     let before = held();
     for batch in 0..50 {
         // Together, in whatever order.
@@ -157,11 +165,9 @@ fn a_thousand_clients_that_vanish_leave_nothing_behind() {
                 scope.spawn(move || Stranger::come(bench, STATES + 20 * batch + n));
             }
         });
-    }
-    let until = Instant::now() + LONG;
-    while held().0 > before.0 || held().1 > before.1 {
-        assert!(Instant::now() < until, "{before:?} became {:?}", held());
-        thread::sleep(Duration::from_millis(50));
+        eventually(&format!("no more is held than {before:?}"), || {
+            held().0 <= before.0 && held().1 <= before.1
+        });
     }
     assert!(held().2 < before.2 + 64, "{before:?} became {:?}", held());
     let mut next = bench.say(&Cookie::from_random([31; 36]).0);
@@ -199,13 +205,14 @@ fn datagrams_to_a_client_whose_host_has_vanished_end_with_its_silence() {
         expect(&mut control, State::CREATE_STREAMS);
         let data = UdpSocket::bind((pair.a.ipv4, 0)).unwrap();
         data.connect(bench.address).unwrap();
-        data.set_read_timeout(Some(LONG)).unwrap();
+        data.set_read_timeout(Some(PATIENCE)).unwrap();
         data.send(b"9876").unwrap();
         expect(&mut control, State::TEST_START);
         expect(&mut control, State::TEST_RUNNING);
         // The answer to the greeting, and the first of the test.
-        data.recv(&mut [0; 2000]).unwrap();
-        data.recv(&mut [0; 2000]).unwrap();
+        for _ in 0..2 {
+            uninterrupted(|| data.recv(&mut [0; 2000])).unwrap();
+        }
         let mut ip = Command::new("ip");
         let gone = ip.args(["address", "flush", "dev", Pair::LINK]).status();
         (control, data, gone)

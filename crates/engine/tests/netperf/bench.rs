@@ -3,14 +3,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linerate_core::record::Record;
 use linerate_core::session::message::Limits;
 use linerate_engine::{Endpoint, NetperfOptions, ServeEvent, ServeOptions, Stop};
-
-/// For events that must happen, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use linerate_testkit::PATIENCE;
 
 pub(crate) struct Bench {
     pub(crate) own: SocketAddr,

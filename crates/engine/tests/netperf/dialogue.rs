@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 
-use super::bench::PATIENCE;
+use linerate_testkit::{PATIENCE, uninterrupted};
 
 /// Bytes of a message of netperf 2.6 and later.
 pub(crate) const BLOCK: usize = 656;
@@ -21,6 +21,16 @@ pub(crate) fn request(name: &str) -> Vec<u8> {
     let bytes = fs::read(&path).expect("the request is there");
     assert_eq!(bytes.len(), BLOCK);
     bytes
+}
+
+/// The request with another length: seconds, or less than nothing for so many bytes or
+/// transactions.
+pub(crate) fn lasting(name: &str, length: i32) -> Vec<u8> {
+    let mut asked = request(name);
+    // Classic messages have it elsewhere.
+    let index = if name == "tcp_cc" { 11 } else { 14 };
+    set_word(&mut asked, index, length.cast_unsigned());
+    asked
 }
 
 /// Overwrites a word of a request's payload.
@@ -87,7 +97,7 @@ impl Control {
 
     /// Whether the endpoint has closed it.
     pub(crate) fn is_closed(&mut self) -> bool {
-        matches!(self.0.read(&mut [0; 1]), Ok(0) | Err(_))
+        matches!(uninterrupted(|| self.0.read(&mut [0; 1])), Ok(0) | Err(_))
     }
 }
 
@@ -121,7 +131,7 @@ pub(crate) fn send_stream(data: SocketAddr, bytes: usize) {
             .expect("the endpoint reads");
     }
     stream.shutdown(Shutdown::Write).expect("it is open");
-    let _ = stream.read(&mut [0; 1]);
+    let _ = uninterrupted(|| stream.read(&mut [0; 1]));
 }
 
 /// Reads to the end.
@@ -130,7 +140,7 @@ pub(crate) fn read_stream(data: SocketAddr) -> u64 {
     let mut piece = vec![0; 256 << 10];
     let mut bytes = 0;
     loop {
-        match stream.read(&mut piece).expect("a stream with an end") {
+        match uninterrupted(|| stream.read(&mut piece)).expect("a stream with an end") {
             0 => return bytes,
             n => bytes += n as u64,
         }

@@ -52,8 +52,8 @@ fn nothing_exceeds_the_rate_that_the_owner_has_set() {
     let mut slow = options();
     slow.limits.rate_bps = Some(8_000_000);
     let bench = Bench::with(&slow);
-    let mut stream = tcp(bench.source);
     let began = std::time::Instant::now();
+    let mut stream = tcp(bench.source);
     stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
     // A megabyte at a megabyte a second; what the buffers hold at the start comes at once.
     assert!(began.elapsed().as_secs_f64() > 0.3);
