@@ -281,8 +281,11 @@ mod tests {
         // A test neither needs nor takes the slot.
         assert!(b.begin_test().is_ok());
         drop(a);
-        let left = c.lease_slot(here, long).unwrap_err();
-        assert!(left <= PRECEDENCE, "it is kept for who was told to wait");
+        let (first, until) = b.occupancy.users().next.expect("who was told to wait");
+        assert!(first == there && until <= Instant::now() + PRECEDENCE);
+        // For longer than any machine stands still.
+        b.occupancy.users().next = Some((first, until + long));
+        assert!(c.lease_slot(here, long).is_err(), "it is kept for that one");
         assert_eq!(b.lease_slot(there, Duration::ZERO), Ok(()));
         assert!(!b.has_slot(), "the lease is over at once");
         assert_eq!(c.lease_slot(here, long), Ok(()));
