@@ -230,7 +230,13 @@ impl Accounts {
 fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refusal> {
     const MEMORY: &str = "of memory";
     let of = |cost: Cost| {
-        let Cost { memory, descriptors, threads, spinners, connections } = cost;
+        let Cost {
+            memory,
+            descriptors,
+            threads,
+            spinners,
+            connections,
+        } = cost;
         [memory, descriptors, threads, spinners, connections]
     };
     let names = [

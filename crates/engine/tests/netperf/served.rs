@@ -282,11 +282,11 @@ fn a_passphrase_keeps_strangers_out() {
     // After five wrong ones the right one is not looked at either.
     for _ in 0..4 {
         let mut stranger = Control::connect(bench.netperf);
-        stranger.say(&request("tcp_stream"));
+        stranger.say(&lasting("tcp_stream", LONG));
         assert!(stranger.is_closed());
     }
     let mut friend = Control::connect(bench.netperf);
-    friend.say(&[&said[..], &request("tcp_stream")].concat());
+    friend.say(&[&said[..], &lasting("tcp_stream", LONG)].concat());
     assert!(friend.is_closed());
 }
 
