@@ -420,7 +420,8 @@ fn many_clients_that_ask_for_large_messages_do_not_exhaust_the_endpoints_memory(
     client.args(options);
     let output = ended_within(spawn(client), PATIENCE);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let words = "the endpoint has 384 MiB of memory for the tests of one address: 0 B taken";
+    let words = "the endpoint has 384 MiB of memory for the tests of one address (serve's \
+        --max-memory): 0 B taken";
     assert_says(&output, words);
     signal(served.child.id(), "TERM");
     assert!(served.child.wait().unwrap().success());

@@ -1,13 +1,13 @@
 //! Each test of netperf's, as a stock client asks for it.
 
 use std::io::Read;
-use std::net::Shutdown;
+use std::net::{Shutdown, UdpSocket};
 
 use linerate_core::foreign::Tool;
 use linerate_core::plan::{Direction, Protocol, Workload};
 use linerate_core::record::{CaveatKind, Status};
 use linerate_engine::{NetperfOptions, ServeOptions};
-use linerate_testkit::{Need, eventually, skip, uninterrupted};
+use linerate_testkit::{Need, PATIENCE, eventually, skip, uninterrupted};
 
 use super::bench::{Bench, options};
 use super::dialogue::{
@@ -150,7 +150,9 @@ fn udp_rr_answers_the_client_and_nobody_else() {
 fn datagrams_are_sent_to_the_client_and_to_no_other_address() {
     let bench = Bench::start();
     let mut control = Control::connect(bench.netperf);
-    let socket = udp(bench.netperf);
+    // Not connected: the endpoint sends at once, from a port that the client learns meanwhile.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let port = u32::from(socket.local_addr().unwrap().port());
     // No more than the socket's buffer holds.
     let mut asked = lasting("omni_udp_down", -20_000);
@@ -161,10 +163,11 @@ fn datagrams_are_sent_to_the_client_and_to_no_other_address() {
     assert_eq!(control.hear().errno(), 13);
     assert!(bench.refusal().contains("not its own"));
     let data = control.open(&asked, PORT);
-    socket.connect(data).unwrap();
     let mut received = 0;
     loop {
-        match uninterrupted(|| socket.recv(&mut [0; 2000])).unwrap() {
+        let (length, from) = uninterrupted(|| socket.recv_from(&mut [0; 2000])).unwrap();
+        assert_eq!(from, data);
+        match length {
             0 => break,
             n => received += n as u64,
         }
