@@ -123,7 +123,7 @@ impl Failure {
         let causes: Vec<String> = self
             .error
             .chain()
-            .map(|c| printable(plain(&c.to_string())))
+            .map(|c| printable(&without_passwords(plain(&c.to_string()))))
             .collect();
         causes.join(": ")
     }
@@ -154,7 +154,49 @@ const KEPT: &str = "; --output FILE keeps the whole document";
 /// Prints a line on stderr.
 pub(crate) fn note(text: &str) {
     // If stderr cannot be written, nobody can be told.
-    let _ = writeln!(io::stderr(), "linerate: {}", printable(text));
+    let _ = writeln!(
+        io::stderr(),
+        "linerate: {}",
+        printable(&without_passwords(text))
+    );
+}
+
+/// The text with the URLs in it shown without passwords: one stands behind the name of a user, or is
+/// a parameter. In a URL of NATS a name that stands alone is a token, as secret as a password.
+fn without_passwords(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, url)) = rest.split_once("://") {
+        let is_end = |c: char| c.is_whitespace() || "\"'`<>".contains(c);
+        let end = url.find(is_end).unwrap_or(url.len());
+        // Of several with commas, the first.
+        let next = url[..end].find("://").map(|next| &url[..next]);
+        let end = next.map_or(end, |until| until.rfind(',').unwrap_or(0));
+        let (url, after) = url.split_at(end);
+        let (main, parameters) = url.split_once('?').unwrap_or((url, ""));
+        let (user, host) = main.rsplit_once('@').unwrap_or((main, ""));
+        let is_of_nats = ["nats", "tls"].iter().any(|it| before.ends_with(it));
+        shown += &format!("{before}://");
+        shown += &match user.split_once(':') {
+            Some((user, _)) if !host.is_empty() => format!("{user}@{host}"),
+            // A value that is too long for a message was cut within the password.
+            Some((user, cut)) if !user.contains(['/', '[']) && !is_port(cut) => format!("{user}:…"),
+            None if !host.is_empty() && is_of_nats => format!("…@{host}"),
+            _ => main.to_owned(),
+        };
+        let parameters = parameters.split('&');
+        let parameters = parameters.filter(|it| !it.is_empty() && !it.starts_with("password="));
+        for (place, parameter) in parameters.enumerate() {
+            shown += if place == 0 { "?" } else { "&" };
+            shown += parameter;
+        }
+        rest = after;
+    }
+    shown + rest
+}
+
+fn is_port(text: &str) -> bool {
+    text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -181,6 +223,38 @@ mod tests {
         assert_eq!(plain("a (os error x)"), "a (os error x)");
         let lookup = "failed to lookup address information: Name or service not known";
         assert_eq!(plain(lookup), "Name or service not known");
+    }
+
+    #[test]
+    fn no_url_in_a_message_shows_its_password() {
+        for (given, shown) in [
+            ("postgres://me:a:b@db/x", "postgres://me@db/x"),
+            (
+                "postgres://me:p@w/x@db:5/x?connect_timeout=3",
+                "postgres://me@db:5/x?connect_timeout=3",
+            ),
+            (
+                "postgresql:///x?host=/run&password=p&user=u",
+                "postgresql:///x?host=/run&user=u",
+            ),
+            (
+                "--bus nats://u:p@a,tls://tok@b:4222: no answer",
+                "--bus nats://u@a,tls://…@b:4222: no answer",
+            ),
+            (
+                "'http://u:p@h/x', `http://h:80/x`",
+                "'http://u@h/x', `http://h:80/x`",
+            ),
+            ("nats://u:a-password-that-was-cut", "nats://u:…"),
+            ("http://[2001:2::1]:80/x", "http://[2001:2::1]:80/x"),
+            ("a:// b://", "a:// b://"),
+            ("ssh://me@pit is not known", "ssh://me@pit is not known"),
+            ("no URL, me:p@w", "no URL, me:p@w"),
+        ] {
+            assert_eq!(without_passwords(given), shown);
+            let line = Failure::failed(anyhow::anyhow!("{given}")).line();
+            assert_eq!(line, format!("linerate: {shown}"));
+        }
     }
 
     #[test]
