@@ -23,8 +23,8 @@ use linerate_mesh::{OwnerLimits, TestRequest, max_bytes};
 use linerate_sys::netns::{Namespace, NamespaceError};
 use thiserror::Error;
 
+use super::kept::KeptReports;
 use super::run;
-use super::unsent::Unsent;
 use super::used::Used;
 use crate::endpoint::{Endpoint, ServeOptions};
 use crate::error::MeasureError;
@@ -100,7 +100,7 @@ impl Agent {
         namespace: Option<&Namespace>,
         say: Say,
     ) -> Result<Self, AgentError> {
-        let unsent = Unsent::open(&options.unsent).map_err(|source| AgentError::Unsent {
+        let unsent = KeptReports::open(&options.unsent).map_err(|source| AgentError::Unsent {
             directory: options.unsent.clone(),
             source,
         })?;
@@ -202,7 +202,7 @@ struct Work {
     address: Option<String>,
     life: String,
     bus: Arc<dyn Bus>,
-    unsent: Unsent,
+    unsent: KeptReports,
     stop: Stop,
     used: Used,
     running: Vec<Active>,
@@ -453,8 +453,8 @@ impl Work {
             Ok(dropped) => (self.say)(&format!(
                 "the bus takes no results; the oldest {dropped} were dropped: at most {} and {} are \
                  kept",
-                Unsent::MAX_REPORTS,
-                ByteCount(Unsent::MAX_BYTES),
+                KeptReports::MAX_REPORTS,
+                ByteCount(KeptReports::MAX_BYTES),
             )),
             Err(error) => {
                 (self.say)(&format!("a result cannot be kept: {error}"));

@@ -8,16 +8,17 @@
 //! |---|---|
 //! | `agent` | the agent of a site: its endpoint, its tasks and their results |
 //! | `bus` | a bus inside one process |
+//! | `kept` | reports that are kept on disk, such as those that the bus has not taken yet |
 //! | `run` | running the test of a task |
-//! | `unsent` | results that the bus has not taken yet, on disk |
 //! | `used` | the payload carried in the last 24 hours, on disk |
 
 mod agent;
 mod bus;
+mod kept;
 mod run;
-mod unsent;
 mod used;
 
 pub use crate::own_endpoint::random_key as new_key;
 pub use agent::{Agent, AgentError, AgentOptions};
 pub use bus::LocalBus;
+pub use kept::KeptReports;

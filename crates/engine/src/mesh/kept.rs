@@ -1,6 +1,6 @@
-//! Reports that the bus has not taken yet. They are kept on disk, so that an agent that was killed
-//! sends them after its next start. While the bus is away for long, the oldest are dropped: an
-//! owner's disk does not fill.
+//! Reports that are kept on disk: an agent's, until the bus has taken them, so that one that was
+//! killed sends them after its next start; and a coordinator's that its history does not take. The
+//! oldest are dropped, so that no disk fills.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
@@ -14,7 +14,7 @@ use crate::own_directory::replace_file;
 
 /// The directory in which each report is a file.
 #[derive(Debug)]
-pub(super) struct Unsent {
+pub struct KeptReports {
     directory: PathBuf,
     /// The reports that are kept, the oldest first.
     kept: VecDeque<Kept>,
@@ -28,14 +28,17 @@ struct Kept {
     bytes: u64,
 }
 
-impl Unsent {
+impl KeptReports {
     /// Most reports that are kept.
     pub(super) const MAX_REPORTS: usize = 10_000;
     /// Most bytes that all kept reports have together.
     pub(super) const MAX_BYTES: u64 = 256 << 20;
 
     /// Makes the directory if there is none; only this user can read it.
-    pub(super) fn open(directory: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// It cannot be made or read.
+    pub fn open(directory: &Path) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory)?;
         let mut found = Vec::new();
@@ -59,8 +62,13 @@ impl Unsent {
 
     /// Keeps a report: when this returns, the whole report is on disk. Returns how many of the
     /// oldest reports were dropped to make room for it.
-    pub(super) fn keep(&mut self, report: &Report) -> io::Result<usize> {
-        debug_assert!(is_id(&report.id));
+    ///
+    /// # Errors
+    /// It cannot be written, or its id is no name of a file.
+    pub fn keep(&mut self, report: &Report) -> io::Result<usize> {
+        if !is_id(&report.id) {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        }
         let path = self.directory.join(format!("{}.json", report.id));
         let encoded = encode(report);
         replace_file(&path, &encoded, 0o600)?;
@@ -130,11 +138,11 @@ mod tests {
     }
 
     /// The ids of the reports, the oldest first. All are forgotten.
-    fn drained(mut unsent: Unsent) -> Vec<String> {
+    fn drained(mut kept: KeptReports) -> Vec<String> {
         let mut ids = Vec::new();
-        while let Some(oldest) = unsent.oldest() {
+        while let Some(oldest) = kept.oldest() {
             ids.push(oldest.unwrap().id);
-            unsent.forget_oldest().unwrap();
+            kept.forget_oldest().unwrap();
         }
         ids
     }
@@ -143,36 +151,36 @@ mod tests {
     fn a_report_is_kept_until_it_is_forgotten_and_other_files_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("a/b");
-        let mut unsent = Unsent::open(&place).unwrap();
+        let mut kept = KeptReports::open(&place).unwrap();
         fs::write(place.join("a.json"), "{\"v\":1}").unwrap();
         fs::write(place.join("r2.new"), "half").unwrap();
-        assert_eq!(unsent.keep(&report("r1")).unwrap(), 0);
-        let mut again = Unsent::open(&place).unwrap();
+        assert_eq!(kept.keep(&report("r1")).unwrap(), 0);
+        let mut again = KeptReports::open(&place).unwrap();
         assert_eq!(again.oldest(), Some(Err(place.join("a.json"))));
         again.forget_oldest().unwrap();
         assert_eq!(again.oldest(), Some(Ok(report("r1"))));
         again.forget_oldest().unwrap();
         assert!(again.oldest().is_none());
-        assert!(Unsent::open(&place).unwrap().oldest().is_none());
+        assert!(KeptReports::open(&place).unwrap().oldest().is_none());
     }
 
     #[test]
     fn the_oldest_reports_are_dropped_beyond_a_number_and_beyond_a_size() {
         let directory = tempfile::tempdir().unwrap();
         let open = |max_reports, max_bytes| {
-            let mut unsent = Unsent::open(directory.path()).unwrap();
-            (unsent.max_reports, unsent.max_bytes) = (max_reports, max_bytes);
-            unsent
+            let mut kept = KeptReports::open(directory.path()).unwrap();
+            (kept.max_reports, kept.max_bytes) = (max_reports, max_bytes);
+            kept
         };
-        let mut unsent = open(2, u64::MAX);
-        let dropped = ["r3", "r1", "r2"].map(|id| unsent.keep(&report(id)).unwrap());
+        let mut kept = open(2, u64::MAX);
+        let dropped = ["r3", "r1", "r2"].map(|id| kept.keep(&report(id)).unwrap());
         assert_eq!(dropped, [0, 0, 1]);
         // The same report again replaces itself.
-        assert_eq!(unsent.keep(&report("r2")).unwrap(), 0);
+        assert_eq!(kept.keep(&report("r2")).unwrap(), 0);
         // What an earlier agent has left counts, too; the newest stays whatever its size.
-        let mut unsent = open(10, 10);
-        assert_eq!(unsent.keep(&report("r4")).unwrap(), 2);
-        assert_eq!(drained(unsent), ["r4"]);
+        let mut kept = open(10, 10);
+        assert_eq!(kept.keep(&report("r4")).unwrap(), 2);
+        assert_eq!(drained(kept), ["r4"]);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }
