@@ -101,8 +101,8 @@ pub use check::{BulkOptions, CheckOptions, check, knows_congestion};
 pub use client::{Client, Live, Outcome, Profiles, Slot};
 pub use compare::{CompareObserver, CompareOptions, Sides, compare, compare_sides};
 pub use endpoint::{
-    AccessError, Endpoint, Iperf3Access, NetperfOptions, Running, ServeEvent, ServeOptions,
-    StampOptions,
+    AccessError, Admission, Booked, Endpoint, Iperf3Access, NetperfOptions, Running, ServeEvent,
+    ServeOptions, StampOptions,
 };
 pub use error::MeasureError;
 pub use experiment::special::SpecialError;

@@ -84,10 +84,13 @@ impl Acceptor {
                 registry,
                 calls,
                 occupancy: Occupancy::new(PATIENCE),
-                budget: Budget::new(Cost::of_host(
-                    endpoint.options.max_memory,
-                    endpoint.options.limits.connections,
-                )),
+                budget: Budget::new(
+                    Cost::of_host(
+                        endpoint.options.max_memory,
+                        endpoint.options.limits.connections,
+                    ),
+                    endpoint.options.admission.clone(),
+                ),
                 clients: Clients::new(endpoint.options.limits),
                 options: endpoint.options,
                 parting: AtomicU32::new(0),

@@ -15,6 +15,7 @@ use linerate_sys::proc::limits::descriptor_limit;
 use linerate_sys::proc::memory::MemoryInfo;
 
 use super::clients::{one_address, share_of_one};
+use super::{Admission, Booked};
 use crate::capacity;
 use crate::measure::exchange::crowd;
 use crate::measure::flow::sends;
@@ -45,7 +46,10 @@ pub(super) struct Cost {
 
 /// The resources of the host, and which address has taken how much of them.
 #[derive(Clone)]
-pub(super) struct Budget(Arc<Mutex<Accounts>>);
+pub(super) struct Budget {
+    accounts: Arc<Mutex<Accounts>>,
+    admission: Option<Arc<dyn Admission>>,
+}
 
 struct Accounts {
     all: Cost,
@@ -57,6 +61,7 @@ pub(super) struct Claim {
     budget: Budget,
     address: IpAddr,
     cost: Cost,
+    booked: Option<Booked>,
 }
 
 impl Cost {
@@ -152,17 +157,28 @@ fn own_buffer(test: &Test) -> u64 {
 }
 
 impl Budget {
-    pub(super) fn new(all: Cost) -> Self {
+    pub(super) fn new(all: Cost, admission: Option<Arc<dyn Admission>>) -> Self {
         let taken = HashMap::new();
-        Self(Arc::new(Mutex::new(Accounts { all, taken })))
+        Self {
+            accounts: Arc::new(Mutex::new(Accounts { all, taken })),
+            admission,
+        }
     }
 
     /// Takes the resources of a test. Only a client that `has_key` may have all that there is.
     ///
     /// # Errors
-    /// They are not available.
+    /// They are not available, or the owner does not allow the test.
     pub(super) fn take(&self, peer: IpAddr, test: &Test, has_key: bool) -> Result<Claim, Refusal> {
-        self.take_cost(peer, Cost::of_test(test), has_key)
+        let mut claim = self.take_cost(peer, Cost::of_test(test), has_key)?;
+        if let Some(admission) = &self.admission {
+            let booked = admission.admit(peer, test).map_err(|message| Refusal {
+                reason: RefusalReason::Limit,
+                message,
+            })?;
+            claim.booked = Some(booked);
+        }
+        Ok(claim)
     }
 
     /// Takes the resources of connections that are held.
@@ -193,11 +209,12 @@ impl Budget {
 
     fn take_cost(&self, peer: IpAddr, cost: Cost, has_key: bool) -> Result<Claim, Refusal> {
         let address = one_address(peer);
-        lock(&self.0).take(address, cost, has_key)?;
+        lock(&self.accounts).take(address, cost, has_key)?;
         Ok(Claim {
             budget: self.clone(),
             address,
             cost,
+            booked: None,
         })
     }
 }
@@ -272,9 +289,20 @@ fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refus
     })
 }
 
+impl Claim {
+    /// Tells the owner what the test has carried.
+    pub(super) fn carried(&mut self, bytes: u64) {
+        if let (Some(admission), Some(booked)) = (&self.budget.admission, self.booked.take()) {
+            admission.carried(booked, bytes);
+        }
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
-        lock(&self.budget.0).give_back(self.address, self.cost);
+        // A test that never began.
+        self.carried(0);
+        lock(&self.budget.accounts).give_back(self.address, self.cost);
     }
 }
 
@@ -308,8 +336,11 @@ mod tests {
     }
 
     fn accounts() -> Accounts {
-        let budget = Budget::new(ALL);
-        Arc::into_inner(budget.0).unwrap().into_inner().unwrap()
+        let budget = Budget::new(ALL, None);
+        Arc::into_inner(budget.accounts)
+            .unwrap()
+            .into_inner()
+            .unwrap()
     }
 
     #[test]

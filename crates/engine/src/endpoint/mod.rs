@@ -29,6 +29,7 @@ mod tracing;
 mod udp_challenge;
 mod waiting;
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -68,6 +69,8 @@ pub struct ServeOptions {
     /// Most memory that all tests together may take, bytes: by default a quarter of what this host,
     /// or its control group, has.
     pub max_memory: Option<u64>,
+    /// What the owner allows beyond the limits to clients of linerate's and iperf3's.
+    pub admission: Option<Arc<dyn Admission>>,
     /// The key that clients must have.
     pub key: Option<Key>,
     /// Who may test by iperf3's protocol: everybody if `None`, unless there is a key.
@@ -91,6 +94,22 @@ pub struct ServeOptions {
     /// Also reflect STAMP packets, on a port of their own.
     pub stamp: Option<StampOptions>,
 }
+
+/// What an owner allows beyond [`Limits`]: it is asked before each test of a client, and told what
+/// the test has carried.
+pub trait Admission: fmt::Debug + Send + Sync {
+    /// Enters the most that a test may carry.
+    ///
+    /// # Errors
+    /// Why the owner does not allow it.
+    fn admit(&self, peer: IpAddr, test: &Test) -> Result<Booked, String>;
+
+    /// Puts what a test has carried in the place of the most that it might.
+    fn carried(&self, booked: Booked, bytes: u64);
+}
+
+/// An entry in an owner's book: its time, in seconds since 1970, and its bytes.
+pub type Booked = (u64, u64);
 
 /// Options of the STAMP reflector.
 #[derive(Debug, Clone, Default)]
@@ -120,6 +139,7 @@ impl ServeOptions {
             port: 0,
             limits,
             max_memory: None,
+            admission: None,
             key: None,
             iperf3: None,
             allow_treatments: false,

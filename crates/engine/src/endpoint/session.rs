@@ -347,6 +347,7 @@ impl Session<'_> {
         self.log_undone(undone);
         // Then the test ends: otherwise its threads would go on.
         if let Stage::Running { half, .. } = std::mem::replace(&mut self.stage, Stage::Idle) {
+            self.carried(&half);
             half.stop(host::facts(Some(self.peer.ip())));
         }
         self.lease.place().end_test();
@@ -571,6 +572,7 @@ impl Session<'_> {
         let facts = host::facts(Some(self.peer.ip()));
         let report = match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Running { half, .. } => {
+                self.carried(&half);
                 let HalfEnd { mut report, .. } = half.stop(facts);
                 report
                     .caveats
@@ -671,6 +673,12 @@ impl Session<'_> {
             None => self
                 .server
                 .hang_up(RefusalReason::Failed, &error.to_string()),
+        }
+    }
+
+    fn carried(&mut self, half: &Half) {
+        if let Some(claim) = &mut self.claim {
+            claim.carried(half.carried_bytes());
         }
     }
 

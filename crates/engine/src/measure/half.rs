@@ -182,6 +182,12 @@ impl Half {
         }
     }
 
+    /// Payload sent and received so far, bytes, with that of the warm-up.
+    pub(crate) fn carried_bytes(&self) -> u64 {
+        let flows = self.shared.flows.iter();
+        flows.map(|flow| flow.counters.bytes()).sum()
+    }
+
     /// Payload sent so far, bytes.
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.senders().map(|flow| flow.counters.bytes()).sum()

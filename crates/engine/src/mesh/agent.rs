@@ -11,22 +11,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use linerate_core::plan::{MAX_SECONDS, Test, Workload};
 use linerate_core::session::message::Limits as EndpointLimits;
 use linerate_core::units::ByteCount;
 use linerate_core::wire::Key;
+use linerate_mesh::OwnerLimits;
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery};
 use linerate_mesh::message::{Outcome, Presence, Report, Running, Task, decode, encode};
-use linerate_mesh::{OwnerLimits, TestRequest, max_bytes};
 use linerate_sys::netns::{Namespace, NamespaceError};
 use thiserror::Error;
 
 use super::kept::KeptReports;
+use super::owner::Owner;
 use super::run;
-use super::used::Used;
-use crate::endpoint::{Endpoint, ServeOptions};
+use crate::endpoint::{Admission, Booked, Endpoint, ServeOptions};
 use crate::error::MeasureError;
 use crate::stop::Stop;
 use crate::words;
@@ -104,7 +104,8 @@ impl Agent {
             directory: options.unsent.clone(),
             source,
         })?;
-        let serve = serve_options(&options);
+        let owner = Arc::new(Owner::new(options.limits.clone(), &options.unsent));
+        let serve = serve_options(&options, &owner);
         let bind = || Endpoint::bind(&serve);
         let endpoint = match namespace {
             Some(namespace) => namespace.run(bind)??,
@@ -127,7 +128,7 @@ impl Agent {
             address: options.address.clone().or(bound),
             life: life(),
             stop: agent.stop.clone(),
-            used: Used::open(&options.unsent),
+            owner,
             running: Vec::new(),
             options,
             bus,
@@ -172,9 +173,12 @@ fn started(
 }
 
 /// The owner's limits, as the endpoint applies them to tests of other sites.
-fn serve_options(options: &AgentOptions) -> ServeOptions {
+fn serve_options(options: &AgentOptions, owner: &Arc<Owner>) -> ServeOptions {
     let longest = options.limits.longest;
+    let is_limited = options.limits != OwnerLimits::default();
     ServeOptions {
+        admission: is_limited.then(|| owner.clone() as Arc<dyn Admission>),
+        allow_profiles: false,
         bind: options.bind,
         port: options.port,
         key: options.key.clone(),
@@ -183,7 +187,7 @@ fn serve_options(options: &AgentOptions) -> ServeOptions {
             streams: 256,
             seconds: longest.map_or(MAX_SECONDS, |span| span.as_secs_f64()),
             rate_bps: options.limits.rate.map(|rate| rate.0),
-            connections: 1000,
+            connections: 0,
         })
     }
 }
@@ -204,7 +208,7 @@ struct Work {
     bus: Arc<dyn Bus>,
     unsent: KeptReports,
     stop: Stop,
-    used: Used,
+    owner: Arc<Owner>,
     running: Vec<Active>,
     say: Say,
 }
@@ -214,8 +218,7 @@ struct Active {
     task: Task,
     stop: Stop,
     until: Instant,
-    /// When its allowance was entered in [`Used`], in seconds since 1970, and how many bytes.
-    booked: (u64, u64),
+    booked: Booked,
     thread: JoinHandle<()>,
 }
 
@@ -336,10 +339,10 @@ impl Work {
             return false;
         }
         match self.admitted(&task, &addresses) {
-            Ok(work) => {
+            Ok((work, booked)) => {
                 task.work = work;
                 self.report(&task, Outcome::Started);
-                self.spawn(task, addresses, taken, sender)
+                self.spawn(task, (addresses, booked), taken, sender)
             }
             Err(why) => {
                 (self.say)(&format!(
@@ -353,27 +356,16 @@ impl Work {
         }
     }
 
-    /// The test of a task within the owner's limits, or why the owner does not allow it.
-    fn admitted(&mut self, task: &Task, addresses: &[SocketAddr]) -> Result<Test, String> {
+    /// The test of a task within the owner's limits, and its entry in the owner's book; or why the
+    /// owner does not allow it.
+    fn admitted(&self, task: &Task, addresses: &[SocketAddr]) -> Result<(Test, Booked), String> {
         if task.runner() != self.options.site {
             return Err(format!("it is for {}", task.runner()));
         }
         if self.running.len() >= MAX_RUNNING {
             return Err(format!("{MAX_RUNNING} tests are running here already"));
         }
-        let now = unix_seconds();
-        let mut work = task.work.clone();
-        for address in addresses {
-            let request = TestRequest {
-                site: task.other(),
-                address: address.ip(),
-                test: &work,
-            };
-            let limits = &self.options.limits;
-            let admitted = limits.admit(&request, self.used.carried(now), now);
-            work = admitted.map_err(|refusal| refusal.to_string())?;
-        }
-        Ok(work)
+        self.owner.admit_task(task, addresses)
     }
 
     fn publish(&self, report: &Report) -> Result<(), BusError> {
@@ -390,13 +382,11 @@ impl Work {
     fn spawn(
         &mut self,
         task: Task,
-        addresses: Vec<SocketAddr>,
+        (addresses, booked): (Vec<SocketAddr>, Booked),
         taken: Instant,
         sender: &Sender<Event>,
     ) -> bool {
         let stop = Stop::new();
-        let booked = (unix_seconds(), max_bytes(&task.work).unwrap_or(0));
-        self.used.add(booked.0, booked.1);
         let (own, key, sender) = (task.clone(), self.options.key.clone(), sender.clone());
         let asked = stop.clone();
         let work = move || {
@@ -417,6 +407,7 @@ impl Work {
                 true
             }
             Err(error) => {
+                self.owner.ended(booked, Some(0));
                 let why = format!("this host cannot start a thread: {error}");
                 self.report(&task, Outcome::Failed { why });
                 false
@@ -438,7 +429,7 @@ impl Work {
         if let Some(at) = self.running.iter().position(is_it) {
             let active = self.running.swap_remove(at);
             let _ = active.thread.join();
-            self.used.correct(active.booked, bytes);
+            self.owner.ended(active.booked, bytes);
         }
         if let Outcome::Failed { why } = &report.outcome
             && !self.stop.is_requested()
@@ -509,11 +500,6 @@ fn task(delivery: &Delivery) -> Result<(Task, Vec<SocketAddr>), String> {
     let task: Task = decode(&delivery.body).map_err(|error| error.to_string())?;
     let addresses = run::addresses(&task)?;
     Ok((task, addresses))
-}
-
-fn unix_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// The next event, if one comes within a tenth of a second.

@@ -9,12 +9,14 @@
 //! | `agent` | the agent of a site: its endpoint, its tasks and their results |
 //! | `bus` | a bus inside one process |
 //! | `kept` | reports that are kept on disk, such as those that the bus has not taken yet |
+//! | `owner` | the limits of the site's owner, for both ends of a test |
 //! | `run` | running the test of a task |
 //! | `used` | the payload carried in the last 24 hours, on disk |
 
 mod agent;
 mod bus;
 mod kept;
+mod owner;
 mod run;
 mod used;
 

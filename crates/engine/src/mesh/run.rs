@@ -12,7 +12,7 @@ use crate::stop::Stop;
 use crate::target::Target;
 
 /// Runs the test of a task, and answers its outcome with the payload that it has carried, in bytes,
-/// where that is known. A run that ended early is a failure.
+/// with that of the warm-up, where that is known. A run that ended early is a failure.
 pub(super) fn run(
     task: &Task,
     addresses: Vec<SocketAddr>,
@@ -48,7 +48,9 @@ fn record(
         return Err("it ended before its time".to_owned());
     }
     let document = serde_json::to_string(&record).map_err(|error| error.to_string())?;
-    Ok((document, record.bytes()))
+    // In the warm-up it carried as much in the same time.
+    let whole = 1.0 + task.work.warm_up.as_secs_f64() / record.seconds.max(1e-9);
+    Ok((document, (record.bytes() as f64 * whole) as u64))
 }
 
 /// The addresses of the endpoint that the test is run against.

@@ -18,20 +18,30 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Reads what an earlier agent has left in the directory.
-    pub(super) fn open(directory: &Path) -> Self {
+    /// Reads what an earlier agent has left in the directory. Entries from the future, which remain
+    /// after the clock was set back, become entries of now: they count for one day more.
+    pub(super) fn open(directory: &Path, now_s: u64) -> Self {
         let file = directory.join("carried");
         let text = read_file(&file, MAX_FILE).unwrap_or_default();
         let entry = |line: &str| {
             let (minute, bytes) = line.split_once(' ')?;
-            Some((minute.parse().ok()?, bytes.parse().ok()?))
+            Some((minute.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?))
         };
-        let minutes = text.lines().filter_map(entry).collect();
-        Self { file, minutes }
+        let mut used = Self {
+            file,
+            minutes: BTreeMap::new(),
+        };
+        for (minute, bytes) in text.lines().filter_map(entry) {
+            let entered = used.minutes.entry(minute.min(now_s / 60)).or_default();
+            *entered = entered.saturating_add(bytes);
+        }
+        if !used.minutes.is_empty() {
+            used.write();
+        }
+        used
     }
 
-    /// Bytes carried in the 24 hours before `now_s`. Entries from the future, which remain after
-    /// the clock was set back, count as well.
+    /// Bytes carried in the 24 hours before `now_s`.
     pub(super) fn carried(&self, now_s: u64) -> u64 {
         let from = now_s.saturating_sub(DAY_S) / 60;
         let counted = self.minutes.range(from..).map(|(_, bytes)| *bytes);
@@ -72,15 +82,23 @@ mod tests {
     #[test]
     fn what_was_carried_counts_for_24_hours_across_restarts() {
         let directory = tempfile::tempdir().unwrap();
-        let mut used = Used::open(directory.path());
+        let mut used = Used::open(directory.path(), 1_000_000);
         used.add(1_000_000, 100);
         used.add(1_000_030, 50);
         used.correct((1_000_030, 50), Some(20));
         used.correct((1_000_000, 100), None);
-        let again = Used::open(directory.path());
+        let again = Used::open(directory.path(), 1_000_060);
         assert_eq!(again.carried(1_000_060), 120);
         assert_eq!(again.carried(1_000_000 + DAY_S - 60), 120);
         assert_eq!(again.carried(1_000_000 + DAY_S + 120), 0);
-        assert_eq!(again.carried(900_000), 120);
+        // The clock was set back: all of it counts, for a day from now on.
+        let behind = 900_000;
+        for _ in 0..2 {
+            let again = Used::open(directory.path(), behind);
+            assert_eq!(again.carried(behind), 120);
+            assert_eq!(again.carried(behind + DAY_S + 60), 0);
+        }
+        let later = Used::open(directory.path(), behind + DAY_S + 60);
+        assert_eq!(later.carried(behind + DAY_S + 60), 0);
     }
 }

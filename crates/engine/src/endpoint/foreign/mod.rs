@@ -105,6 +105,10 @@ impl ForeignClient {
     fn stop(&self, half: Half) -> HalfReport {
         // At once: bytes that arrive while facts are gathered are no longer part of the test.
         half.request_stop();
+        let mut claim = self.claim.take();
+        if let Some(claim) = &mut claim {
+            claim.carried(half.carried_bytes());
+        }
         let mut report = half.stop(host::facts(Some(self.peer.ip()))).report;
         let limit = self.context.options.limits.rate_bps;
         report.caveats.extend(limit.map(owners_limit));
