@@ -10,10 +10,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+/// The name of the coordinator's consumer and of its key.
+pub const COORDINATOR: &str = "coordinator";
 /// Version of all messages of this module.
 pub const VERSION: u32 = 1;
 /// Longest message, bytes: a NATS server takes 1 MiB with headers.
 pub const MAX_MESSAGE: usize = 1000 << 10;
+/// Longest presence, bytes: the coordinator holds one of each site.
+pub const MAX_PRESENCE: usize = 32 << 10;
 /// Longest document of a run, bytes: quoted in a message it becomes longer by a tenth or two.
 pub const MAX_DOCUMENT: usize = 800 << 10;
 /// Longest id, bytes.
@@ -240,8 +244,8 @@ pub fn decode<T: Message>(bytes: &[u8]) -> Result<T, MessageError> {
 impl Message for Presence {
     fn check(&self) -> Result<(), MessageError> {
         let few = self.workloads.len() <= MAX_ENTRIES && self.running.len() <= MAX_ENTRIES;
-        let is_run = |run: &Running| is_id(&run.id) && is_name(&run.to);
-        part("site is no name", is_name(&self.site) && is_id(&self.life))?;
+        let is_run = |run: &Running| is_id(&run.id) && is_site(&run.to);
+        part("site is no name", is_site(&self.site) && is_id(&self.life))?;
         self.address.as_deref().map_or(Ok(()), address)?;
         part("workloads or runs are too many", few)?;
         part(
@@ -281,6 +285,12 @@ impl Message for Report {
     }
 }
 
+/// Whether a text can name a site: a name that is not [`COORDINATOR`]'s. It has a letter or a digit:
+/// directories are called after it, and `..` is another one.
+pub fn is_site(text: &str) -> bool {
+    is_name(text) && text != COORDINATOR && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
+}
+
 /// Whether a text can be the id of a task: 1 to 64 letters and digits, since files are named by it.
 pub fn is_id(text: &str) -> bool {
     (1..=MAX_ID).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -297,7 +307,7 @@ fn part(what: &'static str, holds: bool) -> Result<(), MessageError> {
 fn names([id, test, from, to]: [&str; 4]) -> Result<(), MessageError> {
     part("id is none", is_id(id))?;
     part("test is no name", is_name(test))?;
-    part("site is no name", is_name(from) && is_name(to))
+    part("site is no name", is_site(from) && is_site(to))
 }
 
 fn address(text: &str) -> Result<(), MessageError> {
@@ -344,9 +354,12 @@ mod tests {
     #[test]
     fn a_part_out_of_bounds_is_named_in_the_error() {
         type Change = fn(&mut Task);
-        let changes: [(Change, &str); 7] = [
+        let changes: [(Change, &str); 10] = [
             (|task| task.from = "a b".to_owned(), "site"),
             (|task| task.to = "../x".to_owned(), "site"),
+            (|task| task.to = "..".to_owned(), "site"),
+            (|task| task.from = ".".to_owned(), "site"),
+            (|task| task.from = "coordinator".to_owned(), "site"),
             (|task| task.id = String::new(), "id"),
             (|task| task.work.streams = 100_000, "test"),
             (|task| task.to = task.from.clone(), "one and the same"),

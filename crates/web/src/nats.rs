@@ -24,7 +24,7 @@ use async_nats::jetstream::{Context, ErrorCode, Message, kv};
 use async_nats::{ConnectOptions, Event, ServerAddr};
 use futures_util::StreamExt;
 use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, OFFER_LIFE, Seen};
-use linerate_mesh::message::MAX_MESSAGE;
+use linerate_mesh::message::{COORDINATOR, MAX_MESSAGE, MAX_PRESENCE};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -32,8 +32,6 @@ use tokio::time::timeout;
 const WORK: &str = "linerate_work";
 const REPORTS: &str = "linerate_reports";
 const SITES: &str = "linerate_sites";
-/// The consumer of the reports.
-const COORDINATOR: &str = "coordinator";
 /// Time allowed for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between attempts to watch the sites.
@@ -423,7 +421,7 @@ fn bucket() -> stream::Config {
         subjects: vec![format!("$KV.{SITES}.>")],
         max_messages_per_subject: 1,
         max_age: Duration::from_secs(60),
-        max_message_size: MAX_MESSAGE as i32,
+        max_message_size: MAX_PRESENCE as i32,
         discard: DiscardPolicy::New,
         allow_rollup: true,
         deny_delete: true,

@@ -194,10 +194,11 @@ pub(crate) struct MeshPermissionsArgs {
 }
 
 fn site(text: &str) -> Result<String, String> {
-    if linerate_mesh::message::is_name(text) {
+    if linerate_mesh::message::is_site(text) {
         Ok(text.to_owned())
     } else {
-        Err("it must be 1 to 64 letters, digits, -, _ and .".to_owned())
+        let why = "it must be 1 to 64 letters, digits, -, _ and ., and not coordinator";
+        Err(why.to_owned())
     }
 }
 

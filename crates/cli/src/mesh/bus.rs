@@ -47,6 +47,7 @@ mod with {
     use std::path::Path;
 
     use anyhow::{Context, anyhow};
+    use linerate_mesh::message::COORDINATOR;
     use linerate_web::nats::{self, NatsBus, NatsOptions};
 
     use super::{Arc, Bus, BusOptions, Failure, MeshPermissionsArgs};
@@ -96,7 +97,7 @@ mod with {
         let mut users = String::new();
         let sites = mesh.sites.iter().map(|site| Some(site.name.as_str()));
         for site in [None].into_iter().chain(sites) {
-            let key = key(&args.keys, site.unwrap_or("coordinator"));
+            let key = key(&args.keys, site.unwrap_or(COORDINATOR));
             let key = key.with_context(place).map_err(Failure::usage)?;
             let [publish, subscribe] = nats::permissions(site).map(|list| quoted(&list));
             let name = site.unwrap_or("the coordinator");

@@ -10,6 +10,8 @@ use linerate_core::monitor::work;
 use linerate_core::toml_reader::{self, At, Fault, FileError, Section};
 use linerate_core::units::{ByteCount, EndpointName, Percent};
 
+use crate::message::is_site;
+
 use super::{
     DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshTest,
     Site, TestKind,
@@ -141,6 +143,10 @@ fn groups(root: &Section<'_>) -> Result<(Groups, Vec<usize>), Fault> {
 
 fn site(section: &Section<'_>, groups: &mut Groups) -> Result<Site, Fault> {
     let name = name(section)?;
+    if !is_site(&name) {
+        let what = format!("a site is called `{name}`");
+        return Fault::contradiction(section.offset, what, NOT_A_SITE);
+    }
     let mut own = Vec::new();
     for at in section.strings("groups")?.unwrap_or_default() {
         if !is_name(at.value) {
@@ -341,6 +347,7 @@ const KEYS: &str = "bytes-per-day keep db site group test";
 const SITE_KEYS: &str = "name host labels groups can rate share bytes-per-day share-of-time";
 const GROUP_KEYS: &str = "name ways";
 const TEST_KEYS: &str = "name workload every sites priority at-once";
+const NOT_A_SITE: &str = "give it a letter or a digit; `coordinator` is another part of the mesh";
 const HOST_HINT: &str = "write host, host:port or [v6]:port";
 const SHARE_HINT: &str = "write \"0.01%\" to \"100%\"";
 const COMMANDS: [&str; 5] = ["check", "stream", "rr", "crr", "load"];

@@ -157,3 +157,16 @@ fn a_mesh_has_2_to_3000_sites() {
         );
     }
 }
+
+#[test]
+fn a_site_has_no_name_of_another_part_of_the_mesh_or_of_a_directory() {
+    for name in ["coordinator", ".", "..", "-_"] {
+        let text = format!(
+            "[[site]]\nname = \"{name}\"\n[[site]]\nname = \"b\"\n[[test]]\nname = \"t\"\nworkload \
+             = {{ command = \"rr\" }}\n"
+        );
+        let error = Mesh::from_toml(&text, 7).unwrap_err().to_string();
+        let says = format!("line 1, column 1: a site is called `{name}`");
+        assert!(error.contains(&says), "{error}");
+    }
+}
