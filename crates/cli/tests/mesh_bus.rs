@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_engine::mesh::LocalBus;
-use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, Delivery, OFFER_LIFE};
+use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, Delivery, MAX_WAITING, OFFER_LIFE};
 use linerate_testkit::{PATIENCE, eventually};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -25,6 +25,7 @@ fn obeys_all_laws<B: Bus + Sync>(buses: &[B; 2]) {
         who_is_there_is_seen_until_it_leaves(bus);
         a_task_is_taken_by_its_site_and_comes_again_until_it_is_acknowledged(bus);
         a_report_comes_once_however_often_it_is_published(bus);
+        a_site_that_reports_without_end_leaves_room_for_the_others(bus);
     });
 }
 
@@ -80,6 +81,18 @@ fn a_report_comes_once_however_often_it_is_published(bus: &dyn Bus) {
     let pair = |site: &str, body: &str| (site.to_owned(), body.to_owned());
     assert_eq!(came, [pair("b", "done"), pair("a.1", "too")]);
     assert_eq!(body(bus.collect(SHORT).unwrap()), None);
+}
+
+fn a_site_that_reports_without_end_leaves_room_for_the_others(bus: &dyn Bus) {
+    let publish = |number: &usize| bus.publish("b", &format!("f{number}"), b"flood").is_ok();
+    assert_eq!((0..MAX_WAITING + 9).filter(publish).count(), MAX_WAITING);
+    bus.publish("a.1", "r3.ended", b"heard").unwrap();
+    for left in (0..=MAX_WAITING).rev() {
+        let report = bus.collect(LONG).unwrap().unwrap();
+        bus.acknowledge(&report).unwrap();
+        assert_eq!(report.site == "a.1", left == 0);
+    }
+    assert!(publish(&MAX_WAITING));
 }
 
 fn what_nobody_takes_is_gone(bus: &dyn Bus) {

@@ -60,7 +60,8 @@ pub trait Bus: Send + Sync {
     /// Publishes a report; returns once the bus has stored it.
     ///
     /// # Errors
-    /// The bus cannot be reached: the report is stored whole or not at all.
+    /// The bus cannot be reached, or [`MAX_WAITING`] reports of this site wait: the report is stored
+    /// whole or not at all.
     fn publish(&self, site: &str, key: &str, report: &[u8]) -> Result<(), BusError>;
 
     /// Removes a delivery from its queue.
@@ -106,6 +107,9 @@ pub trait Bus: Send + Sync {
 pub const OFFER_LIFE: Duration = Duration::from_secs(10);
 /// A delivery that is not acknowledged within this time is delivered again.
 pub const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
+/// Most reports of one site that wait for the coordinator: one site does not take the room of the
+/// others. Agents keep what the bus does not take.
+pub const MAX_WAITING: usize = 256;
 /// Interval at which a site announces its presence.
 pub const BEAT: Duration = Duration::from_secs(2);
 /// A site whose presence is older than this is gone.

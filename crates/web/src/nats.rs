@@ -23,7 +23,9 @@ use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
 use async_nats::jetstream::{Context, ErrorCode, Message, kv};
 use async_nats::{ConnectOptions, Event, ServerAddr};
 use futures_util::StreamExt;
-use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, OFFER_LIFE, Seen};
+use linerate_mesh::bus::{
+    ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, MAX_WAITING, OFFER_LIFE, Seen,
+};
 use linerate_mesh::message::{COORDINATOR, MAX_MESSAGE, MAX_PRESENCE};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -450,7 +452,9 @@ fn reports() -> stream::Config {
         retention: RetentionPolicy::WorkQueue,
         duplicate_window: DUPLICATES,
         max_messages: MAX_REPORTS,
+        max_messages_per_subject: MAX_WAITING as i64,
         discard: DiscardPolicy::New,
+        discard_new_per_subject: true,
         max_message_size: MAX_MESSAGE as i32 + 4096,
         ..stream::Config::default()
     }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, OFFER_LIFE, Seen};
+use linerate_mesh::bus::{
+    ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, MAX_WAITING, OFFER_LIFE, Seen,
+};
 
-/// Messages that may wait in one queue.
-const MAX_WAITING: usize = 10_000;
 /// Keys that are remembered, to recognise what is sent twice.
 const MAX_KEYS: usize = 100_000;
 
@@ -49,8 +49,11 @@ struct Keys {
 
 impl Queue {
     fn push(&mut self, site: &str, body: &[u8]) -> Result<(), BusError> {
-        if self.0.len() >= MAX_WAITING {
-            return Err(BusError(format!("has {MAX_WAITING} messages waiting")));
+        let of_site = self.0.iter().filter(|waiting| waiting.site == site);
+        if of_site.count() >= MAX_WAITING {
+            return Err(BusError(format!(
+                "has {MAX_WAITING} messages of it waiting"
+            )));
         }
         self.0.push_back(Waiting {
             site: site.to_owned(),
