@@ -111,12 +111,19 @@ fn the_bus_of_one_process_obeys_all_laws() {
 
 #[cfg(feature = "nats")]
 mod nats {
+    use std::fmt::Write as _;
+    use std::fs;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpStream;
+    use std::path::Path;
     use std::sync::Arc;
 
     use linerate_web::nats::{NatsBus, NatsOptions};
 
     use super::*;
+    use crate::monitor::run;
     use crate::nats_server::Server;
+    use crate::support::stdout;
 
     fn options(server: &Server) -> NatsOptions {
         NatsOptions {
@@ -134,6 +141,100 @@ mod nats {
             &[one, other]
                 .each_ref()
                 .map(|server| NatsBus::connect(&options(server), Arc::new(|_| {})).unwrap()),
+        );
+    }
+
+    /// What a site's user sends by the bytes of the protocol, until the server has answered.
+    fn say(server: &Server, words: &[(&str, &str, &str)]) {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        let mut text = "CONNECT {\"verbose\":false,\"user\":\"h\",\"pass\":\"h\"}\r\n".to_owned();
+        for (subject, reply, body) in words {
+            let _ = write!(text, "PUB {subject} {reply} {}\r\n{body}\r\n", body.len());
+        }
+        stream.write_all((text + "PING\r\n").as_bytes()).unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        assert!(lines.any(|line| line.unwrap() == "PONG"));
+    }
+
+    /// The users of a mesh, of whom the hostile one logs in by a password: a test needs no signature
+    /// for that.
+    fn users(here: &Path) -> String {
+        let sites = "[[site]]\nname = \"h\"\n[[site]]\nname = \"b\"\n";
+        let test = "[[test]]\nname = \"t\"\nworkload = { command = \"rr\" }\n";
+        fs::write(here.join("m.toml"), format!("{sites}{test}")).unwrap();
+        let users = stdout(&run(here, "mesh permissions m.toml --keys keys"));
+        let (before, of_site) = users.split_once("# h\n").unwrap();
+        let (_, after) = of_site.split_once(", permissions").unwrap();
+        format!("{before}\n{{ user: h, password: h, permissions{after}")
+    }
+
+    #[test]
+    fn a_site_reaches_no_stream_of_the_coordinator_by_the_answers_of_the_server() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
+        let Some(server) = Server::start(&users(here)) else {
+            return;
+        };
+        let bus = |site: Option<&str>| {
+            let key = here.join(format!("keys/{}.nk", site.unwrap_or("coordinator")));
+            let options = NatsOptions {
+                credentials: Some(fs::read_to_string(key).unwrap()),
+                site: site.map(str::to_owned),
+                ..options(&server)
+            };
+            NatsBus::connect(&options, Arc::new(|_| {})).unwrap()
+        };
+        let (coordinator, other) = (bus(None), bus(Some("b")));
+        coordinator.prepare(&["h", "b"]).unwrap();
+        other.announce("b", b"here").unwrap();
+        other.publish("b", "r1.ended", b"done").unwrap();
+        let next = "$JS.API.CONSUMER.MSG.NEXT.linerate_work.h";
+        // An answer to a report has a body that is read as a request to purge; that to a request
+        // for a task that is not there has none, as a request to delete.
+        say(
+            &server,
+            &[
+                (
+                    "linerate.report.h",
+                    "$JS.API.STREAM.PURGE.linerate_reports",
+                    "",
+                ),
+                ("linerate.report.h", "$KV.linerate_sites.b", ""),
+                (
+                    next,
+                    "$JS.API.STREAM.DELETE.linerate_reports",
+                    "{\"no_wait\":true}",
+                ),
+                (
+                    next,
+                    "$JS.API.STREAM.DELETE.linerate_work",
+                    "{\"no_wait\":true}",
+                ),
+                (
+                    next,
+                    "$JS.API.STREAM.DELETE.KV_linerate_sites",
+                    "{\"no_wait\":true}",
+                ),
+            ],
+        );
+        // What was said is done when its reports come.
+        let mut came = Vec::new();
+        while came.len() < 3 {
+            let report = coordinator.collect(LONG).unwrap().unwrap();
+            coordinator.acknowledge(&report).unwrap();
+            came.push((report.site.clone(), body(Some(report)).unwrap()));
+        }
+        assert!(
+            came.contains(&("b".to_owned(), "done".to_owned())),
+            "{came:?}"
+        );
+        let seen = coordinator.present().unwrap();
+        let of_other = seen.iter().find(|it| it.site == "b").unwrap();
+        assert_eq!(of_other.body, b"here");
+        coordinator.offer("b", "t1", b"go on").unwrap();
+        assert_eq!(
+            body(other.take("b", LONG).unwrap()),
+            Some("go on".to_owned())
         );
     }
 

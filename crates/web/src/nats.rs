@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_nats::datetime::DateTime;
-use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::consumer::{self, AckPolicy, Info, PullConsumer, SequenceInfo, pull};
 use async_nats::jetstream::context::{
     CreateStreamError, CreateStreamErrorKind, GetStreamErrorKind,
 };
@@ -71,7 +71,6 @@ pub struct NatsOptions {
 pub struct NatsBus {
     runtime: Runtime,
     context: Context,
-    consumers: Mutex<BTreeMap<String, PullConsumer>>,
     collected: Mutex<VecDeque<Delivery>>,
     open: Mutex<Open>,
     seen: Arc<Mutex<Entries>>,
@@ -126,7 +125,6 @@ impl NatsBus {
         Ok(Self {
             runtime,
             context,
-            consumers: Mutex::default(),
             collected: Mutex::default(),
             open: Mutex::default(),
             seen: Arc::default(),
@@ -185,15 +183,29 @@ impl NatsBus {
         Ok(())
     }
 
-    /// The consumer of that name, made by the coordinator.
-    async fn consumer(&self, stream: &str, name: &str) -> Result<PullConsumer, String> {
-        if let Some(consumer) = lock(&self.consumers).get(name) {
-            return Ok(consumer.clone());
-        }
-        let found = self.context.get_consumer_from_stream(name, stream);
-        let consumer: PullConsumer = found.await.map_err(|error| error.to_string())?;
-        lock(&self.consumers).insert(name.to_owned(), consumer.clone());
-        Ok(consumer)
+    /// The consumer of that name, which the coordinator has made. The server is not asked for it: in
+    /// the account of the sites it knows of none.
+    fn consumer(&self, stream: &str, name: &str) -> PullConsumer {
+        let nothing = SequenceInfo {
+            consumer_sequence: 0,
+            stream_sequence: 0,
+            last_active: None,
+        };
+        let info = Info {
+            stream_name: stream.to_owned(),
+            name: name.to_owned(),
+            created: DateTime::UNIX_EPOCH,
+            config: consumer::Config::default(),
+            delivered: nothing,
+            ack_floor: nothing,
+            num_ack_pending: 0,
+            num_redelivered: 0,
+            num_waiting: 0,
+            num_pending: 0,
+            cluster: None,
+            push_bound: false,
+        };
+        PullConsumer::new(pull::Config::default(), info, self.context.clone())
     }
 
     /// Up to `most` messages; waits up to `wait` for the first.
@@ -204,7 +216,7 @@ impl NatsBus {
         wait: Duration,
     ) -> Result<Vec<Delivery>, BusError> {
         let fetched = self.wait("gives nothing", wait, async {
-            let consumer = self.consumer(stream, consumer).await?;
+            let consumer = self.consumer(stream, consumer);
             let first = consumer.batch().max_messages(1).expires(wait).messages();
             let mut messages = Vec::new();
             drain(first.await, &mut messages).await?;
@@ -216,10 +228,6 @@ impl NatsBus {
             }
             Ok::<_, String>(messages)
         });
-        if fetched.is_err() {
-            // Consumers change when the server lost its state or the coordinator started anew.
-            lock(&self.consumers).remove(consumer);
-        }
         Ok(fetched?.into_iter().map(|it| self.delivery(it)).collect())
     }
 
@@ -320,7 +328,7 @@ impl Bus for NatsBus {
         );
         for (stream, name, subject) in of_sites.chain([own]) {
             self.wait("makes no consumer", Duration::ZERO, async {
-                let config = consumer(&name, subject);
+                let config = of_consumer(&name, subject);
                 self.context.create_consumer_on_stream(config, stream).await
             })?;
         }
@@ -460,7 +468,7 @@ fn reports() -> stream::Config {
     }
 }
 
-fn consumer(name: &str, filter_subject: String) -> pull::Config {
+fn of_consumer(name: &str, filter_subject: String) -> pull::Config {
     pull::Config {
         durable_name: Some(name.to_owned()),
         ack_policy: AckPolicy::Explicit,
@@ -552,15 +560,20 @@ pub fn permissions(site: Option<&str>) -> [Vec<String>; 2] {
         ];
     };
     let site = token(site);
-    let publish = [
-        format!("$KV.{SITES}.{site}"),
-        format!("linerate.report.{site}"),
-        format!("$JS.API.CONSUMER.INFO.{WORK}.{site}"),
-        format!("$JS.API.CONSUMER.MSG.NEXT.{WORK}.{site}"),
-        format!("$JS.ACK.{WORK}.{site}.>"),
-    ];
+    let publish = SERVICES.map(|(subject, _)| subject.replace('*', &site));
     [publish.to_vec(), vec![format!("_INBOX_{site}.>")]]
 }
+
+/// What sites ask of the coordinator's account, and whether it answers several times: `*` is the
+/// site. They have an account of their own with nothing else in it: a server sends its answer to
+/// whatever subject a message names for it, also to one that its sender may not publish to, such as
+/// that by which a stream is deleted.
+pub const SERVICES: [(&str, bool); 4] = [
+    ("$KV.linerate_sites.*", false),
+    ("linerate.report.*", false),
+    ("$JS.API.CONSUMER.MSG.NEXT.linerate_work.*", true),
+    ("$JS.ACK.linerate_work.*.>", false),
+];
 
 /// A new user NKey: its secret seed and its public key.
 ///

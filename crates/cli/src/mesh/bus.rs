@@ -94,24 +94,44 @@ mod with {
             .mode(0o700)
             .create(&args.keys);
         made.with_context(place).map_err(Failure::usage)?;
-        let mut users = String::new();
-        let sites = mesh.sites.iter().map(|site| Some(site.name.as_str()));
-        for site in [None].into_iter().chain(sites) {
-            let key = key(&args.keys, site.unwrap_or(COORDINATOR));
-            let key = key.with_context(place).map_err(Failure::usage)?;
+        let user = |site: Option<&str>| {
+            let key = key(&args.keys, site.unwrap_or(COORDINATOR)).with_context(place);
             let [publish, subscribe] = nats::permissions(site).map(|list| quoted(&list));
-            let name = site.unwrap_or("the coordinator");
-            let _ = write!(
-                users,
-                "    # {name}\n    {{ nkey: {key}, permissions: {{\n      publish: {{ allow: \
-                 {publish} }}\n      subscribe: {{ allow: {subscribe} }} }} }}\n"
+            anyhow::Ok(format!(
+                "      # {}\n      {{ nkey: {}, permissions: {{\n        publish: {{ allow: \
+                 {publish} }}\n        subscribe: {{ allow: {subscribe} }} }} }}\n",
+                site.unwrap_or("the coordinator"),
+                key?,
+            ))
+        };
+        let coordinator = user(None).map_err(Failure::usage)?;
+        let sites = mesh.sites.iter().map(|site| user(Some(&site.name)));
+        let sites: String = sites
+            .collect::<anyhow::Result<_>>()
+            .map_err(Failure::usage)?;
+        let (mut exports, mut imports) = (String::new(), String::new());
+        for (subject, answers_often) in nats::SERVICES {
+            let response = if answers_often {
+                ", response: stream"
+            } else {
+                ""
+            };
+            let _ = writeln!(exports, "      {{ service: \"{subject}\"{response} }}");
+            let _ = writeln!(
+                imports,
+                "      {{ service: {{ account: LINERATE, subject: \"{subject}\" }} }}"
             );
         }
         output::print(&format!(
             "# Users of a nats-server: include it in the server's file, beside\n\
              # jetstream {{ store_dir: \"/var/lib/nats\" }}\n\
              # Sites may be far away or busy: the server waits so many seconds for their names.\n\
-             authorization {{\n  timeout: 20\n  users = [\n{users}  ]\n}}\n"
+             authorization {{ timeout: 20 }}\n\
+             accounts {{\n  LINERATE: {{\n    jetstream: enabled\n    users: [\n{coordinator}    \
+             ]\n    exports: [\n{exports}    ]\n  }}\n\
+             \x20 # Apart from the coordinator: whatever a site does, it reaches these services alone.\n\
+             \x20 LINERATE_SITES: {{\n    users: [\n{sites}    ]\n    imports: [\n{imports}    \
+             ]\n  }}\n}}\n"
         ))
     }
 
