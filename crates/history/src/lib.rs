@@ -46,6 +46,7 @@ mod sqlite;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use rusqlite::ErrorCode;
 use thiserror::Error;
 
 pub use filter::{Filter, Since, first_moment};
@@ -73,6 +74,8 @@ pub enum HistoryError {
         operation: &'static str,
         /// The error with all its sources.
         why: String,
+        /// The five letters of the server's error (PostgreSQL's appendix A), if it is one.
+        code: Option<String>,
     },
     /// The tables were changed by a later version of linerate.
     #[error(
@@ -90,6 +93,29 @@ pub enum HistoryError {
          --features postgres; or give a file"
     )]
     NotBuilt,
+}
+
+impl HistoryError {
+    /// Whether what was to be written is at fault, so that it will never be taken; else the history
+    /// cannot be reached or written at present.
+    pub fn is_of_data(&self) -> bool {
+        match self {
+            Self::Sqlite { error, .. } => match error.sqlite_error_code() {
+                Some(code) => matches!(
+                    code,
+                    ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig
+                ),
+                // A value that is not of the column's type.
+                None => true,
+            },
+            // Connection, resources, operator, system, rollback, state; read-only is the server's.
+            Self::Postgres { code, .. } => code.as_deref().is_some_and(|code| {
+                let passes = ["08", "53", "57", "58", "40", "55", "25", "28", "42", "XX"];
+                !passes.iter().any(|class| code.starts_with(class))
+            }),
+            Self::Newer { .. } | Self::NotBuilt => false,
+        }
+    }
 }
 
 type Result<T> = std::result::Result<T, HistoryError>;

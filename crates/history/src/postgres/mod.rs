@@ -55,7 +55,12 @@ fn cannot(operation: &'static str) -> impl Fn(::postgres::Error) -> HistoryError
             let _ = write!(why, ": {error}");
             source = error.source();
         }
-        HistoryError::Postgres { operation, why }
+        let code = error.code().map(|code| code.code().to_owned());
+        HistoryError::Postgres {
+            operation,
+            why,
+            code,
+        }
     }
 }
 
@@ -161,6 +166,7 @@ fn check_encryption(config: &Config) -> Result<()> {
                 "linerate speaks no TLS with PostgreSQL: add sslmode=disable where the network is \
                   trusted, or reach the server through a tunnel (ssh -L)"
                     .to_owned(),
+            code: None,
         }),
     }
 }

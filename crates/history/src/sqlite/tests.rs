@@ -211,3 +211,22 @@ fn a_killed_writer_loses_no_run_that_it_had_saved() {
         }
     }
 }
+
+#[test]
+fn a_run_that_is_never_taken_is_told_from_a_history_that_is_not_there_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("history.db");
+    let mut history = Sqlite::open(&file).unwrap();
+    let whole = run("2026-11-21T09:00:00Z", "pit", &[]);
+    let refuse = "CREATE TRIGGER no BEFORE INSERT ON runs WHEN NEW.path = 'pat' \
+         BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    history.db.execute_batch(refuse).unwrap();
+    let refused = run("2026-11-21T09:00:00Z", "pat", &[]);
+    let error = history.save_all(&[refused]).unwrap_err();
+    assert!(error.is_of_data(), "{error}");
+    history.db.busy_timeout(Duration::ZERO).unwrap();
+    let other = Connection::open(&file).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = history.save_all(&[whole]).unwrap_err();
+    assert!(!error.is_of_data(), "{error}");
+}
