@@ -161,8 +161,8 @@ pub(crate) fn note(text: &str) {
     );
 }
 
-/// The text with the URLs in it shown without passwords: one stands behind the name of a user, or is
-/// a parameter. In a URL of NATS a name that stands alone is a token, as secret as a password.
+/// The text with its URLs shown without passwords: one stands behind the name of a user, or is a
+/// parameter. In a URL of NATS a name that stands alone is a token, as secret as a password.
 fn without_passwords(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

@@ -47,6 +47,7 @@ mod lab_spec;
 mod mesh;
 mod mesh_bus;
 mod mesh_faults;
+mod mesh_hostile;
 mod mesh_many;
 mod mesh_rate;
 mod mesh_results;

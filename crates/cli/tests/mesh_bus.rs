@@ -88,7 +88,7 @@ fn a_site_that_reports_without_end_leaves_room_for_the_others(bus: &dyn Bus) {
     assert_eq!((0..MAX_WAITING + 9).filter(publish).count(), MAX_WAITING);
     bus.publish("a.1", "r3.ended", b"heard").unwrap();
     for left in (0..=MAX_WAITING).rev() {
-        let report = bus.collect(LONG).unwrap().unwrap();
+        let report = bus.collect(PATIENCE).unwrap().unwrap();
         bus.acknowledge(&report).unwrap();
         assert_eq!(report.site == "a.1", left == 0);
     }
@@ -156,8 +156,8 @@ mod nats {
         assert!(lines.any(|line| line.unwrap() == "PONG"));
     }
 
-    /// The users of a mesh, of whom the hostile one logs in by a password: a test needs no signature
-    /// for that.
+    /// The users of a mesh, of whom the hostile one logs in by a password, which needs no
+    /// signature.
     fn users(here: &Path) -> String {
         let sites = "[[site]]\nname = \"h\"\n[[site]]\nname = \"b\"\n";
         let test = "[[test]]\nname = \"t\"\nworkload = { command = \"rr\" }\n";
@@ -220,7 +220,7 @@ mod nats {
         // What was said is done when its reports come.
         let mut came = Vec::new();
         while came.len() < 3 {
-            let report = coordinator.collect(LONG).unwrap().unwrap();
+            let report = coordinator.collect(PATIENCE).unwrap().unwrap();
             coordinator.acknowledge(&report).unwrap();
             came.push((report.site.clone(), body(Some(report)).unwrap()));
         }
@@ -233,7 +233,7 @@ mod nats {
         assert_eq!(of_other.body, b"here");
         coordinator.offer("b", "t1", b"go on").unwrap();
         assert_eq!(
-            body(other.take("b", LONG).unwrap()),
+            body(other.take("b", PATIENCE).unwrap()),
             Some("go on".to_owned())
         );
     }

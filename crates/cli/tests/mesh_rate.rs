@@ -9,9 +9,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_core::plan::Test;
+use linerate_core::units::Nanos;
+use linerate_core::wire::Key;
 use linerate_history::Filter;
+use linerate_mesh::Offers;
 use linerate_mesh::bus::Bus;
-use linerate_mesh::message::{Outcome, Report, encode};
+use linerate_mesh::message::{Outcome, Report, Task, encode};
 use linerate_web::nats::{NatsBus, NatsOptions};
 
 use crate::monitor::run;
@@ -44,19 +48,31 @@ fn documents_a_minute_through_one_coordinator() {
     );
     let document = stdout(&run(here, &line));
     drop(served);
-    for number in 0..DOCUMENTS {
-        let report = Report {
-            id: format!("r{number}"),
-            test: "bulk".to_owned(),
-            from: "a".to_owned(),
-            to: "b".to_owned(),
-            turned: false,
-            outcome: Outcome::Finished {
-                document: document.clone(),
-            },
-        };
-        bus.publish("a", &report.key(), &encode(&report)).unwrap();
-    }
+    let bytes = document.len();
+    let key = "1".repeat(64);
+    fs::write(here.join("h.db.key"), &key).unwrap();
+    let offers = Offers::new(Key::from_text(&key).unwrap());
+    let publishing = thread::spawn(move || {
+        for number in 0..DOCUMENTS as u64 {
+            let mut task = Task {
+                id: String::new(),
+                test: "bulk".to_owned(),
+                from: "a".to_owned(),
+                to: "b".to_owned(),
+                turned: false,
+                address: "127.0.0.1:2".to_owned(),
+                work: Test::stream().resolve(7).unwrap(),
+                lease_s: 30,
+            };
+            task.id = offers.id(&task, Nanos(1_700_000_000_000_000_000), number);
+            let document = document.clone();
+            let report = Report::new(&task, Outcome::Finished { document });
+            // Only so many wait.
+            while bus.publish("a", &report.key(), &encode(&report)).is_err() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    });
     let program = std::env::var("LINERATE_PROGRAM").unwrap_or_else(|_| PROGRAM.to_owned());
     let mut command = Command::new(fs::canonicalize(program).unwrap());
     command.args(["mesh", "up", "m.toml", "--db", "h.db", "--quiet"]);
@@ -79,10 +95,11 @@ fn documents_a_minute_through_one_coordinator() {
     while (saved() as usize) < DOCUMENTS {
         thread::sleep(Duration::from_millis(50));
     }
+    publishing.join().unwrap();
     let seconds = begun.elapsed().as_secs_f64();
     eprintln!(
         "{DOCUMENTS} documents of {:.1} kB in {seconds:.1} s: {:.0} a minute",
-        document.len() as f64 / 1e3,
+        bytes as f64 / 1e3,
         60.0 * DOCUMENTS as f64 / seconds
     );
 }

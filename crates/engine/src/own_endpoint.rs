@@ -1,6 +1,8 @@
 //! An endpoint in this process, for a check of this host alone and for the lab.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use linerate_core::capacity::MAX_HELD;
@@ -12,6 +14,7 @@ use linerate_sys::netns::Namespace;
 
 use crate::endpoint::{Endpoint, ServeOptions};
 use crate::error::MeasureError;
+use crate::own_directory::{read_file, replace_file};
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::words;
@@ -86,11 +89,36 @@ impl Drop for OwnEndpoint {
 /// # Errors
 /// This host has no random numbers.
 pub fn random_key() -> Result<Key, MeasureError> {
+    Ok(Key::from_text(&random_digits()?).expect("32 bytes are 64 digits"))
+}
+
+/// The key in a file, which is made if it is missing; only this user can read it.
+///
+/// # Errors
+/// It cannot be read or made, or has no key.
+pub fn kept_key(file: &Path) -> Result<Key, MeasureError> {
+    // A file is put into its place by way of its directory, which a name alone does not have.
+    let file = &std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let cannot = |source| MeasureError::Host {
+        what: format!("cannot keep a key in {}", file.display()),
+        source,
+    };
+    let text = match read_file(file, 1 << 10) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let digits = random_digits()?;
+            replace_file(file, digits.as_bytes(), 0o600).map_err(cannot)?;
+            digits
+        }
+        read => read.map_err(cannot)?,
+    };
+    Key::from_text(&text).map_err(|error| cannot(io::Error::other(error)))
+}
+
+fn random_digits() -> Result<String, MeasureError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)
-        .map_err(|error| MeasureError::host("cannot make a key")(std::io::Error::other(error)))?;
-    let digits = words::hexadecimal(&bytes);
-    Ok(Key::from_text(&digits).expect("32 bytes are 64 digits"))
+        .map_err(|error| MeasureError::host("cannot make a key")(io::Error::other(error)))?;
+    Ok(words::hexadecimal(&bytes))
 }
 
 fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {

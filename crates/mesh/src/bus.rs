@@ -60,8 +60,8 @@ pub trait Bus: Send + Sync {
     /// Publishes a report; returns once the bus has stored it.
     ///
     /// # Errors
-    /// The bus cannot be reached, or [`MAX_WAITING`] reports of this site wait: the report is stored
-    /// whole or not at all.
+    /// The bus cannot be reached, or [`MAX_WAITING`] reports of this site wait: the report is
+    /// stored whole or not at all.
     fn publish(&self, site: &str, key: &str, report: &[u8]) -> Result<(), BusError>;
 
     /// Removes a delivery from its queue.

@@ -39,14 +39,18 @@
 //! | `limits` | what the owner of a site allows its agent to do, whatever a coordinator asks |
 //! | `matrix` | the last result of each pair, `linerate.matrix/1`; which site or group explains bad pairs |
 //! | [`message`] | the messages between agents and coordinator |
+//! | `offer` | the ids of tasks, by which a coordinator recognizes what it has asked for |
 //! | `plan` | the file of a mesh: sites, groups, tests, budgets |
 //! | `schedule` | which pair is tested when: a state machine in virtual time |
 //! | `simulate` | how a mesh's schedule performs, in virtual time |
 
 pub mod bus;
+#[cfg(test)]
+mod clock_tests;
 mod limits;
 mod matrix;
 pub mod message;
+mod offer;
 mod plan;
 mod schedule;
 mod simulate;
@@ -56,6 +60,7 @@ pub use matrix::{
     CauseCount, MATRIX_SCHEMA, MatrixCell, MatrixDocument, MatrixSite, Suspect, SuspectKind,
     SuspectMetric,
 };
+pub use offer::{NotOffered, Offered, Offers};
 pub use plan::{
     DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshError,
     MeshTest, Site, TestKind,

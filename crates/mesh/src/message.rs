@@ -285,8 +285,8 @@ impl Message for Report {
     }
 }
 
-/// Whether a text can name a site: a name that is not [`COORDINATOR`]'s. It has a letter or a digit:
-/// directories are called after it, and `..` is another one.
+/// Whether a text can name a site: a name that is not [`COORDINATOR`]'s. It has a letter or a
+/// digit: directories are called after it, and `..` is another one.
 pub fn is_site(text: &str) -> bool {
     is_name(text) && text != COORDINATOR && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
 }

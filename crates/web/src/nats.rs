@@ -183,8 +183,8 @@ impl NatsBus {
         Ok(())
     }
 
-    /// The consumer of that name, which the coordinator has made. The server is not asked for it: in
-    /// the account of the sites it knows of none.
+    /// The consumer of that name, which the coordinator has made. The server is not asked for it:
+    /// in the account of the sites it knows of none.
     fn consumer(&self, stream: &str, name: &str) -> PullConsumer {
         let nothing = SequenceInfo {
             consumer_sequence: 0,

@@ -94,7 +94,7 @@ pub(crate) struct MeshJoinArgs {
     /// This site's name in the mesh
     #[arg(long, value_name = "NAME", value_parser = site, help_heading = "Site")]
     pub(crate) site: String,
-    /// Where other sites reach this endpoint (default: as the mesh's file says)
+    /// Where other sites reach this endpoint, if the mesh's file does not say
     #[arg(long, value_name = "HOST[:PORT]", help_heading = "Site")]
     pub(crate) address: Option<EndpointName>,
     /// File of the owner's limits, in TOML (default: all tests are allowed)

@@ -129,7 +129,7 @@ mod with {
              authorization {{ timeout: 20 }}\n\
              accounts {{\n  LINERATE: {{\n    jetstream: enabled\n    users: [\n{coordinator}    \
              ]\n    exports: [\n{exports}    ]\n  }}\n\
-             \x20 # Apart from the coordinator: whatever a site does, it reaches these services alone.\n\
+             \x20 # Apart from the coordinator: a site reaches these services, and nothing else.\n\
              \x20 LINERATE_SITES: {{\n    users: [\n{sites}    ]\n    imports: [\n{imports}    \
              ]\n  }}\n}}\n"
         ))

@@ -1,27 +1,29 @@
 //! The coordinator: offers the tasks of the schedule to the agents, and saves their reports.
 //!
-//! It keeps no state but the history. A coordinator that starts again withdraws the offers of the
-//! one before it, and offers nothing until the tests of that one are over. It saves reports about
-//! those tests like any others, each once.
+//! It keeps no state but the history, and the key of its tasks. A coordinator that starts again
+//! withdraws the offers of the one before it, and offers nothing until the tests of that one are
+//! over. It saves reports about those tests like any others, each once.
+
+mod reports;
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{anyhow, ensure};
+use anyhow::anyhow;
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{Direction, Test};
-use linerate_core::units::{Nanos, format_rfc3339_seconds, rfc3339_fraction_ns};
+use linerate_core::units::Nanos;
 use linerate_engine::Stop;
+use linerate_engine::mesh::kept_key;
 use linerate_history::{Filter, History, HistoryError, Since};
-use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery, GONE_AFTER, OFFER_LIFE};
-use linerate_mesh::message::{Outcome, Presence, Report, Task, decode, encode};
-use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Schedule};
-use linerate_report::document;
+use linerate_mesh::bus::{BEAT, Bus, BusError, GONE_AFTER, OFFER_LIFE};
+use linerate_mesh::message::{Presence, Task, decode, encode};
+use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Offers, Schedule};
 
 use crate::clock::now;
 use crate::failure::Failure;
-use crate::keep::{self, CARRIED};
-use crate::monitor::of_run;
+use crate::keep::CARRIED;
 use crate::push::Push;
 use crate::retention::Retention;
 use crate::{output, plan};
@@ -45,6 +47,13 @@ pub(super) struct Coordinator<'a> {
     schedule: Schedule,
     bus: &'a dyn Bus,
     history: History,
+    /// Makes the ids of tasks, and recognizes them.
+    offers: Offers,
+    /// Results that the history does not take.
+    refused: PathBuf,
+    /// For each site, and one for all others: when it was last said that a report is dropped, and
+    /// how many were dropped since.
+    dropped: HashMap<Option<usize>, (Option<Instant>, u32)>,
     retention: Retention,
     /// What each saved result is sent to.
     pub(super) receiver: Option<Push>,
@@ -81,17 +90,24 @@ struct Once {
 }
 
 impl<'a> Coordinator<'a> {
-    /// Prepares the bus, which `is_shared` with other processes or not.
+    /// Prepares the bus, which `is_shared` with other processes or not. `beside` is the path beside
+    /// which this host's own files of the history are.
     ///
     /// # Errors
-    /// The bus cannot be reached, or the history cannot be read.
+    /// The bus cannot be reached, the history cannot be read, or its key cannot be kept.
     pub(super) fn new(
         mesh: Mesh,
         bus: &'a dyn Bus,
-        history: History,
+        (history, beside): (History, &Path),
         is_shared: bool,
         quiet: bool,
     ) -> Result<Self, Failure> {
+        let own_file = |end: &str| {
+            let mut name = beside.as_os_str().to_owned();
+            name.push(end);
+            PathBuf::from(name)
+        };
+        let offers = Offers::new(kept_key(&own_file(".key"))?);
         let names: Vec<&str> = mesh.sites.iter().map(|site| site.name.as_str()).collect();
         let prepared = bus.prepare(&names).and_then(|()| bus.clear());
         prepared.map_err(Failure::failed)?;
@@ -113,6 +129,9 @@ impl<'a> Coordinator<'a> {
             mesh,
             bus,
             history,
+            offers,
+            refused: own_file(".refused"),
+            dropped: HashMap::new(),
             quiet,
             begun: Instant::now(),
             begun_at,
@@ -180,8 +199,9 @@ impl<'a> Coordinator<'a> {
                 .site(&seen.site)
                 .filter(|_| presence.site == seen.site)
             {
+                // The file's host wins: an agent must not aim the others at a host of its choice.
                 let host = self.mesh.sites[site].host.as_ref();
-                let address = presence.address.or_else(|| Some(host?.to_string()));
+                let address = host.map(ToString::to_string).or(presence.address);
                 there.insert(site, address.unwrap_or_default());
             }
         }
@@ -295,8 +315,8 @@ impl<'a> Coordinator<'a> {
             assignment.to
         };
         let address = self.present.get(&reached).cloned();
-        Task {
-            id: format!("{:08x}{:08x}", plan::fresh_seed(), plan::fresh_seed()),
+        let mut task = Task {
+            id: String::new(),
             test: test.name.clone(),
             from: name(assignment.from),
             to: name(assignment.to),
@@ -307,7 +327,10 @@ impl<'a> Coordinator<'a> {
                 ..work
             },
             lease_s: test.max_duration().0.div_ceil(1_000_000_000) as u32,
-        }
+        };
+        let number = (plan::fresh_seed() << 32) | plan::fresh_seed();
+        task.id = self.offers.id(&task, since_1970(SystemTime::now()), number);
+        task
     }
 
     /// Waits for a report, and takes it.
@@ -325,163 +348,6 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Takes a report; `false` if it must come again.
-    fn take(&mut self, delivery: &Delivery) -> bool {
-        let site = &delivery.site;
-        let report: Report = match decode(&delivery.body) {
-            Ok(report) => report,
-            Err(error) => {
-                output::note(&format!("{site}: a report was dropped: {error}"));
-                return true;
-            }
-        };
-        let ends = [&report.from, &report.to].map(|name| self.mesh.site(name));
-        let [Some(from), Some(to)] = ends else {
-            output::note(&format!(
-                "{site}: a report of sites that are not in the file was dropped"
-            ));
-            return true;
-        };
-        if report.runner() != site {
-            let runner = report.runner();
-            output::note(&format!(
-                "{site}: a report in the name of {runner} was dropped"
-            ));
-            return true;
-        }
-        let said = format!("{} {} to {}", report.test, report.from, report.to);
-        let mut bytes = None;
-        match &report.outcome {
-            Outcome::Started => {}
-            Outcome::Finished { document } => match self.save(&report, [from, to], document) {
-                Ok(saved) => {
-                    if let Some((run, answer)) = &saved.line
-                        && !self.quiet
-                    {
-                        let at = format_rfc3339_seconds(now());
-                        // The run is saved, whether or not anybody reads the line.
-                        let _ = output::print(&format!("{at} {said}: {answer} (run {run})\n"));
-                    }
-                    bytes = Some(saved.bytes);
-                }
-                Err(Unsaved::NotWhole(why)) => output::note(&format!("{said}: {why:#}")),
-                Err(Unsaved::NotNow(why)) => {
-                    output::note(&format!("{said}: not saved, will be tried again: {why}"));
-                    return false;
-                }
-            },
-            Outcome::Failed { why } => output::note(&format!("{said}: {why}")),
-            Outcome::Refused { why } => output::note(&format!("{said}: refused: {why}")),
-        }
-        self.note(&report, [from, to], bytes);
-        true
-    }
-
-    /// Tells the schedule the outcome of one of its tasks.
-    fn note(&mut self, report: &Report, ends: [usize; 2], bytes: Option<u64>) {
-        let now = self.now();
-        let Some(open) = self.open.get(&report.id) else {
-            return;
-        };
-        let assignment = open.assignment;
-        if [assignment.from, assignment.to] != ends || assignment.turned != report.turned {
-            return;
-        }
-        self.once.idle = Instant::now();
-        let task = assignment.id;
-        let input = match (&report.outcome, bytes) {
-            (Outcome::Started, _) => {
-                return self.schedule.handle_input(now, Input::Started(task));
-            }
-            (_, Some(bytes)) => Input::Finished { task, bytes },
-            (outcome, None) => Input::Failed {
-                task,
-                why: match outcome {
-                    Outcome::Refused { .. } => linerate_mesh::Failure::Refused,
-                    _ => linerate_mesh::Failure::Tried,
-                },
-            },
-        };
-        self.open.remove(&report.id);
-        if bytes.is_some() {
-            self.once.measured(assignment.test, ends);
-        }
-        self.schedule.handle_input(now, input);
-    }
-
-    /// Saves a document, once even if it is reported several times.
-    fn save(
-        &mut self,
-        report: &Report,
-        [from, to]: [usize; 2],
-        text: &str,
-    ) -> Result<Saved, Unsaved> {
-        let read = || {
-            let document = document::read(text.as_bytes())?;
-            ensure!(
-                document.records().is_some(),
-                "its document is not one of a run"
-            );
-            ensure!(
-                document.why_partial().is_none(),
-                "its document is not complete"
-            );
-            anyhow::Ok(document)
-        };
-        let document = read().map_err(Unsaved::NotWhole)?;
-        let records = document.records().unwrap_or_default();
-        let bytes = records.iter().map(|record| record.bytes()).sum();
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let own = [pair(RUN, &report.id), pair("from", &report.from)];
-        let known = Filter {
-            labels: own.to_vec(),
-            most: Some(1),
-            ..Filter::default()
-        };
-        let known = self.history.list(&known).map_err(Unsaved::NotNow)?;
-        if !known.is_empty() {
-            return Ok(Saved { bytes, line: None });
-        }
-        let mut labels = Vec::new();
-        for (end, site) in [("from", from), ("to", to)] {
-            let of_site = self.mesh.sites[site].labels.iter();
-            labels.extend(of_site.map(|(key, value)| (format!("{end}_{key}"), value.clone())));
-        }
-        labels.extend(own);
-        labels.push(pair("to", &report.to));
-        labels.push(pair("test", &report.test));
-        labels.push(pair("path", &format!("{}:{}", report.from, report.to)));
-        let saved = keep::save(&mut self.history, &*document, &labels, Some(bytes));
-        let run = saved.map_err(Unsaved::NotNow)?;
-        if let Err(error) = self.push(run, labels) {
-            output::note(&format!("run {run} was saved, but not sent on: {error}"));
-        }
-        Ok(Saved {
-            bytes,
-            line: Some((run, document.answer())),
-        })
-    }
-
-    /// Sends the figures and the verdict of a saved run to the receiver of metrics.
-    fn push(&self, run: i64, mut labels: Vec<(String, String)>) -> Result<(), HistoryError> {
-        let Some(receiver) = &self.receiver else {
-            return Ok(());
-        };
-        // A label of its own would make each run a series.
-        labels.retain(|(key, _)| key != RUN);
-        let only = Filter {
-            id: Some(run),
-            ..Filter::default()
-        };
-        let figures = self.history.figures(run)?;
-        for saved in self.history.list(&only)? {
-            let metrics = of_run(&labels, &figures, saved.cause.as_deref());
-            let at_ns = saved.at_s * 1_000_000_000 + rfc3339_fraction_ns(&saved.started_at);
-            receiver.send_at(&metrics, at_ns);
-        }
-        Ok(())
-    }
-
     /// Withdraws all offers, and waits a while for the reports of running tests.
     fn end(&mut self) {
         let _ = self.bus.clear();
@@ -490,22 +356,6 @@ impl<'a> Coordinator<'a> {
             self.gather(WAIT);
         }
     }
-}
-
-/// A document that is in the history.
-struct Saved {
-    /// Bytes that the run carried.
-    bytes: u64,
-    /// The run's number and its answer, unless it was saved before.
-    line: Option<(i64, String)>,
-}
-
-/// Why a document was not saved.
-enum Unsaved {
-    /// It is no complete document of a run.
-    NotWhole(anyhow::Error),
-    /// The history cannot be written now.
-    NotNow(HistoryError),
 }
 
 impl Once {
@@ -579,9 +429,9 @@ fn remember(
             let labels = history.labels(run.run)?;
             let site = |end: &str| mesh.site(labels.get(end)?);
             if let (Some(from), Some(to)) = (site("from"), site("to")) {
-                let began = Nanos(run.at_s * 1_000_000_000);
-                schedule.remember(number, (from, to), began, run.value as u64);
-                if test.every_s > 0 && began >= schedule.progress()[number].began {
+                let began = Nanos(run.at_s.saturating_mul(1_000_000_000));
+                let is_of_cycle = schedule.remember(number, (from, to), began, run.value as u64);
+                if test.every_s > 0 && is_of_cycle {
                     once.measured(number, [from, to]);
                 }
             }
@@ -597,6 +447,13 @@ fn turned(direction: Direction) -> Direction {
         Direction::Down => Direction::Up,
         Direction::Both => Direction::Both,
     }
+}
+
+/// The time since 1970; 0 for a time before.
+fn since_1970(time: SystemTime) -> Nanos {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let ns = since.map_or(0, |since| since.as_nanos());
+    Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
 /// Whether a mesh can run all tests of its file.

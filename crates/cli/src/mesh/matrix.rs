@@ -24,11 +24,11 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let mesh = super::read(&args.file)?;
     let test = number(&mesh, args.test.as_deref())?;
     let file = OutputFile::of_output(args.output.as_deref())?;
-    let until = args.at.as_ref().map(moment);
+    let now = || format_rfc3339(SystemTime::now());
+    let until = args.at.as_ref().map_or_else(now, moment);
     let history = opened(&args.file, &mesh, args.place.db.as_ref())?;
-    let runs = history.matrix(&mesh.tests[test].name, until.as_deref());
+    let runs = history.matrix(&mesh.tests[test].name, Some(&until));
     let runs = runs.map_err(history::unusable)?;
-    let until = until.unwrap_or_else(|| format_rfc3339(SystemTime::now()));
     let results = runs.iter().filter_map(|run| result(&mesh, run));
     let mut matrix = MatrixDocument::new(&mesh, test, &until, results);
     if let Some(cause) = args.verdict {

@@ -30,7 +30,7 @@ const MAX_TOPOLOGY: u64 = 1 << 20;
 /// # Errors
 /// A file is wrong, the bus or the history cannot be had, or this host allows no lab.
 pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
-    let mesh = super::read(&args.file)?;
+    let mut mesh = super::read(&args.file)?;
     coordinator::check(&mesh)?;
     let db = args.place.db.as_ref();
     // Before any thread starts: the process may have to enter a user namespace.
@@ -47,7 +47,8 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
     let stop = run::signals()?;
     let is_shared = args.bus.is_some();
     let coordinate = |mesh, bus: &dyn Bus| {
-        let mut coordinator = Coordinator::new(mesh, bus, history, is_shared, args.quiet)?;
+        let own = (history, beside.as_path());
+        let mut coordinator = Coordinator::new(mesh, bus, own, is_shared, args.quiet)?;
         let push = |to| Push::new(to, Protocol::RemoteWrite, "linerate-mesh", MAX_QUEUED);
         coordinator.receiver = args.remote_write.clone().map(push);
         coordinator.run(&stop, args.once)
@@ -57,7 +58,10 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
         None => {
             let bus: Arc<dyn Bus> = Arc::new(LocalBus::default());
             // Dropped after the coordinator, when no agent runs a test any more.
-            let _agents = agents(&mesh, &bus, lab.as_ref(), &beside)?;
+            let agents = agents(&mesh, &bus, lab.as_ref(), &beside)?;
+            for (site, agent) in mesh.sites.iter_mut().zip(&agents) {
+                site.host = agent.address().to_string().parse().ok();
+            }
             coordinate(mesh, &*bus)
         }
     }

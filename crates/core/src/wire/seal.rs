@@ -5,6 +5,8 @@
 //! in core that is random of its own: `snow` takes them from the operating system, since a seeded
 //! key is none.
 
+use snow::params::HashChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
 use thiserror::Error;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -41,6 +43,16 @@ impl Key {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let digits = text.chars().take_while(char::is_ascii_hexdigit).count();
         bytes_of_hex(&text).map(Self).ok_or(KeyError { digits })
+    }
+
+    /// A message authentication code: only who has the key can make it. HMAC (RFC 2104) with
+    /// BLAKE2s, of whose 32 bytes the first 16 are taken.
+    pub fn mac(&self, text: &[u8]) -> u128 {
+        let hash = DefaultResolver.resolve_hash(&HashChoice::Blake2s);
+        let mut hash = hash.expect("snow is built with BLAKE2");
+        let mut code = [0; 32];
+        hash.hmac(&self.0, text, &mut code);
+        u128::from_be_bytes(*code.first_chunk().expect("it has 32 bytes"))
     }
 }
 
@@ -217,7 +229,16 @@ mod tests {
     use super::*;
 
     fn key(digit: &str) -> Key {
-        Key::from_text(&digit.repeat(64)).unwrap()
+        Key::from_text(&digit.repeat(64 / digit.len())).unwrap()
+    }
+
+    /// The code is that of Python's `hmac.new(key, text, hashlib.blake2s)`.
+    #[test]
+    fn a_mac_is_of_its_key_and_its_text() {
+        let code = key("ab").mac(b"a task");
+        assert_eq!(format!("{code:032x}"), "b25a3998e5cbf889dc5d37db0d822546");
+        assert_ne!(key("ab").mac(b"a tasc"), code);
+        assert_ne!(key("ac").mac(b"a task"), code);
     }
 
     fn pair() -> (Seal, Seal) {

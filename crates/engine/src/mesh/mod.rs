@@ -20,7 +20,7 @@ mod owner;
 mod run;
 mod used;
 
-pub use crate::own_endpoint::random_key as new_key;
+pub use crate::own_endpoint::{kept_key, random_key as new_key};
 pub use agent::{Agent, AgentError, AgentOptions};
 pub use bus::LocalBus;
 pub use kept::KeptReports;

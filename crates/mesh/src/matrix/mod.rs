@@ -3,9 +3,11 @@
 mod tomography;
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use linerate_core::record::Cause;
 use linerate_core::stats::median;
+use linerate_core::units::parse_rfc3339;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
@@ -91,22 +93,28 @@ pub struct CauseCount {
 
 impl MatrixDocument {
     /// The matrix of one test of a mesh, from results in any order, of which the last one of each
-    /// pair counts.
+    /// pair until the moment `until` counts. A result from the future, which a clock that was ahead
+    /// has left, hides no later one, and one without a time does not count.
     pub fn new(
         mesh: &Mesh,
         test: usize,
         until: &str,
         results: impl IntoIterator<Item = MatrixCell>,
     ) -> Self {
-        let mut last: BTreeMap<(u32, u32), MatrixCell> = BTreeMap::new();
+        let until_at = parse_rfc3339(until).ok();
+        let mut last: BTreeMap<(u32, u32), (SystemTime, MatrixCell)> = BTreeMap::new();
         for result in results {
             let pair = (result.from, result.to);
-            let is_older = |known: &MatrixCell| known.started_at > result.started_at;
-            if pair.0 != pair.1 && !last.get(&pair).is_some_and(is_older) {
-                last.insert(pair, result);
+            let Ok(at) = parse_rfc3339(&result.started_at) else {
+                continue;
+            };
+            let is_future = until_at.is_some_and(|until| at > until);
+            let is_older = last.get(&pair).is_some_and(|(known, _)| *known > at);
+            if pair.0 != pair.1 && !is_future && !is_older {
+                last.insert(pair, (at, result));
             }
         }
-        let cells: Vec<MatrixCell> = last.into_values().collect();
+        let cells: Vec<MatrixCell> = last.into_values().map(|(_, cell)| cell).collect();
         let sites = mesh.tests[test].sites.len() as u64;
         let mut document = Self {
             schema: MATRIX_SCHEMA.to_owned(),
@@ -212,11 +220,14 @@ mod tests {
             result(0, 1, 24, 2e6),
             result(0, 1, 23, 1e6),
             result(0, 2, 23, 4e6),
+            result(0, 2, 25, 8e6),
+            result(0, 2, 99, 8e6),
             result(0, 0, 23, 4e6),
         ];
         let matrix = MatrixDocument::new(&mesh, 0, "2026-11-24T02:00:00Z", results);
         assert_eq!(matrix.cells.len(), 2);
         assert_eq!(matrix.missing_pairs, 4);
+        // Neither the result of tomorrow nor that of no day.
         assert_eq!(matrix.sites[0].median_out_bps, Some(3e6));
         assert_eq!(matrix.sites[0].median_in_bps, None);
         assert_eq!(matrix.causes[0].pairs, 2);

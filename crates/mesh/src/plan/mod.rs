@@ -95,6 +95,16 @@ impl Mesh {
     pub fn site(&self, name: &str) -> Option<usize> {
         self.sites.iter().position(|site| site.name == name)
     }
+
+    /// The indexes of a test and of two of its sites by their names.
+    pub(crate) fn pair(&self, [test, from, to]: [&str; 3]) -> Option<(usize, usize, usize)> {
+        let test = self.tests.iter().position(|it| it.name == test)?;
+        let of_test = |name: &str| {
+            let site = self.site(name)?;
+            self.tests[test].sites.contains(&site).then_some(site)
+        };
+        Some((test, of_test(from)?, of_test(to)?))
+    }
 }
 
 impl MeshTest {

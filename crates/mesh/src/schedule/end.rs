@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use linerate_core::monitor::MonitoredWork;
 use linerate_core::units::Nanos;
 
 use super::ledger::Ledger;
@@ -10,18 +11,34 @@ use super::{
     Assignment, Failure, HOUR, ILL_FOR, MAX_ATTEMPTS, MAX_ILL_FOR, MissReason, PairKey,
     RETRY_AFTER, Retry, Running, STRIKES, Schedule, TaskId, pair_key,
 };
+use crate::limits::max_bytes;
 
 impl Schedule {
     pub(super) fn finished(&mut self, task: TaskId, bytes: u64) {
-        let Some(ended) = self.release(task, Some(bytes)) else {
+        let Some(ended) = self.running.get(&task.0).map(|it| it.assignment) else {
             return;
         };
+        let bytes = self.believable(ended.test, ended.from, ended.to, bytes);
+        self.release(task, Some(bytes));
         let planned = &mut self.tests[ended.test];
         planned.progress.done += 1;
         planned.largest = planned.largest.max(bytes);
         self.retries.remove(&ended.pair_key());
         self.sites[ended.from].strikes = 0;
         self.sites[ended.to].strikes = 0;
+    }
+
+    /// What a run has carried, as far as its pacing and the links of its sites allow: an agent's
+    /// word must not use up the budgets of others.
+    pub(super) fn believable(&self, test: usize, from: usize, to: usize, told: u64) -> u64 {
+        let work = &self.mesh.tests[test].work;
+        let paced = match work {
+            MonitoredWork::Test(test) => max_bytes(test),
+            MonitoredWork::Load(_) | MonitoredWork::Check(_) => None,
+        };
+        let of_site = |site: usize| work.most_bytes(self.mesh.sites[site].rate);
+        let most = [paced, of_site(from), of_site(to)];
+        most.into_iter().flatten().fold(told, u64::min)
     }
 
     pub(super) fn failed(&mut self, task: TaskId, why: Failure) {

@@ -277,14 +277,26 @@ impl Schedule {
     }
 
     /// Enters a result that was saved before the schedule was made: its bytes count, and its pair
-    /// is measured if the result is of this cycle.
-    pub fn remember(&mut self, test: usize, pair: (usize, usize), began: Nanos, bytes: u64) {
+    /// is measured if the result is of this cycle, which is returned. A result from the future,
+    /// which a clock that was ahead has left, is passed over: nobody knows when it was.
+    pub fn remember(
+        &mut self,
+        test: usize,
+        pair: (usize, usize),
+        began: Nanos,
+        bytes: u64,
+    ) -> bool {
         let (from, to) = pair;
-        let planned = &mut self.tests[test];
-        if !planned.tournament.has(from) || !planned.tournament.has(to) || from == to {
-            return;
+        let tournament = &self.tests[test].tournament;
+        let takes_part = |site| tournament.has(site);
+        if !takes_part(from) || !takes_part(to) || from == to || began > self.begin + CLOCKS_AGREE {
+            return false;
         }
-        if began >= planned.tournament.began() {
+        let began = began.min(self.begin);
+        let bytes = self.believable(test, from, to, bytes);
+        let planned = &mut self.tests[test];
+        let is_of_cycle = began >= planned.tournament.began();
+        if is_of_cycle {
             planned.tournament.open_all(began);
             planned.tournament.begin(from, to);
         }
@@ -292,6 +304,7 @@ impl Schedule {
         if self.is_bandwidth(test) {
             self.enter(from, to, began, 0, bytes);
         }
+        is_of_cycle
     }
 
     /// Takes an event. A time before the last one counts as the last one.
@@ -312,7 +325,11 @@ impl Schedule {
                 self.refresh(site);
             }
             Input::Started(task) => {
-                if let Some(running) = self.running.get_mut(&task.0) {
+                // The first time: an agent that says so again and again does not get more of its
+                // share of the time.
+                if let Some(running) = self.running.get_mut(&task.0)
+                    && running.began == running.assignment.assigned_at
+                {
                     running.began = self.now;
                 }
             }
@@ -440,6 +457,8 @@ impl Schedule {
 const BEGINS_WITHIN: Nanos = Nanos::from_millis(10_000);
 /// Time after its deadline until a run counts as ended: clocks differ.
 const GRACE: Nanos = Nanos::from_millis(2_000);
+/// A saved result may be so much ahead: a clock that is corrected every day is less wrong.
+const CLOCKS_AGREE: Nanos = Nanos::from_millis(60_000);
 /// Pause before a pair that failed is tried again.
 const RETRY_AFTER: Nanos = Nanos::from_millis(10_000);
 /// Most attempts at a pair in one cycle.
