@@ -391,6 +391,10 @@ impl Watch {
                 continue;
             };
             let task = self.tasks[number];
+            if error.is_of_data() {
+                self.say(task, &format!("not saved, and not tried again: {error}"));
+                continue;
+            }
             self.unsaved.push_back((number, done));
             let count = self.unsaved.len();
             let why = format!("{error}; runs that wait to be saved: {count}, max {MAX_UNSAVED}");

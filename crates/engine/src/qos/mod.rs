@@ -323,17 +323,19 @@ pub fn disable(interface: Option<&str>) -> Result<QosDocument, QosError> {
 /// # Errors
 /// [`QosError`]; as of [`apply`].
 pub fn remove(interface: Option<&str>) -> Result<QosDocument, QosError> {
-    let removed = end(interface, Mode::Removed);
-    if let Ok(_) | Err(QosError::NoPolicy { .. } | QosError::Unknown { .. }) = removed {
-        let forgotten = watch::forget(interface)?;
-        let notes = forgotten
-            .iter()
-            .map(|name| format!("{name}: not kept over a reboot any more"));
-        if let (Err(_), false) = (&removed, forgotten.is_empty()) {
-            return Ok(QosDocument::new(Vec::new(), notes.collect()));
+    // Without privilege nothing is forgotten either.
+    on_site(|_| Ok(()))?;
+    // Before the policy ends: a watch must not find it gone and still kept.
+    let forgotten = watch::forget(interface)?;
+    match end(interface, Mode::Removed) {
+        Err(QosError::NoPolicy { .. } | QosError::Unknown { .. }) if !forgotten.is_empty() => {
+            let notes = forgotten
+                .iter()
+                .map(|name| format!("{name}: not kept over a reboot any more"));
+            Ok(QosDocument::new(Vec::new(), notes.collect()))
         }
+        removed => removed,
     }
-    removed
 }
 
 /// What is in force on an interface; none if no policy is known of it.

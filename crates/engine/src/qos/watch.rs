@@ -159,8 +159,9 @@ impl Watch {
         self.kept.retain(|name, kept| {
             let link = links.iter().find(|link| link.name == *name);
             match link {
-                // Somebody removed it on purpose.
+                // Somebody removed it on purpose, maybe before it was seen in force.
                 Some(link) if !seen.contains(name) && link.index == kept.index => false,
+                Some(_) if !seen.contains(name) && kept.index == 0 && !is_kept(name) => false,
                 Some(_) if !seen.contains(name) => {
                     spoiled.push((name.clone(), "the interface is new".to_owned()));
                     true
@@ -244,6 +245,10 @@ pub(super) fn forget(interface: Option<&str>) -> Result<Vec<String>, QosError> {
         fs::remove_file(&path).map_err(fault("remove", &path))?;
     }
     Ok(names)
+}
+
+fn is_kept(interface: &str) -> bool {
+    directory().join(interface).is_file()
 }
 
 /// What is kept, or why it cannot be understood, by interface; nothing in namespaces that no boot
