@@ -195,8 +195,9 @@ fn without_passwords(text: &str) -> String {
     shown + rest
 }
 
+/// Whether a port begins the text, or the word that stands for one in a help text.
 fn is_port(text: &str) -> bool {
-    text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit())
+    text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit()) || text.starts_with("PORT")
 }
 
 #[cfg(test)]
@@ -247,6 +248,7 @@ mod tests {
             ),
             ("nats://u:a-password-that-was-cut", "nats://u:…"),
             ("http://[2001:2::1]:80/x", "http://[2001:2::1]:80/x"),
+            ("http://HOST:PORT", "http://HOST:PORT"),
             ("a:// b://", "a:// b://"),
             ("ssh://me@pit is not known", "ssh://me@pit is not known"),
             ("no URL, me:p@w", "no URL, me:p@w"),
