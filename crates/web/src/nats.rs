@@ -24,7 +24,7 @@ use async_nats::jetstream::{Context, ErrorCode, Message, kv};
 use async_nats::{ConnectOptions, Event, ServerAddr};
 use futures_util::StreamExt;
 use linerate_mesh::bus::{
-    ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, MAX_WAITING, OFFER_LIFE, Seen,
+    ACKNOWLEDGED_WITHIN, Bus, BusError, Delivery, GONE_AFTER, MAX_WAITING, OFFER_LIFE, Seen,
 };
 use linerate_mesh::message::{COORDINATOR, MAX_MESSAGE, MAX_PRESENCE};
 use tokio::runtime::Runtime;
@@ -247,13 +247,16 @@ impl NatsBus {
         delivery
     }
 
-    /// Watches the entries of the sites for as long as the connection lives.
+    /// Watches the entries of the sites for as long as the connection lives. They are renewed all
+    /// the time: where none comes, what the watch had at a server was lost with it, and the watch
+    /// begins anew, without the entries of sites that may be gone.
     fn watch(&self, bucket: kv::Store) {
         let (seen, clock) = (self.seen.clone(), self.clock.clone());
         self.runtime.spawn(async move {
+            let mut watch = timeout(PATIENCE, bucket.watch_with_history(">")).await;
             loop {
-                if let Ok(mut entries) = bucket.watch_with_history(">").await {
-                    while let Some(Ok(entry)) = entries.next().await {
+                if let Ok(Ok(entries)) = &mut watch {
+                    while let Ok(Some(Ok(entry))) = timeout(GONE_AFTER, entries.next()).await {
                         note_clock(&mut lock(&clock), unix_ms(entry.created));
                         let mut seen = lock(&seen);
                         if entry.operation == kv::Operation::Put {
@@ -264,6 +267,7 @@ impl NatsBus {
                     }
                 }
                 tokio::time::sleep(PAUSE).await;
+                watch = timeout(PATIENCE, bucket.watch(">")).await;
             }
         });
     }
