@@ -242,9 +242,18 @@ struct Watch {
     seen: i64,
     /// The runs of this monitor after that one.
     own: Vec<i64>,
-    /// Runs that are to be saved, each with the number of its task.
-    unsaved: VecDeque<(usize, attempt::Done)>,
+    /// Runs that are to be saved.
+    unsaved: VecDeque<Unsaved>,
     quiet: bool,
+}
+
+/// A run that is to be saved.
+struct Unsaved {
+    /// The number of its task.
+    number: usize,
+    done: attempt::Done,
+    /// Whether an attempt has failed, in which the history may have taken it all the same.
+    is_tried: bool,
 }
 
 impl Watch {
@@ -355,7 +364,11 @@ impl Watch {
                 }
                 None => {
                     let carried = done.carried;
-                    self.unsaved.push_back((number, done));
+                    self.unsaved.push_back(Unsaved {
+                        number,
+                        done,
+                        is_tried: false,
+                    });
                     self.save_all();
                     Outcome::Done(carried)
                 }
@@ -386,23 +399,27 @@ impl Watch {
     /// Saves the runs that are to be saved; false if one could not. That one waits behind the
     /// others, and the oldest is given up when there are too many.
     fn save_all(&mut self) -> bool {
-        while let Some((number, done)) = self.unsaved.pop_front() {
-            let Err(error) = self.save(number, &done) else {
+        while let Some(mut run) = self.unsaved.pop_front() {
+            let Err(error) = self.save(&run) else {
                 continue;
             };
-            let task = self.tasks[number];
+            let task = self.tasks[run.number];
             if error.is_of_data() {
                 self.say(task, &format!("not saved, and not tried again: {error}"));
                 continue;
             }
-            self.unsaved.push_back((number, done));
+            run.is_tried = true;
+            self.unsaved.push_back(run);
             let count = self.unsaved.len();
             let why = format!("{error}; runs that wait to be saved: {count}, max {MAX_UNSAVED}");
             self.say(task, &why);
             if count > MAX_UNSAVED
-                && let Some((number, _)) = self.unsaved.pop_front()
+                && let Some(lost) = self.unsaved.pop_front()
             {
-                self.say(self.tasks[number], "the run that waited longest is lost");
+                self.say(
+                    self.tasks[lost.number],
+                    "the run that waited longest is lost",
+                );
             }
             return false;
         }
@@ -410,11 +427,17 @@ impl Watch {
     }
 
     /// Saves a run, and looks for a change.
-    fn save(&mut self, number: usize, done: &attempt::Done) -> Result<(), HistoryError> {
+    fn save(&mut self, run: &Unsaved) -> Result<(), HistoryError> {
+        let (number, done) = (run.number, &run.done);
         let task = self.tasks[number];
         let document = &*done.document;
         let labels = labels(&self.monitor, task);
-        let id = match keep::saved(&self.history, document, &labels)? {
+        let before = if run.is_tried {
+            keep::saved(&self.history, document, &labels)?
+        } else {
+            None
+        };
+        let id = match before {
             Some(id) => id,
             None => keep::save(&mut self.history, document, &labels, Some(done.carried))?,
         };

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use linerate_core::plan::Test;
 use linerate_mesh::message::Task;
 use linerate_mesh::{OwnerLimits, Target, TestRequest, max_bytes};
 
 use super::used::Used;
+use crate::clock::since_1970_ns;
 use crate::endpoint::{Admission, Booked};
 
 /// An owner's limits, and what is used of them.
@@ -118,8 +119,7 @@ impl Admission for Owner {
 }
 
 fn unix_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
+    since_1970_ns() / 1_000_000_000
 }
 
 #[cfg(test)]
