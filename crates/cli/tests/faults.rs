@@ -397,7 +397,7 @@ fn many_clients_that_ask_for_large_messages_do_not_exhaust_the_endpoints_memory(
     let mut served = Served::by(shell, &[]);
     let clients: Vec<Child> = (0..12)
         .map(|_| {
-            let options = ["-R", "-P4", "--size", "64MiB", "-t", "1s", "--quiet"];
+            let options = ["-R", "-P4", "--size", "64MiB", "-t", "100ms", "--quiet"];
             let mut client = program(&["stream", &served.address]);
             client.args(options);
             spawn(client)
@@ -415,7 +415,7 @@ fn many_clients_that_ask_for_large_messages_do_not_exhaust_the_endpoints_memory(
     let kib: u64 = kib.expect("the kernel tells it").parse().unwrap();
     assert!(kib < 512 << 10, "{kib} KiB");
     // A pattern is of each flow's own: what does not fit is refused in words.
-    let options = ["-R", "-P3", "--size", "64MiB", "--verify", "-t", "1s"];
+    let options = ["-R", "-P3", "--size", "64MiB", "--verify", "-t", "100ms"];
     let mut client = program(&["stream", &served.address]);
     client.args(options);
     let output = ended_within(spawn(client), PATIENCE);

@@ -18,6 +18,7 @@ mod qos;
 mod qos_cost;
 mod samples;
 mod schemas;
+mod stored;
 mod text;
 mod trace;
 mod truth;
