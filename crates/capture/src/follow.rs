@@ -28,7 +28,7 @@ pub struct Capture {
     pub began: Nanos,
     /// Time of the last packet.
     pub ended: Nanos,
-    /// What was left out.
+    /// Packets that were left out, by reason.
     pub left_out: LeftOut,
     /// The file ends inside a packet or is damaged; everything before that is complete.
     pub truncated: bool,

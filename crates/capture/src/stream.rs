@@ -391,7 +391,7 @@ impl Stream {
         payload == 1 && self.next > 0 && start + 1 == self.next && self.seen_ack >= self.next
     }
 
-    /// The same frame captured on a second interface.
+    /// Whether the segment is a frame captured on a second interface.
     fn is_copy(&mut self, segment: &Segment) -> bool {
         let this = (segment.seq, segment.payload, segment.ip_id);
         let before = self.last.replace(this);

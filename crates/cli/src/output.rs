@@ -82,7 +82,7 @@ impl Output {
         Self { source, ..self }
     }
 
-    /// The same for a run that has a title.
+    /// Adds the title that the user gave the run.
     pub(crate) fn titled(self, title: &TitleOptions) -> Self {
         let title = title.clone();
         Self { title, ..self }

@@ -106,7 +106,7 @@ fn beside_the_disk(
     }
 }
 
-/// What is to be done, everything filled in and checked.
+/// Options of a profile, filled in and checked.
 struct Asked {
     test: Test,
     request: ProfileRequest,
@@ -139,7 +139,7 @@ impl Asked {
 /// What both ends take to set the profile up and to tell it.
 const REPORTS: Duration = Duration::from_millis(1500);
 
-/// What is to be projected, if there is a model of it.
+/// Options of the projections, if there is a model to project by.
 fn what_if_options(options: &ProfileOptions, test: &Test) -> anyhow::Result<Option<WhatIfOptions>> {
     let option = match (options.what_if, options.prove) {
         (false, false) => return Ok(None),

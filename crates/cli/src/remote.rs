@@ -227,7 +227,7 @@ pub(crate) fn random_hex(bytes: usize) -> anyhow::Result<String> {
 const PATIENCE: Duration = Duration::from_secs(120);
 /// For the other host to clean up.
 const PATIENCE_AT_END: Duration = Duration::from_secs(20);
-/// Of the endpoint's first line, bytes.
+/// Longest first line of an endpoint, bytes.
 const MAX_LINE: u64 = 1 << 16;
 
 #[cfg(test)]

@@ -216,7 +216,7 @@ fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigu
     })
 }
 
-/// Of the figures: too few runs, or no single figure.
+/// Caveats about the figures: too few runs, or no single figure.
 fn doubts(figures: &[SizeFigure]) -> Vec<Caveat> {
     let few = figures.iter().find_map(|of_size| match &of_size.figure {
         Figure::One(one) if !one.reaches_confidence() => Some(one.n),

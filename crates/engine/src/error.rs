@@ -126,7 +126,7 @@ pub enum MeasureError {
     /// A comparison that cannot be designed so, or figures that it cannot use.
     #[error(transparent)]
     Statistics(#[from] StatsError),
-    /// What is to be a load was over first.
+    /// The load beside the runs ended before a run did.
     #[error(
         "the load of --with ended before the run beside it: the endpoint allows no longer test; \
          give a shorter -t, or start it with a longer --max-duration"

@@ -31,7 +31,7 @@ pub fn run_treated(
     run(client, test, what, treatments, None, observer).map(|treated| treated.record)
 }
 
-/// What is made of a test.
+/// Kind of test that is run under treatments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum What {
     /// One run.

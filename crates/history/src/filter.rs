@@ -5,7 +5,7 @@
 pub struct Filter {
     /// To this path.
     pub path: Option<String>,
-    /// Of this workload.
+    /// Workload of the runs, such as `stream`.
     pub workload: Option<String>,
     /// With this [`crate::NewRun::detail`].
     pub detail: Option<String>,
@@ -15,7 +15,7 @@ pub struct Filter {
     pub labels: Vec<(String, String)>,
     /// With a label of this key, whatever its value.
     pub label_key: Option<String>,
-    /// Of this series.
+    /// Series of the runs.
     pub series: Option<String>,
     /// Begun at this moment or later.
     pub since: Option<Since>,

@@ -62,7 +62,7 @@ pub enum HistoryError {
     /// SQLite reports an error.
     #[error("the history {operation}: {error}")]
     Sqlite {
-        /// What was tried.
+        /// Operation that failed, such as `open`.
         operation: &'static str,
         /// The error; its own source is only its number.
         error: rusqlite::Error,
@@ -70,7 +70,7 @@ pub enum HistoryError {
     /// The PostgreSQL server reports an error, or cannot be reached.
     #[error("the history {operation}: {why}")]
     Postgres {
-        /// What was tried.
+        /// Operation that failed, such as `open`.
         operation: &'static str,
         /// The error with all its sources.
         why: String,
@@ -129,7 +129,7 @@ pub struct NewRun<'a> {
     pub schema: &'a str,
     /// Where to: the endpoint as the user named it, or the emulated path.
     pub path: &'a str,
-    /// What was run, such as `stream`.
+    /// Workload of the run, such as `stream`.
     pub workload: &'a str,
     /// How it was run, such as `tcp up`: runs of different details are not to be compared.
     pub detail: &'a str,
@@ -177,7 +177,7 @@ pub struct PairRun {
     pub run: i64,
     /// When it began, RFC 3339 in UTC.
     pub started_at: String,
-    /// What it measured.
+    /// Figures of the pair.
     pub figures: PairFigures,
 }
 
@@ -188,7 +188,7 @@ pub struct Run {
     pub id: i64,
     /// As in [`NewRun`].
     pub started_at: String,
-    /// The same, seconds since 1970.
+    /// Time of `started_at`, seconds since 1970.
     pub at_s: u64,
     /// As in [`NewRun`].
     pub schema: String,

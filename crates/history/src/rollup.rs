@@ -20,7 +20,7 @@ pub enum Period {
 pub struct RollupFilter {
     /// Hourly or daily.
     pub period: Period,
-    /// Of this series; `None`: of all.
+    /// Series to sum up; `None`: every series.
     pub series: Option<String>,
     /// Of this figure; `None`: of the most important one of each run.
     pub metric: Option<String>,

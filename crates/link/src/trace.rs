@@ -12,11 +12,11 @@ use linerate_units::Nanos;
 pub struct TraceError {
     /// The faulty line, counted from 1; the last one if the whole text is at fault.
     pub line: usize,
-    /// What is wrong.
+    /// Problem of the line.
     pub problem: TraceProblem,
 }
 
-/// What is wrong with the text of a recorded rate.
+/// Problem in the text of a recorded rate.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TraceProblem {
     /// There are only blank lines and comments.

@@ -78,7 +78,7 @@ pub enum ClassError {
         line: usize,
         /// Its name.
         policy: String,
-        /// What is wrong, beginning with the policy.
+        /// Problem, in words that begin with the policy.
         problem: String,
     },
     /// Too many policies were known on this adapter.

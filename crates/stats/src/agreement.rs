@@ -11,7 +11,7 @@ use super::Figure;
 pub enum Agreement {
     /// All of the interval is in what the claim accepts; of modes and drifts, all repeats.
     Agrees,
-    /// All of it is outside.
+    /// The whole interval is outside.
     Disagrees,
     /// The interval is partly inside and partly outside: the runs do not decide it.
     Undecided,

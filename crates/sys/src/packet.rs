@@ -56,7 +56,7 @@ pub struct PacketSocket {
 /// A frame that arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
-    /// What is still to be done with it.
+    /// Checksum and segmentation that are left to the receiver of the frame.
     pub header: VirtioHeader,
     /// From the Ethernet header on, without frame check sequence; at most 65,550 bytes.
     pub frame: &'a [u8],
@@ -286,7 +286,7 @@ impl PacketError {
     }
 }
 
-/// What is known about the link.
+/// State of the link of a device.
 #[derive(Debug, Default)]
 struct LinkState {
     /// It was, and nothing has been received since.

@@ -168,7 +168,7 @@ pub fn wait_ready(socket: &impl AsFd, interest: Interest, timeout: Duration) -> 
     }
 }
 
-/// What is ready; nothing where a signal ended the wait.
+/// Collects what is ready; nothing where a signal ended the wait.
 fn collect(epoll: &OwnedFd, timeout: Duration, found: &mut Vec<Ready>) -> io::Result<()> {
     let mut events = [MaybeUninit::uninit(); 256];
     let timeout = timespec(timeout);

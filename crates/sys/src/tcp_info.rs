@@ -35,11 +35,11 @@ pub struct TcpInfo {
     pub snd_mss: u32,
     /// Segments in flight; of a listener: connections that wait to be accepted.
     pub unacked: u32,
-    /// Of them, reported as arrived.
+    /// Segments in flight that were reported as arrived (SACK).
     pub sacked: u32,
-    /// Of them, held for lost.
+    /// Segments in flight that are held for lost.
     pub lost: u32,
-    /// Of them, retransmitted.
+    /// Segments in flight that were retransmitted.
     pub retrans: u32,
     /// Path MTU, bytes.
     pub pmtu: u32,

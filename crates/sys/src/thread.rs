@@ -34,7 +34,7 @@ impl CpuUsage {
         usage(libc::RUSAGE_SELF)
     }
 
-    /// What was used from `earlier` to this reading.
+    /// CPU time used from `earlier` to this reading.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),

@@ -67,7 +67,7 @@ pub enum PathEnd {
         /// MTU of the link, bytes from the IP header; 0 if it is not reported.
         mtu: u32,
     },
-    /// The same routers repeat.
+    /// Routing loop: the same routers answer again at higher TTLs.
     Loop {
         /// TTL of the first router in it.
         from_ttl: u8,

@@ -42,9 +42,9 @@ pub enum Message<'a> {
 /// The packet that an ICMP error quotes, as far as it is included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotedPacket<'a> {
-    /// Where it came from.
+    /// Source address of the quoted packet.
     pub source: IpAddr,
-    /// Where it was going.
+    /// Destination address of the quoted packet.
     pub destination: IpAddr,
     /// TOS octet or traffic class.
     pub traffic_class: u8,

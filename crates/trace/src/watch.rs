@@ -52,7 +52,7 @@ pub struct WatchDocument {
 }
 
 impl WatchDocument {
-    /// What is known after the rounds so far.
+    /// The document of the rounds so far.
     pub fn new(watch: &Watch, names: &BTreeMap<IpAddr, String>) -> Self {
         let mut document = Self {
             rounds: watch.rounds(),
@@ -83,7 +83,7 @@ pub struct WatchRow {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whose network it is, by the table that was given.
+    /// Network that the address belongs to, by the given table of networks.
     #[serde(flatten)]
     pub origin: Option<Origin>,
     /// Share of probes without an answer, percent. At a hop that limits its answers this is no
@@ -102,7 +102,7 @@ pub struct WatchRow {
 /// RTTs of a hop, microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchRtt {
-    /// Of the last answer.
+    /// Round trip of the last answer.
     pub last: f64,
     /// Arithmetic mean.
     pub mean: f64,

@@ -21,7 +21,7 @@ pub(crate) struct AnalyzeArgs {
     pub(crate) document: DocumentOptions,
 }
 
-/// What is asked of the figures.
+/// Questions about the figures.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Columns")]
 pub(crate) struct QuestionOptions {
@@ -56,7 +56,7 @@ pub(crate) struct QuestionOptions {
 pub(crate) struct InputName {
     pub(crate) label: Option<String>,
     pub(crate) path: PathBuf,
-    /// What was typed: a file may have such a name.
+    /// The word as typed: a file may have such a name.
     pub(crate) whole: PathBuf,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct CapacityArgs {
     pub(crate) document: DocumentOptions,
 }
 
-/// What is opened and held.
+/// Numbers of connections and sockets, and how they are opened.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Population")]
 pub(crate) struct PopulationOptions {

@@ -50,7 +50,7 @@ pub(crate) struct OwnerOptions {
     pub(crate) container: Option<u32>,
 }
 
-/// How they are shown.
+/// Options of the table.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Shown")]
 pub(crate) struct ShowOptions {

@@ -36,7 +36,7 @@ pub(crate) struct HostShowArgs {
     pub(crate) document: DocumentOptions,
 }
 
-/// What is needed of the host.
+/// Rate and round trip that the host is to reach.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Needed")]
 pub(crate) struct NeedOptions {

@@ -16,7 +16,7 @@ use crate::typed;
 
 /// Which of the table's options a command has.
 pub(crate) trait Choice: Clone + Send + Sync + 'static {
-    /// Those of these workloads.
+    /// Workloads whose options these are.
     const WORKLOADS: &'static [Workload];
     /// Not these, by their keys.
     const WITHOUT: &'static [&'static str] = &[];
@@ -172,7 +172,7 @@ fn chosen<C: Choice>() -> Vec<&'static TestOption> {
     chosen
 }
 
-/// What is special to the command stands first in its help.
+/// Headings of the help in this order, the command's own options first.
 const HEADINGS: [&str; 4] = ["Stream", "Exchange", "Extent", "Transport"];
 
 fn argument<C: Choice>(option: &'static TestOption) -> Arg {
@@ -255,7 +255,7 @@ const ENDLESS: (&str, &str) = (
     "Measured time: us, ms, s, min or h, 10ms to 24h; 0 until Ctrl-C (default 10s)",
 );
 
-/// Of `stream`.
+/// Options of `stream`.
 #[derive(Debug, Clone)]
 pub(crate) struct OfStream;
 
@@ -268,7 +268,7 @@ impl Choice for OfStream {
     ));
 }
 
-/// Of `rr`.
+/// Options of `rr`.
 #[derive(Debug, Clone)]
 pub(crate) struct OfRr;
 
@@ -278,7 +278,7 @@ impl Choice for OfRr {
     const SWEPT: Option<(&'static str, &'static str)> = REQUESTS;
 }
 
-/// Of `crr`.
+/// Options of `crr`.
 #[derive(Debug, Clone)]
 pub(crate) struct OfCrr;
 
@@ -313,7 +313,7 @@ impl Choice for OfCompare {
     ];
 }
 
-/// Of `profile`.
+/// Options of `profile`.
 #[derive(Debug, Clone)]
 pub(crate) struct OfProfile;
 

@@ -35,7 +35,7 @@ pub(crate) enum By {
     Function,
 }
 
-/// How it is profiled, and what is made of it.
+/// Options of sampling and projections.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Profile")]
 pub(crate) struct ProfileOptions {

@@ -98,7 +98,7 @@ fn memory(text: &str) -> anyhow::Result<ByteCount> {
     Ok(size)
 }
 
-/// Of a test over both directions.
+/// Most flows of a test, over both directions.
 pub(crate) const MAX_FLOWS: u32 = MAX_STREAMS;
 
 /// Clients of other tools, on ports of their own.

@@ -29,7 +29,7 @@ pub(crate) struct TraceArgs {
     pub(crate) document: DocumentOptions,
 }
 
-/// What is sent.
+/// Options of the probes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Probes")]
 pub(crate) struct ProbeOptions {
@@ -91,7 +91,7 @@ impl ProbeOptions {
     }
 }
 
-/// What is to be found out besides.
+/// Options for findings besides the route.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Findings")]
 pub(crate) struct FindingOptions {

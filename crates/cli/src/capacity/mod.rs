@@ -55,7 +55,7 @@ pub(crate) fn work() -> Result<(), Failure> {
     run_capacity_worker().map_err(Failure::failed)
 }
 
-/// What was asked for is to be there, all of it.
+/// Fails unless everything that was asked for is there.
 fn hold_to(document: &CapacityDocument) -> Result<(), Failure> {
     let pools = [
         ("TCP connections", &document.tcp),

@@ -12,7 +12,7 @@ use crate::args::{CapacityArgs, LoadOptions, PopulationOptions};
 /// TCP connections, if nothing else was asked for.
 const DEFAULT_CONNECTIONS: u64 = 1000;
 const DEFAULT_HOLD: Duration = Duration::from_secs(5);
-/// Of each round of a search.
+/// Time that each round of a search holds its connections.
 const SHORT_HOLD: Duration = Duration::from_secs(1);
 /// Heartbeats a second that cost an end a small part of one CPU.
 const HEARTBEATS_PER_S: u64 = 20_000;

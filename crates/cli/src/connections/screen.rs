@@ -134,7 +134,7 @@ impl View {
     /// Brings the page up to date.
     ///
     /// # Errors
-    /// Those of `change`.
+    /// Fails as `change` does.
     pub(super) fn renew<E>(
         &mut self,
         change: impl FnOnce(&mut ConnectionsDocument) -> Result<(), E>,

@@ -409,7 +409,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What is printed, and where.
+    /// Takes an option of the output: its format or its file.
     fn take_output(&mut self, name: &str, text: &str) -> Result<bool, Misuse> {
         let options = &mut self.options;
         let value = || Some(text.to_owned());

@@ -42,7 +42,7 @@ pub struct Analysis {
     /// Doubts about the figures themselves.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
-    /// What was left out, and why.
+    /// Rows and columns that were left out, with the reasons.
     #[serde(default)]
     pub notes: Vec<String>,
 }

@@ -64,7 +64,7 @@ const PAIR_COLUMN: &str = "pair";
 const SIDE_COLUMN: &str = "side";
 const TREATMENT_COLUMN: &str = "treatment";
 
-/// What is asked of a table.
+/// Questions about a table of figures.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Columns of figures; without one, the throughput, unless there are claims.

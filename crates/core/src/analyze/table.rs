@@ -43,7 +43,7 @@ pub struct Source {
     pub file: String,
     /// What its rows have in the column `file`, unless they have one of their own.
     pub label: String,
-    /// How it is written.
+    /// Format of the file.
     pub format: Format,
     /// Its rows.
     pub rows: usize,

@@ -280,7 +280,7 @@ impl CapacityHalf {
     /// Whether this can be an endpoint's account.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Checks the half of a peer; an error says what in it cannot be.
     pub fn check(&self) -> Result<(), String> {
         let lists = [
             &self.tcp.failures,

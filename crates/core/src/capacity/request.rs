@@ -83,7 +83,7 @@ impl HoldPorts {
     /// Whether this can be the answer to `request`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Checks the progress of a peer; an error says what in it cannot be.
     pub fn check(&self, request: &CapacityRequest) -> Result<(), String> {
         let pools = [
             ("TCP", &self.tcp, request.connections),

@@ -81,7 +81,7 @@ pub struct SlowStart {
 }
 
 impl SlowStart {
-    /// Of a transfer of `bytes`.
+    /// Slow start of a transfer of `bytes`.
     pub fn of(bytes: f64, mss_bytes: f64, rtt_s: f64, steady_bps: f64) -> Self {
         let first = INITIAL_WINDOW_SEGMENTS * mss_bytes;
         let rounds_to_steady = (steady_bps * rtt_s / 8.0 / first).log2().ceil().max(0.0);

@@ -132,7 +132,7 @@ fn keeps_its_flight(steady: &Steady<'_>) -> bool {
 
 /// Share of whole segments among the frames of a paced sender: all but the ends of writes.
 const WHOLE: f64 = 0.9;
-/// The same of one that always has more to send.
+/// Share of whole segments of a sender that always has more to send.
 const ALL_WHOLE: f64 = 0.985;
 /// Share of the time in which each frame takes its part of the rate: 0.93 and more of a socket's
 /// pacing limit, up to 0.89 of BBR, which probes, 0.65 of evenly written messages, 0.2 of windows
@@ -147,7 +147,7 @@ const OWN: f64 = 0.5;
 /// in eight).
 const SLOWEST: f64 = 0.8;
 const FASTEST: f64 = 1.2;
-/// The same of a writer with a clock.
+/// Fastest rate over the mean of a writer that writes by a clock.
 const WRITTEN: f64 = 1.1;
 /// Share of the time in which each frame of such a writer takes its part: 0.36 to 0.65, up to 0.12
 /// behind a buffer.

@@ -56,7 +56,7 @@ pub struct TestOption {
 /// The transports that have an option, with advice for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// All of them.
+    /// Every workload.
     Any,
     /// TCP and MPTCP.
     Tcp(&'static str),
@@ -104,9 +104,9 @@ pub struct SocketTreatment {
     pub costs_cpu: bool,
     /// What the host must provide.
     pub needs: &'static str,
-    /// How it is applied.
+    /// Means by which the option is applied, such as a socket option.
     pub applied: &'static str,
-    /// How its effect is confirmed.
+    /// Means by which its effect is read back.
     pub read_back: &'static str,
 }
 

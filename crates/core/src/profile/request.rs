@@ -41,7 +41,7 @@ impl ProfileRequest {
     /// Checks the rate: an endpoint calls it on what a stranger sent.
     ///
     /// # Errors
-    /// What is allowed.
+    /// Checks the request against what is allowed.
     pub fn check(&self) -> Result<(), String> {
         if (MIN_HZ..=MAX_HZ).contains(&self.hz) {
             return Ok(());

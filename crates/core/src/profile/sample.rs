@@ -180,7 +180,7 @@ impl EndProfile {
     /// Whether this can be the profile of an end: a client calls it on what an endpoint sent.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Checks the counts of a peer; an error says in words what contradicts itself.
     pub fn check(&self) -> Result<(), String> {
         if self.hz > MAX_COUNTED_HZ {
             return Err(format!("a profile at {} samples a second", self.hz));

@@ -74,11 +74,11 @@ pub struct LabDirection {
     /// Of these, packets of less than 128 bytes from the IP header on: acknowledgements without
     /// data.
     pub packets_below_128: u64,
-    /// Of these, packets of 128 to 511 bytes.
+    /// Packets of 128 to 511 bytes.
     pub packets_128_to_511: u64,
-    /// Of these, packets of 512 to 1535 bytes.
+    /// Packets of 512 to 1535 bytes.
     pub packets_512_to_1535: u64,
-    /// Of these, packets of 1536 bytes or more.
+    /// Packets of 1536 bytes or more.
     pub packets_from_1536: u64,
     /// Copies that the link made.
     pub duplicated: u64,

@@ -7,7 +7,7 @@ pub struct Look {
     pub seconds: f64,
     /// What arrived meanwhile, bytes.
     pub bytes: u64,
-    /// What its sender's socket holds unsent, bytes.
+    /// Bytes that the sender's socket holds unsent.
     pub unsent_bytes: u64,
     /// Its round trip as the sender's kernel has it, µs; `None` before it has one.
     pub rtt_us: Option<f64>,

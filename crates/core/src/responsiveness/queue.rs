@@ -25,9 +25,9 @@ pub enum Place {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queue {
-    /// Where it is.
+    /// Place of the queue.
     pub place: Place,
-    /// What it adds, µs.
+    /// Delay that the queue adds, µs.
     pub delay_us: f64,
     /// What waits there, bytes, as the host's kernel counts it: of a socket the mean of each flow.
     /// Absent of the path, whose queue is what the round trip has grown by and no host's kernel

@@ -16,12 +16,12 @@ pub struct Responsiveness {
     /// 60,000,000 over the mean of both kinds of round trips, µs: what earlier versions of the
     /// draft and some tools call RPM.
     pub rpm_of_mean: Option<f64>,
-    /// Of `added_us`.
+    /// Grade of `added_us`.
     pub grade: Grade,
     /// A round trip on a separate connection of the idle path, µs: the mean of TCP's handshake and
     /// of a request with its response.
     pub idle_us: f64,
-    /// The same under load, µs.
+    /// Round trip under load, µs.
     pub loaded_us: f64,
     /// What load adds: their difference, µs; 0 where load adds nothing.
     pub added_us: f64,

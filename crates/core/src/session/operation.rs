@@ -153,7 +153,7 @@ pub trait Operation: Sized + Into<Request> {
     /// Checks the answer at the client.
     ///
     /// # Errors
-    /// What is absurd in it.
+    /// Returns the reply if it can be true; an error says what in it cannot.
     fn believe(&self, reply: Self::Reply) -> Result<Self::Reply, String> {
         Ok(reply)
     }

@@ -62,7 +62,7 @@ pub enum ValueKind {
         least: u64,
         /// The most.
         most: u64,
-        /// What is counted, such as `µs`; empty for a plain number.
+        /// Unit of the count, such as `µs`; empty for a plain number.
         unit: &'static str,
     },
     /// A fixed number of whole numbers with blanks between them.
@@ -73,7 +73,7 @@ pub enum ValueKind {
         least: u64,
         /// The most of each.
         most: u64,
-        /// What is counted.
+        /// Unit of the count.
         unit: &'static str,
     },
     /// The name of a kernel module, such as that of a congestion control.

@@ -16,11 +16,11 @@ pub enum QosPolicy {
     Off,
     /// A program without rules: every packet passes it, and nothing is done with it.
     Passthrough,
-    /// That of a file.
+    /// Policy of a file.
     File {
         /// As it was written.
         name: String,
-        /// What is in it; empty before it was loaded.
+        /// Text of the file; empty before it was loaded.
         text: String,
     },
 }

@@ -25,7 +25,7 @@ pub(super) struct Held {
 /// The result of parsing some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fed {
-    /// All of them were expected.
+    /// Every connection was expected and is taken.
     Taken,
     /// They name another session, or are not part of the protocol.
     Stranger,

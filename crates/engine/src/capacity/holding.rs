@@ -31,13 +31,13 @@ pub(crate) enum HoldingNews {
     Refused(String),
     /// The connections could not be closed properly.
     Failed(&'static str),
-    /// What is held at present.
+    /// Connections that are held at present.
     Progress(HoldProgress),
     /// Everything is closed.
     Released(Box<CapacityHalf>),
 }
 
-/// What is given back when it is dropped.
+/// Claim on the endpoint's budget, given back when it is dropped.
 type Claim = Box<dyn Send>;
 
 /// Connections held for a client; they are closed when it is dropped.

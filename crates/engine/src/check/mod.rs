@@ -36,7 +36,7 @@ pub struct CheckOptions {
     pub family: Option<Family>,
     /// One run each way, without intervals and without round trips per minute.
     pub quick: bool,
-    /// What is asked of the bulk transfers.
+    /// Options of the bulk transfers.
     pub bulk: BulkOptions,
     /// Seed of every random choice.
     pub seed: u64,

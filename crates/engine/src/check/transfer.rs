@@ -14,9 +14,9 @@ pub(super) struct Length {
     least: Duration,
 }
 
-/// Of a run.
+/// Length of a run.
 pub(super) const RUN: Length = Length::new(18, 800);
-/// Of the only run of `--quick`.
+/// Length of the only run of `--quick`.
 pub(super) const QUICK_RUN: Length = Length::new(15, 600);
 /// A start that overfills the queue is mended after some 20 round trips: bytes that waited behind
 /// its losses would count as if they had come within the measured time, and make a rate above the
@@ -46,7 +46,7 @@ pub(super) fn bulk(direction: Direction, time: Duration, warm_up: Duration, seed
     test(traffic, direction, time, warm_up, seed)
 }
 
-/// The same by datagrams that fit a path of 1500 bytes.
+/// The test by datagrams that fit a path of 1500 bytes.
 pub(super) fn over_udp(mut test: Test, rate: BitRate) -> Test {
     test.protocol = Protocol::Udp;
     test.traffic = Traffic::Stream(StreamTest {

@@ -22,14 +22,14 @@ use crate::lab::LabPath;
 use crate::load::Load;
 use crate::treated::{self, Treated, What};
 
-/// What is compared and how.
+/// Test, treatments and metrics of a comparison.
 #[derive(Debug, Clone)]
 pub struct CompareOptions {
     /// The treatment that the other is compared with, its controls added.
     pub a: Treatments,
     /// The treatment whose effect is told, its controls added.
     pub b: Treatments,
-    /// What is run under both.
+    /// Test that is run under both treatments.
     pub test: Test,
     /// A load beside every run, which ends with it.
     pub with: Option<Test>,

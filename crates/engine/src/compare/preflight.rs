@@ -37,7 +37,7 @@ const USUAL: [&str; 8] = [
     "udp.lost",
 ];
 
-/// What was found.
+/// Findings of the run before the first pair.
 #[derive(Debug)]
 pub(super) struct Preflight {
     pub(super) started_at: String,

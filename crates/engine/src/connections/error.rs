@@ -18,7 +18,7 @@ pub enum ConnectionsError {
     NoNamespace {
         /// As the user wrote it.
         name: String,
-        /// Those that have a name on this host.
+        /// Namespaces that have a name on this host.
         known: Vec<String>,
     },
     /// A file that is something else.

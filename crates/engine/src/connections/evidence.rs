@@ -202,7 +202,7 @@ impl Moved {
         }
     }
 
-    /// Of each whole step, bits/s.
+    /// Rate of each whole step, bits/s.
     fn rates(&self, step_s: f64) -> Vec<f64> {
         let count = (self.seconds() / step_s + 1e-6).floor() as usize;
         let total = |step: usize| self.at(step as f64 * step_s);

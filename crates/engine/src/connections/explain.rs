@@ -102,7 +102,7 @@ fn caveats(document: &ConnectionsDocument, stop: &Stop) -> Vec<Caveat> {
     caveats
 }
 
-/// Whose threads a connection's are.
+/// Owner of the threads that serve a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Whose {
     Process(u32),

@@ -98,7 +98,7 @@ struct Host {
 }
 
 impl Host {
-    /// Of the calling thread's network namespace.
+    /// Reads the counters of the calling thread's network namespace.
     fn read() -> Self {
         let somaxconn = sysctl::read("net.core.somaxconn").ok();
         let counters = ProtocolCounters::read().ok();

@@ -40,7 +40,7 @@ pub enum Place {
     Here,
     /// By its name (`ip netns`) or the path of its file.
     Named(String),
-    /// Of a process, such as the first of a container.
+    /// Namespace of a process, such as the first of a container.
     OfProcess(u32),
 }
 
@@ -75,7 +75,7 @@ impl Selection {
 /// The inodes of the sockets that these processes hold now.
 ///
 /// # Errors
-/// All of them are somebody else's.
+/// Fails if all of these processes are other users'.
 pub(super) fn sockets_of(pids: &[u32]) -> Result<HashSet<u32>, ConnectionsError> {
     let mut inodes = HashSet::new();
     let mut refused = None;

@@ -231,7 +231,7 @@ pub enum ServeEvent {
     Treated {
         /// The client.
         peer: SocketAddr,
-        /// What was read back, one line for each change.
+        /// Settings as read back, one line for each change.
         read_back: Vec<String>,
     },
     /// What a client had changed is undone.

@@ -36,7 +36,7 @@ use crate::words::chain;
 /// What an experiment finds around it.
 #[derive(Debug, Clone)]
 pub struct ExperimentSite<'a> {
-    /// Where its file is.
+    /// Directory of the experiment's file, to which its paths are relative.
     pub directory: &'a Path,
     /// Recorded rates by the name that the links' specs give them.
     pub traces: &'a [(String, RateTrace)],

@@ -32,7 +32,7 @@ use crate::treatment::{Directory, SysctlDirectory, TreatError, keep, kept, undo 
 /// What `linerate host` looks at.
 #[derive(Debug, Clone, Default)]
 pub struct HostScope {
-    /// What is needed of the host.
+    /// Rate and round trip that the host is to reach.
     pub need: Need,
     /// The address whose device is looked at; without one, those that are up.
     pub peer: Option<IpAddr>,

@@ -311,7 +311,7 @@ fn kernel_route(route: &lab::Route) -> Route {
     made
 }
 
-/// Of a link's inner end, in the pump's namespace.
+/// Name of a link's inner end, which is in the pump's namespace.
 fn inner_name(number: usize, end: usize) -> String {
     format!("w{number}{}", ["a", "b"][end])
 }

@@ -133,7 +133,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// What it was made of.
+    /// The topology that the lab was made of.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }

@@ -138,7 +138,7 @@ fn ask_for_ecn(mix: &Mix, firsts: &[Client]) -> Result<Option<Applied>, MeasureE
 struct Job {
     test: Test,
     start: Duration,
-    /// Of an endpoint that begins by its clock.
+    /// Measuring at an endpoint, which begins by its own clock.
     there: Option<There>,
     /// From when all are ready to the beginning of the mix.
     lead: Duration,
@@ -329,7 +329,7 @@ fn document(
     (LoadDocument::new(mix, seed, members), error)
 }
 
-/// Of requests nothing is known.
+/// Whether ECN was negotiated; taken for granted of requests, which carry no evidence of it.
 fn negotiated_ecn(leg: &Leg) -> bool {
     let options = leg.tcp.as_ref().and_then(|tcp| tcp.sender());
     options.is_none_or(|sender| sender.options.iter().any(|option| option == "ecn"))

@@ -165,7 +165,7 @@ impl Shared {
 /// What a worker reports at its end, apart from its counters.
 #[derive(Default)]
 pub(crate) struct WorkerEnd {
-    /// How it sent or received: the system call.
+    /// System call that sent or received, such as `sendmmsg`.
     pub(crate) method: &'static str,
     pub(crate) udp_sent: Option<UdpSent>,
     pub(crate) udp_received: Option<UdpReceived>,

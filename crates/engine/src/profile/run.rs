@@ -17,7 +17,7 @@ use crate::stop::Stop;
 /// Largest file that is written and read beside a transfer, bytes: a fast path carries more than a
 /// disk has room for.
 const MAX_DISK_FILE: u64 = 1 << 30;
-/// Of each read and write of the file, bytes.
+/// Size of each read and write of the file, bytes.
 const RECORD_BYTES: u64 = 128 << 10;
 
 /// Runs a test while both hosts are profiled. What ends it early is in the error beside the

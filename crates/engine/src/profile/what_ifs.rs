@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::compare::CompareObserver;
 use crate::error::MeasureError;
 
-/// What is projected.
+/// Options of the projections.
 #[derive(Debug, Clone)]
 pub struct WhatIfOptions {
     /// The test that was profiled; there is a model of its transport.

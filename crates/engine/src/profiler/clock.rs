@@ -35,7 +35,7 @@ impl Pace {
         self.cycles().into_iter().chain([timer])
     }
 
-    /// The same clock at another rate.
+    /// This clock at another rate.
     pub(super) fn at(self, clock: Clock, hz: u32) -> Clock {
         let timer = Clock::Timer { hz };
         match clock {

@@ -13,7 +13,7 @@ const MAX_WORDS: usize = 4 << 20;
 /// A call chain with its owner, in words: owner, frames of the kernel, and the frames.
 type Key = Box<[u64]>;
 
-/// What was sampled.
+/// Samples by layer and function.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     stacks: HashMap<Key, u64>,

@@ -30,7 +30,7 @@ const KERNEL_FRAME: &str = "[kernel]";
 pub(super) struct Names<'a> {
     kernel: &'a KernelSymbols,
     known: HashMap<u64, Name>,
-    /// Of this process, by the addresses that were met.
+    /// Functions of this process, by the addresses that were met.
     own: HashMap<u64, Name>,
     texts: Vec<String>,
     /// What each says of a chain that it is in.
@@ -41,7 +41,7 @@ pub(super) struct Names<'a> {
 /// What a function says of the chain that it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
-    /// What is nearer to the leaf ran in a soft interrupt.
+    /// Frames nearer to the leaf ran in a soft interrupt.
     Softirq,
     /// The root of the idle task.
     IdleRoot,

@@ -51,7 +51,7 @@ struct Drained {
 /// The samples, without the times of the run.
 pub(crate) struct Taken {
     profile: EndProfile,
-    /// How it was sampled; `None` if it was not.
+    /// Method of sampling; `None` if nothing was sampled.
     sampling: Option<Sampling>,
     /// How many of the test's threads were sampled at most; `None` where all CPUs were.
     threads: Option<usize>,
@@ -68,7 +68,7 @@ pub(crate) struct Circumstances {
     pub(crate) threads: CpuSeconds,
     /// The host's soft interrupts, seconds.
     pub(crate) softirq_seconds: Option<f64>,
-    /// Of each of them.
+    /// CPU time of each thread.
     pub(crate) each_thread: Vec<CpuSeconds>,
     /// Time that the host's CPUs were busy, without what the hypervisor took, seconds.
     pub(crate) busy_seconds: Option<f64>,

@@ -197,7 +197,7 @@ impl Source {
         (!self.all_cpus).then_some(MAX_THREADS)
     }
 
-    /// How it samples; `None` where it does not.
+    /// Method of sampling; `None` where nothing is sampled.
     pub(super) fn sampling(&self) -> Option<Sampling> {
         (!self.samplers.is_empty()).then_some(self.sampling)
     }

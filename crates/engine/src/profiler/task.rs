@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-/// What is known of a thread by its number.
+/// Owner of a thread, found by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
     /// It carries this end's data.

@@ -27,12 +27,12 @@ struct Load<'scope> {
     go: Option<Sender<()>>,
     is_begun: bool,
     received: Arc<Mutex<Received>>,
-    /// What was received up to the last look.
+    /// Counter of received bytes at the last look.
     last: Received,
     thread: ScopedJoinHandle<'scope, Ended>,
 }
 
-/// What became of a load.
+/// Result of a load that has ended.
 enum Ended {
     Loaded(Box<Loaded>),
     /// It was begun, and could not be or ended early.
@@ -109,7 +109,7 @@ impl<'scope> Loads<'scope> {
             .any(|load| load.is_begun && load.thread.is_finished())
     }
 
-    /// Those that carry something.
+    /// Number of loads that carry bytes.
     pub(super) fn count(&self) -> u32 {
         self.loads.iter().filter(|load| load.last.bytes > 0).count() as u32
     }

@@ -26,7 +26,7 @@ use crate::clock::now_ns;
 use crate::error::MeasureError;
 use crate::stop::Stop;
 
-/// What is measured, and for how long at most.
+/// Test, direction and longest time of a measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     /// What each load is: a stream in one direction.
@@ -43,7 +43,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) responsiveness: Responsiveness,
-    /// Of each load, the first first.
+    /// Record of each load, in the order of their beginning.
     pub(crate) records: Vec<Record>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) const IDLE: Duration = Duration::from_millis(500);
 const SPARE: Duration = Duration::from_secs(20);
 
 impl Request {
-    /// Of everything.
+    /// Longest time that the whole measurement takes.
     fn longest(&self) -> Duration {
         IDLE + self.interval * self.most_intervals + SPARE
     }
@@ -149,7 +149,7 @@ pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured
     })
 }
 
-/// How it went; times by [`crate::clock`].
+/// Progress of a measurement; times are of [`crate::clock`].
 struct Course {
     working: WorkingConditions,
     loads: u32,

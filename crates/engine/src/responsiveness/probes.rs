@@ -100,7 +100,7 @@ impl<'scope> Probes<'scope> {
     }
 }
 
-/// Those that have ended in a time.
+/// Probes that ended between two times.
 pub(super) fn between(answers: &[Answer], from_ns: u64, to_ns: u64) -> Vec<Probe> {
     let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
     let ended = answers

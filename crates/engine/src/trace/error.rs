@@ -39,7 +39,7 @@ pub enum TraceError {
         what: &'static str,
         /// The address to send from.
         address: IpAddr,
-        /// What it would need.
+        /// Privilege or kernel feature that is missing.
         needs: String,
         /// From the kernel.
         source: io::Error,
@@ -63,7 +63,7 @@ pub enum TraceError {
     /// The kernel would not send or receive.
     #[error("cannot {what}")]
     Kernel {
-        /// What it would not do.
+        /// Operation that the kernel refused.
         what: String,
         /// From the kernel.
         source: io::Error,

@@ -48,7 +48,7 @@ const MAX_IN_A_ROW: usize = 10;
 /// A stop is noticed within this.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
-/// What is to be traced and how.
+/// Target, probes and limits of a trace.
 #[derive(Debug, Clone)]
 pub struct TraceOptions {
     /// The target as the user named it.
@@ -69,7 +69,7 @@ pub struct TraceOptions {
     pub mtu: bool,
     /// Estimate the rates of links; takes some 20 s.
     pub bandwidth: bool,
-    /// Whose networks the hops are, by this table.
+    /// Table of networks by which hops are given their origin.
     pub origins: Option<Arc<AsTable>>,
     /// What sessions are drawn from.
     pub seed: u64,

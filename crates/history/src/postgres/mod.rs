@@ -582,7 +582,7 @@ fn affected(period: Period) -> String {
     )
 }
 
-/// Of `pairs` and of `results AS it`.
+/// Columns of a [`PairRun`], of the tables `pairs` and `results AS it`.
 fn pair_columns() -> String {
     format!(
         "it.run, {}, test, from_site, to_site, it.throughput_bps, it.loss_percent, it.rtt_us, \

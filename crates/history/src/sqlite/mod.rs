@@ -361,7 +361,7 @@ fn insert_results(change: &Transaction<'_>, id: i64, run: &NewRun<'_>) -> rusqli
     Ok(())
 }
 
-/// Of `pairs` and of `results AS it`.
+/// Columns of a [`PairRun`], of the tables `pairs` and `results AS it`.
 const PAIR_COLUMNS: &str = "it.run, it.started_at, test, from_site, to_site, it.throughput_bps, \
     it.loss_percent, it.rtt_us, it.cause, it.confidence";
 

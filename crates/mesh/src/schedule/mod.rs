@@ -165,7 +165,7 @@ pub struct Schedule {
     ledger: Option<Ledger>,
     /// The sites that can be tested.
     present: SiteSet,
-    /// Those of them that can begin a bandwidth test.
+    /// Sites of `present` that can begin a bandwidth test now.
     idle: SiteSet,
     running: HashMap<u64, Running>,
     deadlines: BinaryHeap<Reverse<(Nanos, u64)>>,

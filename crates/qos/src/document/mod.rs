@@ -94,7 +94,7 @@ pub struct AdapterReport {
     pub index: u32,
     /// Its addresses with their prefix lengths.
     pub addresses: Vec<String>,
-    /// How its frames begin: `ethernet` or `raw_ip`.
+    /// Beginning of its frames: `ethernet` or `raw_ip`.
     pub kind: String,
     /// Speed that the driver reports, bits per second.
     pub speed_bps: Option<u64>,
@@ -102,7 +102,7 @@ pub struct AdapterReport {
     pub rate_bps: Option<u64>,
     /// The state of its policy.
     pub state: QosState,
-    /// What is wrong, in words.
+    /// Fault, in words.
     pub fault: Option<String>,
     /// Attachment point of the program: `tcx` or `clsact`.
     pub attached: Option<String>,

@@ -5,7 +5,7 @@ use crate::packet::LinkType;
 /// Where the program will run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// How its frames begin.
+    /// Beginning of the interface's frames.
     pub link: LinkType,
     /// Number of slots in the counters' map; more than every slot of the rules.
     pub slots: u32,

@@ -20,9 +20,9 @@ use crate::rules::{Bindings, RuleError, RuleSet};
 /// A warning and the place of its cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Warning {
-    /// Where it is.
+    /// Place in the file.
     pub place: Place,
-    /// What it is.
+    /// Doubt about the policy.
     pub doubt: Doubt,
 }
 

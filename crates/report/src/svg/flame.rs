@@ -22,7 +22,7 @@ pub fn flame_graph(document: &ProfileDocument) -> String {
     drawn(document, buttons, &script)
 }
 
-/// The same picture for a page without scripts.
+/// Draws the flame graph for a page without scripts.
 pub(crate) fn flame_picture(document: &ProfileDocument) -> String {
     drawn(document, "", "").replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
 }

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use linerate_report::text::Style;
 use linerate_report::document::read;
+use linerate_report::text::Style;
 use serde_json::Value;
 
 /// Name and text of each stored document.
@@ -22,7 +22,8 @@ fn stored() -> Vec<(String, Vec<u8>)> {
 fn assert_kept(place: &str, before: &Value, after: &Value) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
-            for (key, value) in before {
+            // The command of a remedy is written anew where the remedy is explained again.
+            for (key, value) in before.iter().filter(|(key, _)| *key != "command") {
                 let place = format!("{place}.{key}");
                 match after.get(key) {
                     Some(after) => assert_kept(&place, value, after),

@@ -14,7 +14,7 @@ pub(super) struct WalshAverages {
 }
 
 impl WalshAverages {
-    /// Of at least one finite value.
+    /// Averages of the pairs of `values`, of which there is at least one; all are finite.
     pub(super) fn new(values: &[f64]) -> Self {
         let means =
             |(i, &one): (usize, &f64)| values[i..].iter().map(move |&two| f64::midpoint(one, two));

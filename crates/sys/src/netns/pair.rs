@@ -22,7 +22,7 @@ pub struct Pair {
 /// One end of a [`Pair`].
 #[derive(Debug)]
 pub struct Host {
-    /// Where it lives.
+    /// Namespace that the device is in.
     pub namespace: Namespace,
     /// Its IPv4 address.
     pub ipv4: Ipv4Addr,

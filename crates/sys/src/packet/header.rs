@@ -6,7 +6,7 @@ pub struct VirtioHeader {
     /// The checksum field holds only the pseudo-header's sum; that of the bytes from
     /// `checksum_start` on is to be added.
     pub needs_checksum: bool,
-    /// How it is to be cut.
+    /// Protocol by which the frame is cut into segments.
     pub gso: GsoType,
     /// The TCP segments carry congestion window reduced (CWR), in the first one only.
     pub ecn: bool,

@@ -72,7 +72,7 @@ pub(super) struct Slot {
     pub(super) header: Option<VirtioHeader>,
     /// Nanoseconds since 1970 by the system's clock.
     pub(super) realtime_ns: u64,
-    /// Of a VLAN tag that is not in the bytes.
+    /// VLAN tag that the kernel took out of the bytes (tci).
     pub(super) vlan_tci: Option<u16>,
     offset: usize,
     length: usize,

@@ -17,7 +17,7 @@ pub struct SynSocket {
     socket: Socket,
 }
 
-/// What became of a SYN.
+/// Answer to a SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SynAnswer {
     /// The target accepts the connection.

@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub struct DescriptorLimit {
     /// What holds now.
     pub soft: u64,
-    /// What it may be raised to without privilege.
+    /// Hard limit: what a process may raise it to without privilege.
     pub hard: u64,
 }
 

@@ -8,9 +8,9 @@ use super::{Malformed, Probe, ProcError, field, read_and_parse, read_text};
 pub struct LoadAverage {
     /// Tasks running or in uninterruptible sleep, averaged over 1 minute.
     pub one_minute: f64,
-    /// The same over 5 minutes.
+    /// Load average over 5 minutes.
     pub five_minutes: f64,
-    /// The same over 15 minutes.
+    /// Load average over 15 minutes.
     pub fifteen_minutes: f64,
     /// Tasks that are running or want to, now.
     pub runnable: u64,

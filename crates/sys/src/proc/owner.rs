@@ -14,7 +14,7 @@ pub struct Owner {
     pub name: String,
 }
 
-/// What was found.
+/// Processes by the inode of their sockets.
 #[derive(Debug, Default)]
 pub struct Owners {
     /// By the socket's inode.

@@ -59,7 +59,7 @@ fn switch_on(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> io::R
 /// Receives a datagram.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// Errors of recvmsg(2).
 pub fn receive_from(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<Arrival> {
     let read = |header: &_| {
         let mut arrival = Arrival {

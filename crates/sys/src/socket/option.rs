@@ -17,7 +17,7 @@ pub enum OptionError {
     Set {
         /// As socket(7), tcp(7) and ip(7) name it.
         option: &'static str,
-        /// What was asked for.
+        /// Value that was asked for.
         value: String,
         /// From the kernel.
         source: io::Error,
@@ -35,9 +35,9 @@ pub enum OptionError {
     NotTaken {
         /// As socket(7), tcp(7) and ip(7) name it.
         option: &'static str,
-        /// What was asked for.
+        /// Value that was asked for.
         asked: u64,
-        /// What it reads.
+        /// Value that the kernel reads back.
         granted: u64,
         /// What limits it.
         why: &'static str,
@@ -163,7 +163,7 @@ fn number(socket: &impl AsFd, (level, name, option): Number) -> Result<u32, Opti
     Ok(u32::from_ne_bytes(bytes))
 }
 
-/// That of two options which is of the socket's family.
+/// The one of two options that is of the socket's family.
 fn of_family(socket: &impl AsFd, v4: Number, v6: Number) -> Result<Number, OptionError> {
     let domain = SockRef::from(socket).domain();
     let is_v6 = domain.map_err(read_error("SO_DOMAIN"))? == socket2::Domain::IPV6;

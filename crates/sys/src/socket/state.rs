@@ -20,7 +20,7 @@ pub struct SocketMemory {
     pub forward: u32,
     /// Send queue.
     pub send_queue: u32,
-    /// Of options.
+    /// Bytes of TCP options.
     pub options: u32,
     /// Waiting to be taken by the protocol while the application held the socket.
     pub backlog: u32,

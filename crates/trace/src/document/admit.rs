@@ -20,7 +20,7 @@ const MAX_LABELS: usize = 16;
 /// the probes is computed here, including the sentences; parts that were not requested are dropped.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// Checks a peer's document against the request; an error says in words what contradicts it.
 pub fn admit(document: TraceDocument, request: &TraceRequest) -> Result<TraceDocument, String> {
     if document.schema != TRACE_SCHEMA {
         return Err("it is of another schema".into());

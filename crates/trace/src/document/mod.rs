@@ -41,7 +41,7 @@ pub struct TraceHeader {
     pub host: String,
     /// The address that the probes were sent from.
     pub source: Option<IpAddr>,
-    /// How they were sent: the kind of socket.
+    /// Kind of socket that sent the probes, such as `raw`.
     pub method: String,
     /// Target port, where the kind has one.
     pub port: Option<u16>,
@@ -68,7 +68,7 @@ pub struct TraceDocument {
     pub source: Option<IpAddr>,
     /// The protocol of the probes.
     pub kind: ProbeKind,
-    /// How they were sent: the kind of socket.
+    /// Kind of socket that sent the probes, such as `raw`.
     pub method: String,
     /// Target port; of UDP the first one.
     pub port: Option<u16>,

@@ -178,7 +178,7 @@ fn average_of(claim: &Claim) -> &'static str {
     }
 }
 
-/// The same change relative to the other side's figure.
+/// The change as a part of the other side's figure.
 fn other_base(unit: Unit, a: f64, b: f64) -> f64 {
     match unit {
         Unit::Percent => 100.0 * (b - a) / b,

@@ -139,7 +139,7 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
     Ok(rows)
 }
 
-/// What is read of a paired comparison.
+/// Keys of a paired comparison that are read.
 #[derive(Deserialize)]
 struct Comparison {
     a: String,
@@ -194,7 +194,7 @@ impl Comparison {
     }
 }
 
-/// What is read of an experiment.
+/// Keys of an experiment that are read.
 #[derive(Deserialize)]
 struct Experiment {
     runs: Vec<ExperimentRun>,

@@ -16,7 +16,7 @@ pub struct Input<'a> {
     pub file: &'a str,
     /// What its rows have in the column `file`: what a user calls it.
     pub label: &'a str,
-    /// All of it.
+    /// Content of the file.
     pub bytes: &'a [u8],
 }
 
@@ -80,7 +80,7 @@ fn text(bytes: &[u8]) -> Result<&str, Fault> {
 const EMPTY: &str = "there are no figures in it";
 const NOT_TEXT: &str = "it is no UTF-8 text";
 
-/// What is wrong with a file, and where.
+/// Problem of a file, with its place.
 #[derive(Debug)]
 struct Fault {
     place: Option<Place>,

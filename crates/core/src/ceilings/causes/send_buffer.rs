@@ -69,7 +69,7 @@ pub(in super::super) fn full_buffers_bps(view: &View<'_>) -> Option<f64> {
     })
 }
 
-/// The same with the whole buffers in flight.
+/// Ceiling with the whole buffers in flight, bits/s.
 pub(in super::super) fn whole_buffers_bps(view: &View<'_>) -> Option<f64> {
     in_flight_bps(view, |_| 1.0)
 }

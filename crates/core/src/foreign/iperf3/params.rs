@@ -240,7 +240,7 @@ impl Params {
         }
     }
 
-    /// The same test as linerate describes it.
+    /// The request as a test of linerate.
     pub fn to_test(&self, seed: u64) -> Test {
         let flows = u64::from(self.streams);
         let seconds = |seconds: u32| Span(Duration::from_secs(seconds.into()));

@@ -20,13 +20,13 @@ pub struct StreamResult {
     pub bytes: u64,
     /// Segments retransmitted, where a TCP sender knows.
     pub retransmits: Option<u64>,
-    /// Of arriving datagrams, seconds.
+    /// Jitter of arriving datagrams (RFC 3550), seconds.
     pub jitter_s: f64,
     /// Datagrams lost; without those of the warm-up if `omitted` is told.
     pub errors: u64,
     /// Datagrams sent, those of the warm-up included: at a receiver the highest number.
     pub packets: u64,
-    /// Those of the warm-up, which iperf3 3.12 does not tell.
+    /// Datagrams of the warm-up, which iperf3 3.12 does not tell.
     pub omitted: Option<u64>,
     /// Length, seconds, where it is told.
     pub seconds: Option<f64>,

@@ -98,7 +98,7 @@ const NONE: f32 = -1.0;
 
 /// Words of an OMNI response before its texts, by width.
 const RESPONSE_WORDS: (usize, usize) = (16, 18);
-/// Of OMNI results.
+/// Fewest and most words of an OMNI result.
 const RESULT_WORDS: (usize, usize) = (21, 27);
 
 impl Results {

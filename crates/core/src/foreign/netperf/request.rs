@@ -184,7 +184,7 @@ impl DataTest {
         }
     }
 
-    /// The same test with another length.
+    /// The request with another length of the test.
     #[must_use]
     pub fn with_length(self, length: Length) -> Self {
         Self { length, ..self }

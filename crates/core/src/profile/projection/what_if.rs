@@ -27,7 +27,7 @@ pub struct WhatIf {
     pub from: &'static str,
     /// The change.
     pub change: Change,
-    /// How it can be applied on a real host.
+    /// Way to apply the change on a real host.
     pub proof: Provable,
 }
 

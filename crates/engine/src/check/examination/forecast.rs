@@ -10,7 +10,7 @@ use super::super::transfer::{CLEAN_WARM_UP, QUICK_RUN, RUN, WARM_UP};
 use super::{Examination, IDLE_WARM_UP};
 use crate::responsiveness;
 
-/// Those that it takes on most paths.
+/// Intervals that the measurement takes on most paths.
 const USUAL_INTERVALS: u32 = 6;
 
 /// Round trips that a test takes besides its own time: asking for it, connecting, the reports.
@@ -23,7 +23,7 @@ const BUSY_TIMES: f64 = 1.5;
 const TRAINS_ROUND_TRIPS: u32 = 24;
 
 impl Examination<'_> {
-    /// Of each test, besides its own time.
+    /// Time that each test takes besides its own.
     fn beside(&self) -> Duration {
         match self.beside {
             (_, 0) => self.rtt * BESIDE_ROUND_TRIPS + BESIDE,
@@ -66,7 +66,7 @@ impl Examination<'_> {
         self.observer.takes(takes);
     }
 
-    /// Of a bulk transfer after these: warm-up and length.
+    /// Warm-up and length of a bulk transfer after the runs `before`.
     pub(super) fn times(&self, before: &Runs) -> (Duration, Duration) {
         let warm_up = if before.are_clean() {
             CLEAN_WARM_UP

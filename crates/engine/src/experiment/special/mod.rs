@@ -22,7 +22,7 @@ pub enum SpecialError {
     /// The file system refused something.
     #[error("cannot {what} in {}", directory.display())]
     File {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// Where the file was, or was to be.
         directory: PathBuf,

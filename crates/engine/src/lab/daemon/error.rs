@@ -24,7 +24,7 @@ pub enum DaemonError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason, in words.
         reason: String,
     },
     /// A file or socket of a lab could not be made or read.
@@ -51,7 +51,7 @@ pub enum DaemonError {
     NotUp {
         /// The name that was asked for.
         name: Option<String>,
-        /// Those that are up.
+        /// Names of the labs that are up.
         others: Vec<String>,
     },
     /// No host of the lab has that name.
@@ -61,7 +61,7 @@ pub enum DaemonError {
         lab: String,
         /// As given.
         host: String,
-        /// Those that it has.
+        /// Names of the lab's hosts.
         hosts: Vec<String>,
     },
     /// The process that was to hold the lab said why it cannot.

@@ -44,7 +44,7 @@ pub(super) trait Requests {
     fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool>;
 }
 
-/// What is left to do after a step.
+/// Next action of a connection after a step.
 pub(super) enum Step {
     /// Nothing: the run is over.
     Over,

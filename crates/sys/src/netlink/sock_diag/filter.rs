@@ -32,7 +32,7 @@ impl Filter {
     /// The SYN backlog: connections whose handshake a listener has not finished.
     pub const HALF_OPEN: u32 = 1 << SYN_RECEIVED;
 
-    /// All of these states.
+    /// A filter that takes sockets in all of these states.
     pub fn new(states: u32) -> Self {
         Self {
             states,

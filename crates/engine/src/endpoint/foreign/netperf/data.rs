@@ -53,7 +53,7 @@ pub(super) enum FirstData {
 /// A test that waits for its data.
 pub(super) struct Data {
     pub(super) asked: DataTest,
-    /// The same test for the workers and the record.
+    /// The request as a test of linerate, for the workers and the record.
     pub(super) test: Test,
     pub(super) peer: IpAddr,
     pub(super) limits: Limits,
