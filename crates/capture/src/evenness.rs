@@ -28,13 +28,13 @@ pub(crate) struct Course {
     /// Start of the current block and its bytes so far.
     block: Option<(Nanos, u64)>,
     /// The current part, from about a third of the time on, and the part before it.
-    now: Part,
-    before: Part,
+    now: TimePart,
+    before: TimePart,
 }
 
 /// Counters of one part of the time.
 #[derive(Debug, Clone, Default)]
-struct Part {
+struct TimePart {
     frames: Rates,
     blocks: Rates,
     count: u64,
@@ -103,7 +103,7 @@ impl Course {
     }
 }
 
-impl Part {
+impl TimePart {
     /// A part ends at three times the time of its start.
     fn ends_at(&self) -> u64 {
         self.began.saturating_mul(3).max(FIRST_PART_NS)

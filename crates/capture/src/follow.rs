@@ -64,7 +64,7 @@ pub fn follow<R: Read + Send + 'static>(
     mut progress: impl FnMut(u64) -> bool,
 ) -> Result<Capture, CaptureError> {
     let mut frames = Frames::new(source)?;
-    let mut table = Table::new(most_flows.max(1));
+    let mut table = ConnectionTable::new(most_flows.max(1));
     let mut told = 0;
     let mut stopped = false;
     frames.for_each(|frame, position| {
@@ -100,12 +100,12 @@ pub fn follow<R: Read + Send + 'static>(
 
 /// Both ends of a connection, the lower address first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+struct ConnectionKey {
     addresses: [u128; 2],
     ports: [u16; 2],
 }
 
-impl Key {
+impl ConnectionKey {
     fn new(segment: &Segment) -> Self {
         let (a, b) = (number(segment.source), number(segment.destination));
         let (low, high) = if a <= b { (a, b) } else { (b, a) };
@@ -126,19 +126,19 @@ fn number(address: SocketAddr) -> (u128, u16) {
 }
 
 #[derive(Default)]
-struct Table {
+struct ConnectionTable {
     most: usize,
-    places: HashMap<Key, usize>,
-    trackers: Vec<(Key, Tracker)>,
+    places: HashMap<ConnectionKey, usize>,
+    trackers: Vec<(ConnectionKey, Tracker)>,
     /// The last lookup: consecutive segments are often of one connection.
-    last: Option<(Key, usize)>,
+    last: Option<(ConnectionKey, usize)>,
     left_out: LeftOut,
     packets: u64,
     began: Option<Nanos>,
     ended: Nanos,
 }
 
-impl Table {
+impl ConnectionTable {
     fn new(most: usize) -> Self {
         Self {
             most,
@@ -161,7 +161,7 @@ impl Table {
     }
 
     fn place(&mut self, segment: &Segment) -> usize {
-        let key = Key::new(segment);
+        let key = ConnectionKey::new(segment);
         let known = match self.last {
             Some((last, place)) if last == key => Some(place),
             _ => self.places.get(&key).copied(),
@@ -174,7 +174,7 @@ impl Table {
         place
     }
 
-    fn open(&mut self, key: Key, segment: &Segment) -> usize {
+    fn open(&mut self, key: ConnectionKey, segment: &Segment) -> usize {
         if self.trackers.len() >= self.most {
             self.make_room(segment.at);
         }

@@ -23,7 +23,7 @@ pub(crate) struct Frame<'a> {
 
 /// An interface of a pcapng section, or the single one of a pcap file.
 #[derive(Clone, Copy)]
-struct Interface {
+struct CaptureInterface {
     link: Option<Link>,
     ticks_per_s: u64,
     offset_s: i64,
@@ -34,7 +34,7 @@ struct Interface {
 pub(crate) struct Frames {
     reader: Box<dyn PcapReaderIterator + Send>,
     failure: Arc<Mutex<Option<io::Error>>>,
-    interfaces: Vec<Interface>,
+    interfaces: Vec<CaptureInterface>,
     capacity: usize,
     /// Link type of the first interface whose type is unknown.
     pub(crate) unknown_link: Option<i32>,
@@ -47,7 +47,7 @@ pub(crate) struct Frames {
 impl Frames {
     pub(crate) fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
         let failure = Arc::new(Mutex::new(None));
-        let mut source = Source {
+        let mut source = FileSource {
             inner: source,
             failure: failure.clone(),
         };
@@ -162,7 +162,7 @@ impl Frames {
 enum Described {
     Section,
     /// An interface with the number of its link type.
-    Interface(i32, Interface),
+    Interface(i32, CaptureInterface),
 }
 
 /// What a block tells about later ones.
@@ -181,7 +181,7 @@ fn describe(block: &PcapBlockOwned<'_>) -> Option<Described> {
         PcapBlockOwned::NG(Block::SectionHeader(_)) => return Some(Described::Section),
         _ => return None,
     };
-    let interface = Interface {
+    let interface = CaptureInterface {
         link: Link::from_number(number),
         ticks_per_s,
         offset_s,
@@ -203,7 +203,7 @@ fn ticks_per_s(resolution: u8) -> u64 {
 
 /// Passes on a block's frame, if it has one of a known link type.
 fn take(
-    interfaces: &[Interface],
+    interfaces: &[CaptureInterface],
     block: &PcapBlockOwned<'_>,
     each: impl FnOnce(Frame<'_>) -> bool,
 ) -> bool {
@@ -241,12 +241,12 @@ fn take(
 }
 
 /// Keeps the error of a failed read.
-struct Source<R> {
+struct FileSource<R> {
     inner: R,
     failure: Arc<Mutex<Option<io::Error>>>,
 }
 
-impl<R: Read> Read for Source<R> {
+impl<R: Read> Read for FileSource<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.inner.read(buffer) {

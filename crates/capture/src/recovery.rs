@@ -60,7 +60,7 @@ impl Retransmitted {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RecoveryKind {
     Fast,
     Timeout,
 }
@@ -68,7 +68,7 @@ enum Kind {
 /// An episode of repair; it ends when everything in flight at its start is acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Episode {
-    kind: Kind,
+    kind: RecoveryKind,
     until: u64,
     first: u64,
     value: Option<u32>,
@@ -128,23 +128,23 @@ impl Recovery {
         let kind = match self.episode {
             Some(episode) if is_timeout && again.start == episode.first => {
                 self.counts.timeouts += 1;
-                Kind::Timeout
+                RecoveryKind::Timeout
             }
             Some(episode) => episode.kind,
-            None if is_timeout && !is_told => Kind::Timeout,
+            None if is_timeout && !is_told => RecoveryKind::Timeout,
             None if again.is_last && !is_told => {
                 self.counts.probes += again.segments;
                 return;
             }
-            None => Kind::Fast,
+            None => RecoveryKind::Fast,
         };
         match kind {
-            Kind::Fast => self.counts.fast += again.segments,
-            Kind::Timeout => self.counts.after_timeout += again.segments,
+            RecoveryKind::Fast => self.counts.fast += again.segments,
+            RecoveryKind::Timeout => self.counts.after_timeout += again.segments,
         }
         if self.episode.is_none() {
             self.counts.episodes += 1;
-            self.counts.timeouts += u64::from(kind == Kind::Timeout);
+            self.counts.timeouts += u64::from(kind == RecoveryKind::Timeout);
             if self.flights.len() < MAX_FLIGHTS {
                 self.flights.push(again.flight);
             }

@@ -13,7 +13,7 @@ use crate::sequence::{Holes, unwrap};
 
 /// What the sender knew of its peer when it sent, as far as the capture tells.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct KnownWindow {
     acked: u64,
     /// First byte after the window.
     edge: u64,
@@ -24,7 +24,7 @@ struct Known {
 struct OnItsWay {
     arrives: Nanos,
     value: Option<u32>,
-    known: Known,
+    known: KnownWindow,
 }
 
 /// A segment sent and not yet acknowledged.
@@ -47,7 +47,7 @@ pub(crate) struct Stream {
     /// Highest acknowledgement that passed the capture.
     seen_ack: u64,
     first_ack: Option<u64>,
-    known: Known,
+    known: KnownWindow,
     on_their_way: VecDeque<OnItsWay>,
     outstanding: VecDeque<Outstanding>,
     holes: Holes,
@@ -216,7 +216,7 @@ impl Stream {
         let is_duplicate = is_pure && !advances && ack == self.seen_ack && ack < self.next;
         self.recovery
             .handle_ack(segment, ack, self.next, is_duplicate, facts.mss);
-        let known = Known {
+        let known = KnownWindow {
             acked: ack,
             edge: ack + self.window.now,
         };
@@ -257,7 +257,7 @@ impl Stream {
     }
 
     /// The sender learns of an acknowledgement at once or when it arrives there.
-    fn release_later(&mut self, segment: &Segment, known: Known, facts: &Facts) {
+    fn release_later(&mut self, segment: &Segment, known: KnownWindow, facts: &Facts) {
         if facts.is_at_sender || self.on_their_way.len() >= MAX_ON_THEIR_WAY {
             self.on_their_way.clear();
             return self.release(known, segment.at, facts);
@@ -293,7 +293,7 @@ impl Stream {
         self.advance(segment.at, facts);
     }
 
-    fn release(&mut self, known: Known, at: Nanos, facts: &Facts) {
+    fn release(&mut self, known: KnownWindow, at: Nanos, facts: &Facts) {
         self.advance(at, facts);
         self.known.acked = self.known.acked.max(known.acked);
         self.known.edge = self.known.edge.max(known.edge);

@@ -67,7 +67,7 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     }
     check_pace(&target, &plan, args.test.has("rate"))?;
     let mut client = Client::connect(target, run::signals()?)?;
-    let mut shown = Shown(progress);
+    let mut shown = CompareProgress(progress);
     let (mut document, error) = compare(&mut client, &options, &mut shown)?;
     // The endpoint learns of the end, and undoes its changes, before the lab is gone.
     drop(client);
@@ -113,7 +113,7 @@ fn of_paths(
         a: &mut a,
         b: Some((&mut b, [&paths[0], &paths[1]])),
     };
-    let mut shown = Shown(progress);
+    let mut shown = CompareProgress(progress);
     let (mut document, error) = compare_sides(&mut sides, options, &mut shown)?;
     drop((a, b, shown));
     document.lab_b = Some(specs[1].to_string());
@@ -133,9 +133,9 @@ fn treats_hosts(options: &CompareOptions) -> bool {
 }
 
 /// Shows pairs as they come.
-struct Shown(Progress);
+struct CompareProgress(Progress);
 
-impl Observer for Shown {
+impl Observer for CompareProgress {
     fn phase(&mut self, text: &str) {
         self.0.live(text);
     }
@@ -149,7 +149,7 @@ impl Observer for Shown {
     }
 }
 
-impl CompareObserver for Shown {
+impl CompareObserver for CompareProgress {
     fn begins(&mut self, [fewest, most]: [u32; 2]) {
         self.0.line(&format!(
             "at least {fewest} pairs, at most {most}; last: when an answer is expected"

@@ -48,7 +48,7 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
         target: target.as_ref(),
         path: None,
     };
-    let mut shown = Shown { progress };
+    let mut shown = CellProgress { progress };
     let outcome = run_experiment(&experiment, &site, &mut records, &stop, &mut shown);
     drop(shown);
     let (document, error) = outcome?;
@@ -214,11 +214,11 @@ fn list(experiment: &Experiment) -> String {
 }
 
 /// Prints a line for each run as it begins, and the reason if it does not count.
-struct Shown {
+struct CellProgress {
     progress: Progress,
 }
 
-impl ExperimentObserver for Shown {
+impl ExperimentObserver for CellProgress {
     fn begins(&mut self, progress: &ExperimentProgress) {
         let again = match progress.slot.attempt {
             1 => String::new(),

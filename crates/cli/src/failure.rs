@@ -9,13 +9,13 @@ use linerate_engine::{Categorized, Category, MeasureError};
 /// An error that ends the command, with its kind.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    kind: Kind,
+    kind: FailureKind,
     error: anyhow::Error,
 }
 
 /// Why a command ends without success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FailureKind {
     /// The run failed, or a gate that the user set did.
     Failed,
     /// The command line, a name or a file is wrong.
@@ -32,9 +32,9 @@ enum Kind {
 impl<E: Categorized> From<E> for Failure {
     fn from(error: E) -> Self {
         let kind = match error.category() {
-            Category::Failed => Kind::Failed,
-            Category::Usage => Kind::Usage,
-            Category::Missing => Kind::Unsupported,
+            Category::Failed => FailureKind::Failed,
+            Category::Usage => FailureKind::Usage,
+            Category::Missing => FailureKind::Unsupported,
         };
         Self::new(kind, error)
     }
@@ -43,23 +43,23 @@ impl<E: Categorized> From<E> for Failure {
 impl Failure {
     /// The run failed (refused, unreachable, timed out, peer lost, disk full), or a gate did.
     pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
-        Self::new(Kind::Failed, error)
+        Self::new(FailureKind::Failed, error)
     }
 
     /// The command line, a name or a file is wrong.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
-        Self::new(Kind::Usage, error)
+        Self::new(FailureKind::Usage, error)
     }
 
     /// This host lacks something; the message says what, and how to get it.
     pub(crate) fn unsupported(error: impl Into<anyhow::Error>) -> Self {
-        Self::new(Kind::Unsupported, error)
+        Self::new(FailureKind::Unsupported, error)
     }
 
     /// Nothing went wrong: the exit status is the result.
     pub(crate) fn of_status(status: u8) -> Self {
         Self::new(
-            Kind::Finding(status),
+            FailureKind::Finding(status),
             anyhow::anyhow!("exit status {status}"),
         )
     }
@@ -73,7 +73,7 @@ impl Failure {
     pub(crate) fn stdout(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             let lost = "stdout was closed before all of it was written";
-            return Self::new(Kind::ReaderGone, anyhow::anyhow!("{lost}{KEPT}"));
+            return Self::new(FailureKind::ReaderGone, anyhow::anyhow!("{lost}{KEPT}"));
         }
         Self::failed(anyhow::Error::new(error).context("stdout"))
     }
@@ -85,7 +85,7 @@ impl Failure {
 
     /// Whether the reader of stdout went away.
     pub(crate) fn is_reader_gone(&self) -> bool {
-        self.kind == Kind::ReaderGone
+        self.kind == FailureKind::ReaderGone
     }
 
     /// Whether the endpoint had no room.
@@ -96,7 +96,7 @@ impl Failure {
 
     /// Prints the chain of causes as one line on stderr and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        if !matches!(self.kind, Kind::Finding(_)) {
+        if !matches!(self.kind, FailureKind::Finding(_)) {
             // If stderr cannot be written, the exit status has to suffice.
             let _ = writeln!(io::stderr(), "{}", self.line());
         }
@@ -106,10 +106,10 @@ impl Failure {
     /// The exit status, which scripts rely on.
     fn status(&self) -> u8 {
         match self.kind {
-            Kind::Finding(status) => status,
-            Kind::Failed | Kind::ReaderGone => 1,
-            Kind::Usage => 2,
-            Kind::Unsupported => 3,
+            FailureKind::Finding(status) => status,
+            FailureKind::Failed | FailureKind::ReaderGone => 1,
+            FailureKind::Usage => 2,
+            FailureKind::Unsupported => 3,
         }
     }
 
@@ -128,7 +128,7 @@ impl Failure {
         causes.join(": ")
     }
 
-    fn new(kind: Kind, error: impl Into<anyhow::Error>) -> Self {
+    fn new(kind: FailureKind, error: impl Into<anyhow::Error>) -> Self {
         Self {
             kind,
             error: error.into(),

@@ -30,7 +30,7 @@ use crate::{plan, run, typed, watch};
 /// # Errors
 /// The command line is wrong, nothing was measured, or the run ended before its time.
 pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
-    let asked = Asked::resolve(&args).map_err(Failure::usage)?;
+    let asked = ProfilePlan::resolve(&args).map_err(Failure::usage)?;
     if let Some(directory) = &args.profile.disk {
         // A file there, taken away at once: better told now than after the run.
         let probe = directory.join(format!(".linerate-{}", std::process::id()));
@@ -58,7 +58,7 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     check_pace(&target, &plan, args.test.has("rate"))?;
     let stop = run::signals()?;
     let mut client = Client::connect(target, stop.clone())?;
-    let mut shown = Shown(progress);
+    let mut shown = ProfileProgress(progress);
     if let Some(time) = asked.time() {
         shown.0.takes([time; 2]);
     }
@@ -107,13 +107,13 @@ fn beside_the_disk(
 }
 
 /// Options of a profile, filled in and checked.
-struct Asked {
+struct ProfilePlan {
     test: Test,
     request: ProfileRequest,
     what_ifs: Option<WhatIfOptions>,
 }
 
-impl Asked {
+impl ProfilePlan {
     fn resolve(args: &ProfileArgs) -> anyhow::Result<Self> {
         let mut request = ProfileRequest::default();
         request.hz = args.profile.hz.unwrap_or(request.hz);
@@ -193,9 +193,9 @@ impl Files {
 }
 
 /// Shows the run. What a comparison within it takes is not what all of it does.
-struct Shown(Progress);
+struct ProfileProgress(Progress);
 
-impl Observer for Shown {
+impl Observer for ProfileProgress {
     fn phase(&mut self, text: &str) {
         Observer::phase(&mut self.0, text);
     }
@@ -205,7 +205,7 @@ impl Observer for Shown {
     }
 }
 
-impl CompareObserver for Shown {
+impl CompareObserver for ProfileProgress {
     fn pair(&mut self, standing: &Standing<'_>) {
         self.0.line(&text::pair_line(standing));
     }

@@ -17,7 +17,7 @@ use crate::turn::Turn;
 /// The progress of a run. A live line is erased when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    view: View,
+    view: ProgressView,
     /// The current step, printed before the figures of an interval.
     phase: String,
     /// Measured time of each run in seconds, if a time ends it.
@@ -32,7 +32,7 @@ pub(crate) struct Progress {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum View {
+enum ProgressView {
     Quiet,
     /// One line on stderr, written again and again.
     Live,
@@ -47,10 +47,10 @@ impl Progress {
     pub(crate) fn new(format: Format, quiet: bool) -> Self {
         let has_cursor = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
         let view = match format {
-            Format::JsonStream => View::JsonStream,
-            _ if quiet => View::Quiet,
-            _ if io::stderr().is_terminal() && has_cursor => View::Live,
-            _ => View::Plain,
+            Format::JsonStream => ProgressView::JsonStream,
+            _ if quiet => ProgressView::Quiet,
+            _ if io::stderr().is_terminal() && has_cursor => ProgressView::Live,
+            _ => ProgressView::Plain,
         };
         Self {
             view,
@@ -104,9 +104,9 @@ impl Progress {
             turn.say(&self.step());
         }
         match self.view {
-            View::Live => show(&live_line(&self.step())),
-            View::Plain => show(&format!("{}\n", self.step())),
-            View::Quiet | View::JsonStream => {}
+            ProgressView::Live => show(&live_line(&self.step())),
+            ProgressView::Plain => show(&format!("{}\n", self.step())),
+            ProgressView::Quiet | ProgressView::JsonStream => {}
         }
     }
 
@@ -120,10 +120,10 @@ impl Progress {
             turn.say(&format!("{} {}", self.step(), figures.trim_start()));
         }
         match self.view {
-            View::Quiet => {}
-            View::JsonStream => output::print(&json::line(interval))?,
-            View::Plain => show(&format!("{}\n", text::interval_line(interval, style()))),
-            View::Live => {
+            ProgressView::Quiet => {}
+            ProgressView::JsonStream => output::print(&json::line(interval))?,
+            ProgressView::Plain => show(&format!("{}\n", text::interval_line(interval, style()))),
+            ProgressView::Live => {
                 let progress = text::Progress {
                     step: &self.step(),
                     elapsed_s: interval.start_s + interval.seconds,
@@ -138,14 +138,14 @@ impl Progress {
 
     /// Changes the live line of a terminal; prints nothing elsewhere.
     pub(crate) fn live(&mut self, text: &str) {
-        if self.view == View::Live {
+        if self.view == ProgressView::Live {
             self.phase(text);
         }
     }
 
     /// Prints a line that stays on the screen, such as the result of a pair.
     pub(crate) fn line(&mut self, text: &str) {
-        if matches!(self.view, View::Live | View::Plain) {
+        if matches!(self.view, ProgressView::Live | ProgressView::Plain) {
             self.erase();
             show(&format!("{}\n", printable(text)));
         }
@@ -170,7 +170,7 @@ impl Progress {
     }
 
     fn erase(&self) {
-        if self.view == View::Live {
+        if self.view == ProgressView::Live {
             show(ERASE);
         }
     }
@@ -238,8 +238,8 @@ mod tests {
     fn json_lines_win_over_quiet() {
         assert_eq!(
             Progress::new(Format::JsonStream, true).view,
-            View::JsonStream
+            ProgressView::JsonStream
         );
-        assert_eq!(Progress::new(Format::Text, true).view, View::Quiet);
+        assert_eq!(Progress::new(Format::Text, true).view, ProgressView::Quiet);
     }
 }

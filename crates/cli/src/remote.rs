@@ -69,7 +69,7 @@ impl Remote {
         })
     }
 
-    fn on(known: &Known, place: &str, port: u16) -> anyhow::Result<Self> {
+    fn on(known: &SshHost, place: &str, port: u16) -> anyhow::Result<Self> {
         let text = random_hex(32)?;
         let key = Key::from_text(&text)?;
         let program = std::fs::read("/proc/self/exe").context("this program")?;
@@ -172,14 +172,14 @@ fn port_of(stdout: impl Read + Send + 'static, patience: Duration) -> io::Result
 }
 
 /// A host as ssh's configuration has it.
-struct Known {
+struct SshHost {
     /// The host name behind the name that the user typed, which may be an alias.
     host: String,
     /// Whether ssh goes by another host or program, which may know names that this host does not.
     by_proxy: bool,
 }
 
-impl Known {
+impl SshHost {
     /// Looks the host up, unless somebody else does it for ssh.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl Known {
     }
 }
 
-fn known_to_ssh(place: &str) -> anyhow::Result<Known> {
+fn known_to_ssh(place: &str) -> anyhow::Result<SshHost> {
     let known = Command::new("ssh").args(["-G", "--", place]).output();
     let known = known.context("ssh: is it installed?")?;
     ensure!(
@@ -204,7 +204,7 @@ fn known_to_ssh(place: &str) -> anyhow::Result<Known> {
     let name = text.lines().find_map(|line| line.strip_prefix("hostname "));
     let name = name.ok_or_else(|| anyhow!("{place}: ssh -G says no hostname"))?;
     let mut lines = text.lines();
-    Ok(Known {
+    Ok(SshHost {
         host: name.trim_matches(['[', ']']).to_owned(),
         by_proxy: lines
             .any(|line| line.starts_with("proxyjump ") || line.starts_with("proxycommand ")),

@@ -45,7 +45,7 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
     let beside = keep::beside(&place).map_err(Failure::usage)?;
     let stop = run::signals()?;
     let token = random_hex(16).map_err(Failure::unsupported)?;
-    let site = Arc::new(Site {
+    let site = Arc::new(WebSite {
         tasks: monitor
             .iter()
             .flat_map(|it| Schedule::new(it).tasks().collect::<Vec<_>>())
@@ -64,7 +64,7 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-struct Site {
+struct WebSite {
     monitor: Option<Monitor>,
     tasks: Vec<Task>,
     place: Place,
@@ -79,7 +79,7 @@ struct Site {
 /// A page, or an HTTP status with the reason why there is none.
 type Page = Result<Answer, (u16, String)>;
 
-impl Site {
+impl WebSite {
     fn answer(self: &Arc<Self>, ask: &Ask) -> Answer {
         let page = match (ask.is_form, ask.path.as_str()) {
             (true, "/start") => self.start(ask),

@@ -100,7 +100,7 @@ pub struct Clock {
 
 /// The lowest delays of both ways in a window of time: when, s, and how low, ns.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct DelayWindow {
     up: (f64, f64),
     down: (f64, f64),
 }
@@ -111,7 +111,7 @@ impl Clock {
         let from_ns = probes.iter().map(|probe| probe.sent_ns).min()?;
         let windows = windows(probes, from_ns);
         let (least, drift, most) = drift(&windows);
-        let lowest = |way: fn(&Window) -> (f64, f64), drift: f64| {
+        let lowest = |way: fn(&DelayWindow) -> (f64, f64), drift: f64| {
             let level = windows
                 .iter()
                 .map(|window| way(window).1 - drift * way(window).0);
@@ -151,17 +151,17 @@ impl Clock {
     }
 }
 
-fn windows(probes: &[Probe], from_ns: u64) -> Vec<Window> {
+fn windows(probes: &[Probe], from_ns: u64) -> Vec<DelayWindow> {
     let last = probes.iter().map(|probe| probe.sent_ns).max().unwrap_or(0);
     let width = ((last - from_ns) / WINDOWS as u64).max(1) + 1;
-    let mut windows: Vec<Option<Window>> = vec![None; WINDOWS];
+    let mut windows: Vec<Option<DelayWindow>> = vec![None; WINDOWS];
     for probe in probes {
         let since = probe.sent_ns - from_ns;
         let at = since as f64 / 1e9;
         let (up, down) = ((at, probe.up_ns as f64), (at, probe.down_ns as f64));
         let lower = |old: (f64, f64), new: (f64, f64)| if new.1 < old.1 { new } else { old };
         let window = &mut windows[((since / width) as usize).min(WINDOWS - 1)];
-        *window = Some(window.map_or(Window { up, down }, |old| Window {
+        *window = Some(window.map_or(DelayWindow { up, down }, |old| DelayWindow {
             up: lower(old.up, up),
             down: lower(old.down, down),
         }));
@@ -170,8 +170,8 @@ fn windows(probes: &[Probe], from_ns: u64) -> Vec<Window> {
 }
 
 /// The smallest, the likeliest and the largest drift, ns per second.
-fn drift(windows: &[Window]) -> (f64, f64, f64) {
-    let round_trip = |window: &Window| window.up.1 + window.down.1;
+fn drift(windows: &[DelayWindow]) -> (f64, f64, f64) {
+    let round_trip = |window: &DelayWindow| window.up.1 + window.down.1;
     let shortest = windows.iter().map(round_trip).fold(f64::INFINITY, f64::min);
     // What no delay of a way is below; and from there a queue of either way can only add.
     let least_delay = shortest / 2.0 - GRAIN_NS;

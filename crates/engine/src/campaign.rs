@@ -254,9 +254,9 @@ struct LiveIntervals {
     warm_up_s: f64,
     direction: Direction,
     exchange: bool,
-    up: Course,
-    down: Course,
-    transactions: Course,
+    up: GrowingCount,
+    down: GrowingCount,
+    transactions: GrowingCount,
     /// The interval that comes next.
     number: u32,
 }
@@ -268,9 +268,9 @@ impl LiveIntervals {
             warm_up_s: 0.0,
             direction: test.direction,
             exchange: !matches!(test.traffic, Traffic::Stream(_)),
-            up: Course::default(),
-            down: Course::default(),
-            transactions: Course::default(),
+            up: GrowingCount::default(),
+            down: GrowingCount::default(),
+            transactions: GrowingCount::default(),
             number: 0,
         }
     }
@@ -327,11 +327,11 @@ impl LiveIntervals {
 
 /// A count that only grows, as often as it was told. In between it is taken to grow evenly.
 #[derive(Default)]
-struct Course {
+struct GrowingCount {
     points: VecDeque<(f64, u64)>,
 }
 
-impl Course {
+impl GrowingCount {
     fn push(&mut self, at_s: f64, count: u64) {
         let last = self.points.back().copied().unwrap_or((0.0, 0));
         if self.points.is_empty() {

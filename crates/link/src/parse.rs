@@ -85,7 +85,7 @@ impl FromStr for PathSpec {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let entries = entries(text)?;
-        let mut path = Draft::default();
+        let mut path = SpecDraft::default();
         // A setting for one direction overrides one for both, in any order.
         for entry in entries.iter().filter(|entry| entry.scope == Scope::Both) {
             path.set(entry)?;
@@ -98,7 +98,7 @@ impl FromStr for PathSpec {
 }
 
 /// One `key=value`.
-struct Entry<'a> {
+struct SpecEntry<'a> {
     scope: Scope,
     key: &'static Key,
     column: usize,
@@ -115,20 +115,20 @@ enum Scope {
 
 /// One direction, and the columns of the keys that are given for it.
 #[derive(Default)]
-struct Direction {
+struct DirectionDraft {
     spec: LinkSpec,
     given: BTreeMap<&'static str, usize>,
 }
 
 #[derive(Default)]
-struct Draft {
+struct SpecDraft {
     whole: WholePath,
-    up: Direction,
-    down: Direction,
+    up: DirectionDraft,
+    down: DirectionDraft,
 }
 
-impl Draft {
-    fn set(&mut self, entry: &Entry) -> Result<(), SpecError> {
+impl SpecDraft {
+    fn set(&mut self, entry: &SpecEntry) -> Result<(), SpecError> {
         let directions = match entry.scope {
             Scope::Both => vec![&mut self.up, &mut self.down],
             Scope::Up => vec![&mut self.up],
@@ -173,7 +173,7 @@ impl Draft {
     }
 }
 
-impl Direction {
+impl DirectionDraft {
     fn finish(mut self, rtt: Nanos) -> Result<LinkSpec, SpecError> {
         if !self.given.contains_key("queue") {
             self.spec.queue = self.spec.default_queue(rtt);
@@ -199,7 +199,7 @@ impl Direction {
     }
 }
 
-impl Entry<'_> {
+impl SpecEntry<'_> {
     fn error(&self, refusal: &Refusal) -> SpecError {
         let (key, value) = (self.key.name, shortened(self.value));
         let (example, range, column) = (self.key.example, self.key.range, self.value_column);
@@ -222,7 +222,7 @@ impl Entry<'_> {
 
 /// Splits the text at its commas, except those in parentheses. An empty text is a path without
 /// settings.
-fn entries(text: &str) -> Result<Vec<Entry<'_>>, SpecError> {
+fn entries(text: &str) -> Result<Vec<SpecEntry<'_>>, SpecError> {
     let mut depth = 0u32;
     let pieces = text.split(|c| {
         match c {
@@ -232,13 +232,13 @@ fn entries(text: &str) -> Result<Vec<Entry<'_>>, SpecError> {
         }
         c == ',' && depth == 0
     });
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<SpecEntry> = Vec::new();
     let mut begin = 1;
     for piece in pieces.filter(|_| !text.trim().is_empty()) {
         let column = begin + piece.chars().take_while(|c| c.is_whitespace()).count();
         let entry = entry(piece.trim(), column)?;
         let is_same =
-            |other: &Entry| (other.scope, other.key.name) == (entry.scope, entry.key.name);
+            |other: &SpecEntry| (other.scope, other.key.name) == (entry.scope, entry.key.name);
         if entries.iter().any(is_same) {
             let key = entry.key.name.to_owned();
             let problem = SpecProblem::Repeated { key };
@@ -250,7 +250,7 @@ fn entries(text: &str) -> Result<Vec<Entry<'_>>, SpecError> {
     Ok(entries)
 }
 
-fn entry(text: &str, column: usize) -> Result<Entry<'_>, SpecError> {
+fn entry(text: &str, column: usize) -> Result<SpecEntry<'_>, SpecError> {
     let Some((left, right)) = text.split_once('=') else {
         let entry = shortened(text);
         let problem = SpecProblem::NoValue { entry };
@@ -276,7 +276,7 @@ fn entry(text: &str, column: usize) -> Result<Entry<'_>, SpecError> {
         return Err(SpecError { column, problem });
     };
     let blanks = right.chars().take_while(|c| c.is_whitespace()).count();
-    Ok(Entry {
+    Ok(SpecEntry {
         scope,
         key,
         column,

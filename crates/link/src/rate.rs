@@ -10,13 +10,13 @@ use linerate_units::Nanos;
 /// A recorded rate: piecewise constant, starting at the caller's epoch and repeating forever.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateTrace {
-    steps: Vec<Step>,
+    steps: Vec<RateStep>,
     period_ns: u64,
     units_per_period: u128,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Step {
+struct RateStep {
     start_ns: u64,
     rate_bps: u64,
     /// Units supplied in the period before this step.
@@ -80,7 +80,7 @@ impl RateTrace {
         let step = |(&(begin, rate_bps), end): (&(Nanos, u64), Nanos)| {
             let units_before = units;
             units += u128::from(rate_bps) * u128::from((end - begin).0);
-            Step {
+            RateStep {
                 start_ns: begin.0,
                 rate_bps,
                 units_before,
@@ -112,7 +112,7 @@ impl RateTrace {
         // its end.
         let periods = before / self.units_per_period;
         let wanted = before % self.units_per_period + 1;
-        let is_before = |step: &Step| step.units_before < wanted;
+        let is_before = |step: &RateStep| step.units_before < wanted;
         let next = self.steps.partition_point(is_before);
         // The last step that begins below `wanted` supplies some of it, so its rate is not zero.
         let step = &self.steps[next - 1];

@@ -206,7 +206,7 @@ fn short(why: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct Sent<'a, T> {
+struct SentMessage<'a, T> {
     v: u32,
     #[serde(flatten)]
     message: &'a T,
@@ -220,7 +220,7 @@ struct Version {
 /// The bytes of a message.
 pub fn encode(message: &impl Message) -> Vec<u8> {
     let v = VERSION;
-    serde_json::to_vec(&Sent { v, message }).expect("texts and numbers are JSON")
+    serde_json::to_vec(&SentMessage { v, message }).expect("texts and numbers are JSON")
 }
 
 /// Reads a message and checks it.

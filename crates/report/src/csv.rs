@@ -16,7 +16,7 @@ use crate::key_of;
 pub fn rows(records: &[&Record], figures: &[SizeFigure], names: &[&str]) -> String {
     let heads = COLUMNS.iter().map(|(name, _)| *name);
     let medians = MEDIANS.iter().map(|(name, ..)| *name);
-    let row = |run: Run<'_>| -> Vec<String> {
+    let row = |run: CsvRun<'_>| -> Vec<String> {
         let document = run.document();
         let fields = COLUMNS.iter().map(|(_, path)| field(&document, path));
         let size = run.record.plan.traffic.message_bytes();
@@ -54,18 +54,18 @@ pub fn intervals(records: &[&Record], names: &[&str]) -> String {
 const MEMBER: &str = "member";
 
 /// One direction of a run, and the run's number, counted from 1.
-struct Run<'a> {
+struct CsvRun<'a> {
     number: usize,
     name: &'a str,
     record: &'a Record,
     leg: &'a Leg,
 }
 
-fn runs<'a>(records: &'a [&Record], names: &'a [&str]) -> impl Iterator<Item = Run<'a>> {
+fn runs<'a>(records: &'a [&Record], names: &'a [&str]) -> impl Iterator<Item = CsvRun<'a>> {
     (1..).zip(records).flat_map(|(number, record)| {
         let name = names.get(number - 1).copied().unwrap_or_default();
         let legs = record.legs.iter();
-        legs.map(move |leg| Run {
+        legs.map(move |leg| CsvRun {
             number,
             name,
             record,
@@ -74,7 +74,7 @@ fn runs<'a>(records: &'a [&Record], names: &'a [&str]) -> impl Iterator<Item = R
     })
 }
 
-impl Run<'_> {
+impl CsvRun<'_> {
     /// The JSON value in which the columns' paths are looked up.
     fn document(&self) -> Value {
         let record = self.record;
@@ -122,7 +122,7 @@ pub fn table<'a>(
     String::from_utf8(bytes).expect("the fields are text")
 }
 
-/// Every column: its name, and its path in [`Run::document`].
+/// Every column: its name, and its path in [`CsvRun::document`].
 const COLUMNS: &[(&str, &str)] = &[
     ("started_at", "record.started_at"),
     ("host", "record.host"),

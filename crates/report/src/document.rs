@@ -280,10 +280,10 @@ pub fn schema(bytes: &[u8]) -> Result<&'static str, ReadError> {
 fn kind(bytes: &[u8]) -> Result<&'static Kind, ReadError> {
     /// The key `schema` of a document. The other keys are skipped here, but must be valid JSON.
     #[derive(Deserialize)]
-    struct Head {
+    struct SchemaHead {
         schema: String,
     }
-    let head: Head = serde_json::from_slice(bytes).map_err(ReadError::NotADocument)?;
+    let head: SchemaHead = serde_json::from_slice(bytes).map_err(ReadError::NotADocument)?;
     let kind = DOCUMENTS.iter().find(|kind| kind.schema == head.schema);
     kind.ok_or_else(|| {
         let known: Vec<&str> = DOCUMENTS.iter().map(|kind| kind.schema).collect();

@@ -52,18 +52,18 @@ pub(super) fn critical_dip(n: usize) -> Option<f64> {
 
 /// One step of the empirical distribution function: a distinct value and the number of samples
 /// below and up to it.
-struct Step {
+struct EcdfStep {
     x: f64,
     below: f64,
     upto: f64,
 }
 
-fn steps(sorted: &[f64]) -> Vec<Step> {
+fn steps(sorted: &[f64]) -> Vec<EcdfStep> {
     let mut below = 0.0;
     sorted
         .chunk_by(|a, b| a == b)
         .map(|ties| {
-            let step = Step {
+            let step = EcdfStep {
                 x: ties[0],
                 below,
                 upto: below + ties.len() as f64,
@@ -83,7 +83,7 @@ struct Hull {
 
 impl Hull {
     /// Andrew's monotone chain. `turns(a, b)` says whether slope `b` may follow slope `a`.
-    fn new(range: &[Step], height: fn(&Step) -> f64, turns: fn(f64, f64) -> bool) -> Self {
+    fn new(range: &[EcdfStep], height: fn(&EcdfStep) -> f64, turns: fn(f64, f64) -> bool) -> Self {
         let mut hull = Self {
             vertices: Vec::new(),
             points: Vec::new(),
@@ -136,7 +136,7 @@ struct WidestGap {
 }
 
 /// The hulls' distance is piecewise linear, so it is greatest at a vertex of one of them.
-fn widest_gap(range: &[Step], minorant: &Hull, majorant: &Hull) -> WidestGap {
+fn widest_gap(range: &[EcdfStep], minorant: &Hull, majorant: &Hull) -> WidestGap {
     let at_minorant = minorant.vertices.iter().map(|&vertex| WidestGap {
         gap: majorant.at(range[vertex].x) - range[vertex].below,
         low: vertex,

@@ -12,7 +12,7 @@ use crate::bytes::{u32_at, u64_at};
 
 /// Room for the control messages of a packet either way, aligned as they must be.
 #[repr(C, align(8))]
-struct Control([u8; 256]);
+struct ControlBuffer([u8; 256]);
 
 /// A control message: its level, its type and its value.
 pub(crate) type ControlMessage<'a> = (libc::c_int, libc::c_int, &'a [u8]);
@@ -24,7 +24,7 @@ pub(crate) fn send_message(
     bytes: &[u8],
     messages: &[ControlMessage<'_>],
 ) -> io::Result<()> {
-    let mut control = Control([0; 256]);
+    let mut control = ControlBuffer([0; 256]);
     let mut vector = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
@@ -100,7 +100,7 @@ pub(crate) fn receive_message<R>(
     flags: libc::c_int,
     read: impl FnOnce(&libc::msghdr) -> R,
 ) -> io::Result<(usize, Option<SocketAddr>, R)> {
-    let mut control = Control([0; 256]);
+    let mut control = ControlBuffer([0; 256]);
     let mut name = SockAddrStorage::zeroed();
     let mut vector = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),

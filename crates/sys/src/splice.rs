@@ -70,7 +70,7 @@ fn is_this_host(stream: &TcpStream) -> io::Result<bool> {
 /// Sends by mapping its pages into a pipe and moving them from there to the socket.
 #[derive(Debug)]
 pub struct Vmsplice {
-    block: Block,
+    block: NoiseBlock,
     pipe: Pipe,
     /// Where in the block the pipe is filled from next.
     position: usize,
@@ -86,7 +86,7 @@ impl Vmsplice {
     pub fn new(message: usize) -> io::Result<Self> {
         let message = message.max(1);
         Ok(Self {
-            block: Block::of_noise(message)?,
+            block: NoiseBlock::of_noise(message)?,
             pipe: Pipe::with_room_for(message)?,
             position: 0,
             queued: 0,
@@ -243,9 +243,9 @@ fn noise() -> impl Iterator<Item = u8> {
 /// socket still holds keep their content, while freed memory would be written again and the peer
 /// would see it.
 #[derive(Debug)]
-struct Block(Mapping);
+struct NoiseBlock(Mapping);
 
-impl Block {
+impl NoiseBlock {
     fn of_noise(length: usize) -> io::Result<Self> {
         let mapping = Mapping::private(length)?;
         // SAFETY: the mapping has `length` bytes, all zero, and nobody else knows of it.

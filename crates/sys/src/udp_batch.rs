@@ -31,14 +31,14 @@ const MAX_PAYLOAD: usize = 65_507;
 /// bytes, and a time.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
+struct ReceiveControl([u8; CONTROL_BYTES]);
 
 // SAFETY: CMSG_SPACE only computes.
 const CONTROL_BYTES: usize =
     unsafe { 2 * libc::CMSG_SPACE(4) + libc::CMSG_SPACE(size_of::<libc::timespec>() as u32) }
         as usize;
 
-impl Control {
+impl ReceiveControl {
     const EMPTY: Self = Self([0; CONTROL_BYTES]);
 }
 

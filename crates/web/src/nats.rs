@@ -72,7 +72,7 @@ pub struct NatsBus {
     runtime: Runtime,
     context: Context,
     collected: Mutex<VecDeque<Delivery>>,
-    open: Mutex<Open>,
+    open: Mutex<Unacknowledged>,
     seen: Arc<Mutex<Entries>>,
     clock: Arc<Mutex<Option<ServerClock>>>,
 }
@@ -96,7 +96,7 @@ type Entries = BTreeMap<String, (Vec<u8>, Instant)>;
 
 /// Deliveries not yet acknowledged.
 #[derive(Default)]
-struct Open {
+struct Unacknowledged {
     last: u64,
     messages: BTreeMap<u64, Message>,
 }

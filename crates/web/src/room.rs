@@ -20,12 +20,12 @@ pub(crate) struct Room<T> {
     max_connections: usize,
     max_pages: usize,
     next: u64,
-    connections: HashMap<u64, Connection<T>>,
+    connections: HashMap<u64, RoomConnection<T>>,
     /// The address of each page that is under way, of a connection that has gone too.
     pages: Vec<IpAddr>,
 }
 
-struct Connection<T> {
+struct RoomConnection<T> {
     address: IpAddr,
     /// Its deadline, while it is idle.
     until: Option<Instant>,
@@ -82,7 +82,7 @@ impl<T> Room<T> {
     /// Keeps a connection; `serve` starts its task, which gets its number.
     pub(crate) fn keep(&mut self, peer: IpAddr, now: Instant, serve: impl FnOnce(u64) -> T) {
         self.next += 1;
-        let connection = Connection {
+        let connection = RoomConnection {
             address: one_host(peer),
             until: Some(now + REQUEST),
             task: serve(self.next),
@@ -127,7 +127,8 @@ impl<T> Room<T> {
 
     /// Takes out the connections whose deadline is over.
     pub(crate) fn take_overdue(&mut self, now: Instant) -> Vec<T> {
-        let is_over = |_: &u64, it: &mut Connection<T>| it.until.is_some_and(|until| until <= now);
+        let is_over =
+            |_: &u64, it: &mut RoomConnection<T>| it.until.is_some_and(|until| until <= now);
         let over = self.connections.extract_if(is_over);
         over.map(|(_, it)| it.task).collect()
     }

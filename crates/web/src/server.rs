@@ -52,7 +52,7 @@ pub fn serve(
         .max_blocking_threads(MOST_AT_ONCE)
         .build()?;
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let server = Arc::new(Server {
+    let server = Arc::new(PageServer {
         answer,
         room: Mutex::new(Room::new(descriptors as usize)),
     });
@@ -62,31 +62,31 @@ pub fn serve(
     Ok(bound)
 }
 
-struct Server<F> {
+struct PageServer<F> {
     answer: F,
     room: Mutex<Room<JoinHandle<()>>>,
 }
 
 /// A page that is under way, until this is dropped.
-struct Page<F: Fn(&Ask) -> Answer> {
-    server: Arc<Server<F>>,
+struct PageUnderWay<F: Fn(&Ask) -> Answer> {
+    server: Arc<PageServer<F>>,
     peer: IpAddr,
 }
 
-impl<F: Fn(&Ask) -> Answer> Drop for Page<F> {
+impl<F: Fn(&Ask) -> Answer> Drop for PageUnderWay<F> {
     fn drop(&mut self) {
         self.server.room().end_page(self.peer);
     }
 }
 
-impl<F: Fn(&Ask) -> Answer> Server<F> {
+impl<F: Fn(&Ask) -> Answer> PageServer<F> {
     /// Each change of the room is whole when its lock is released.
     fn room(&self) -> MutexGuard<'_, Room<JoinHandle<()>>> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<F: Fn(&Ask) -> Answer + Send + Sync + 'static> Server<F> {
+impl<F: Fn(&Ask) -> Answer + Send + Sync + 'static> PageServer<F> {
     async fn accept(self: Arc<Self>, listener: TcpListener) -> io::Result<Infallible> {
         loop {
             let is_empty = self.room().is_empty();
@@ -148,7 +148,7 @@ impl<F: Fn(&Ask) -> Answer + Send + Sync + 'static> Server<F> {
         if !self.room().begin_page(id) {
             return Ok(Answer::later(503, RETRY, "other pages are being made\n").into());
         }
-        let page = Page {
+        let page = PageUnderWay {
             server: Arc::clone(self),
             peer,
         };

@@ -264,7 +264,7 @@ const MAX_TIME: i64 = 86_400;
 /// The command line is wrong, in iperf3's words, or has an option that linerate lacks: with what to
 /// use instead.
 pub(super) fn parse(words: &[String]) -> Result<Asked, Misuse> {
-    let mut reading = Reading::new();
+    let mut reading = ArgumentReader::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if word == "--" {
@@ -338,7 +338,7 @@ fn parameter<T>(words: impl Into<String>) -> Result<T, Misuse> {
 }
 
 /// The state of reading a command line.
-struct Reading {
+struct ArgumentReader {
     options: Options,
     is_server: bool,
     is_client: bool,
@@ -347,7 +347,7 @@ struct Reading {
     at_once: Option<Asked>,
 }
 
-impl Reading {
+impl ArgumentReader {
     fn new() -> Self {
         Self {
             options: Options::new(),

@@ -22,12 +22,12 @@ pub(super) fn run(options: &Options) -> u8 {
     };
     match measured(options, &mut page) {
         Ok(status) => status,
-        Err(Ended::Usage(words)) => super::refuse(&super::Misuse::Parameter(words)),
-        Err(Ended::Error(words)) => {
+        Err(EarlyEnd::Usage(words)) => super::refuse(&super::Misuse::Parameter(words)),
+        Err(EarlyEnd::Error(words)) => {
             page.error(&format!("error - {words}"));
             1
         }
-        Err(Ended::Interrupted) => {
+        Err(EarlyEnd::Interrupted) => {
             page.error("interrupt - the client has terminated");
             0
         }
@@ -35,19 +35,19 @@ pub(super) fn run(options: &Options) -> u8 {
 }
 
 /// Why the test ended early, or did not begin.
-enum Ended {
+enum EarlyEnd {
     Usage(String),
     Error(String),
     Interrupted,
 }
 
-impl From<String> for Ended {
+impl From<String> for EarlyEnd {
     fn from(words: String) -> Self {
         Self::Error(words)
     }
 }
 
-impl From<MeasureError> for Ended {
+impl From<MeasureError> for EarlyEnd {
     fn from(error: MeasureError) -> Self {
         match error {
             MeasureError::Interrupted => Self::Interrupted,
@@ -56,7 +56,7 @@ impl From<MeasureError> for Ended {
     }
 }
 
-fn measured(options: &Options, page: &mut Page) -> Result<u8, Ended> {
+fn measured(options: &Options, page: &mut Page) -> Result<u8, EarlyEnd> {
     // Refuses wrong options before anything is sent. The size of datagrams is not known yet.
     test(options, options.length.or(options.udp.then_some(1448)))?;
     let _pidfile = PidFile::new(options)?;
@@ -132,14 +132,14 @@ fn opened(options: &Options, facts: &Facts, page: &mut Page) {
 }
 
 /// The test that the options ask for.
-fn test(options: &Options, length: Option<u64>) -> Result<Test, Ended> {
+fn test(options: &Options, length: Option<u64>) -> Result<Test, EarlyEnd> {
     let given = in_own_words(options, length);
     let mut draft = Test::stream();
     let set = given
         .iter()
         .try_for_each(|(key, text)| draft.set(key, text));
     let test = set.and_then(|()| draft.resolve(plan::fresh_seed()));
-    test.map_err(|error| Ended::Usage(error.on_command_line()))
+    test.map_err(|error| EarlyEnd::Usage(error.on_command_line()))
 }
 
 /// The options by linerate's names, with their values.
@@ -204,7 +204,7 @@ fn in_own_words(options: &Options, length: Option<u64>) -> Vec<(&'static str, St
     given
 }
 
-fn target(options: &Options) -> Result<Target, Ended> {
+fn target(options: &Options) -> Result<Target, EarlyEnd> {
     let wanted = |address: IpAddr| {
         options
             .family

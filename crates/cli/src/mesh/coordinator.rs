@@ -65,14 +65,14 @@ pub(super) struct Coordinator<'a> {
     /// The sites that are present, with the addresses of their endpoints.
     present: HashMap<usize, String>,
     /// The tasks that were offered and have not ended, by their IDs.
-    open: HashMap<String, Open>,
+    open: HashMap<String, OfferedTask>,
     once: Once,
     /// The bus could not be reached the last time.
     is_lost: bool,
 }
 
 /// A task that was offered.
-struct Open {
+struct OfferedTask {
     assignment: Assignment,
     until: Instant,
 }
@@ -271,7 +271,7 @@ impl<'a> Coordinator<'a> {
             let lease = Duration::from_secs(task.lease_s.into());
             // An offer that failed may have arrived: its sites stay taken until it would be over.
             let until = Instant::now() + OFFER_LIFE + lease + LATE;
-            self.open.insert(task.id, Open { assignment, until });
+            self.open.insert(task.id, OfferedTask { assignment, until });
             self.once.idle = Instant::now();
             if self.reached(offered).is_none() {
                 return;

@@ -30,11 +30,11 @@ const MAX_ATTEMPTS: u32 = 100;
 pub(super) struct Alarms {
     /// Who notes and tells them: this host and this monitor's file.
     owner: String,
-    channels: Vec<Channel>,
+    channels: Vec<AlarmChannel>,
 }
 
 /// A way of telling the user.
-struct Channel {
+struct AlarmChannel {
     name: &'static str,
     to: Receiver,
     /// When alarms that were not told are tried again, by a clock that nobody sets.
@@ -64,7 +64,7 @@ impl Alarms {
             command.map(|it| ("command", Receiver::Command(it))),
             webhook.map(|it| ("webhook", Receiver::Webhook(it))),
         ];
-        let channel = |(name, to)| Channel {
+        let channel = |(name, to)| AlarmChannel {
             name,
             to,
             next: Duration::ZERO,
@@ -159,7 +159,7 @@ impl Alarms {
     }
 }
 
-impl Channel {
+impl AlarmChannel {
     /// Tells what is untold, until an alarm is to be tried again later.
     fn tell(
         &mut self,

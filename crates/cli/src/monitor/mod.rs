@@ -74,7 +74,7 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let stop = run::signals()?;
     let owner = owner(&args.file).map_err(Failure::usage)?;
     let alarms = Alarms::new(owner, &monitor.alarm);
-    let mut watch = Watch::new(monitor, history, alarms, beside, args.quiet)?;
+    let mut watch = MonitorLoop::new(monitor, history, alarms, beside, args.quiet)?;
     let receivers = [
         (&args.otlp, Protocol::Otlp),
         (&args.remote_write, Protocol::RemoteWrite),
@@ -224,7 +224,7 @@ pub(crate) fn turn(
 }
 
 /// A monitor at work.
-struct Watch {
+struct MonitorLoop {
     monitor: Monitor,
     schedule: Schedule,
     tasks: Vec<Task>,
@@ -256,7 +256,7 @@ struct Unsaved {
     is_tried: bool,
 }
 
-impl Watch {
+impl MonitorLoop {
     fn new(
         monitor: Monitor,
         history: History,
@@ -596,7 +596,7 @@ mod tests {
         let monitor = Monitor::from_toml(text, 1).unwrap();
         let history = linerate_history::open(&place).unwrap();
         let alarms = Alarms::new(String::new(), &monitor.alarm);
-        let mut watch = Watch::new(monitor, history, alarms, beside, true).unwrap();
+        let mut watch = MonitorLoop::new(monitor, history, alarms, beside, true).unwrap();
         assert!(
             watch.schedule.ready_at(0, now()).unwrap() <= now(),
             "it never ran"

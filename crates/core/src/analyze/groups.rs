@@ -18,7 +18,7 @@ pub(super) struct View<'t, 'g> {
 }
 
 /// The figures of one level of one group.
-struct Side<'t> {
+struct GroupSide<'t> {
     name: &'t str,
     level: Level,
     figures: Vec<f64>,
@@ -49,7 +49,7 @@ impl<'t> View<'t, '_> {
         &self,
         rows: &Rows<'t>,
         metric: Column,
-        sides: Vec<Side<'t>>,
+        sides: Vec<GroupSide<'t>>,
     ) -> Result<Group, AnalyzeError> {
         let mut comparisons = Vec::new();
         // Only against the level that is to be compared with: another one would answer another
@@ -78,7 +78,7 @@ impl<'t> View<'t, '_> {
         &self,
         rows: &Rows<'t>,
         metric: Column,
-    ) -> Result<(Vec<Side<'t>>, usize), AnalyzeError> {
+    ) -> Result<(Vec<GroupSide<'t>>, usize), AnalyzeError> {
         let mut sides = Vec::new();
         let mut missing = 0;
         for (&name, rows) in self.grouping.levels.iter().zip(&rows.of_level) {
@@ -92,13 +92,13 @@ impl<'t> View<'t, '_> {
                 first_row.get_or_insert(row);
                 figures.push(figure);
             }
-            sides.extend(first_row.and_then(|row| Side::new(name, figures, row)));
+            sides.extend(first_row.and_then(|row| GroupSide::new(name, figures, row)));
         }
         Ok((sides, missing))
     }
 }
 
-impl<'t> Side<'t> {
+impl<'t> GroupSide<'t> {
     /// The figures of a level; `None` where one is not finite.
     fn new(name: &'t str, figures: Vec<f64>, first_row: usize) -> Option<Self> {
         let summary = Summary::new(&figures).ok()?;
@@ -181,7 +181,7 @@ pub(super) fn overall(groups: &[Group], levels: &[&str]) -> Vec<Overall> {
 }
 
 /// Effect and interval, and what this number of runs can show.
-fn contrast(a: &Side<'_>, b: &Side<'_>, ratio_by_clock: Option<[f64; 2]>) -> Contrast {
+fn contrast(a: &GroupSide<'_>, b: &GroupSide<'_>, ratio_by_clock: Option<[f64; 2]>) -> Contrast {
     let (n_a, n_b) = (a.figures.len(), b.figures.len());
     // Figures that are not positive have no ratio; the difference remains.
     let seen = observational(&a.figures, &b.figures).ok();
@@ -208,7 +208,7 @@ fn contrast(a: &Side<'_>, b: &Side<'_>, ratio_by_clock: Option<[f64; 2]>) -> Con
 }
 
 /// Warns where a side has several modes: the difference of medians that hardly occur says little.
-fn several(sides: [&Side<'_>; 2]) -> Option<String> {
+fn several(sides: [&GroupSide<'_>; 2]) -> Option<String> {
     let several = sides.into_iter().filter(|side| side.is_several());
     let names: Vec<&str> = several.map(|side| side.name).collect();
     (!names.is_empty()).then(|| {
@@ -290,7 +290,7 @@ mod tests {
     const ON: [f64; 3] = [780.14, 762.83, 669.91];
 
     fn of(a: &[f64], b: &[f64]) -> Contrast {
-        let side = |name, figures: &[f64]| Side::new(name, figures.to_vec(), 0).unwrap();
+        let side = |name, figures: &[f64]| GroupSide::new(name, figures.to_vec(), 0).unwrap();
         contrast(&side("off", a), &side("on", b), None)
     }
 

@@ -94,7 +94,7 @@ pub struct Options {
 /// number.
 pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeError> {
     let columns = Columns::new(table, &options.columns)?;
-    let asked = Asked::new(table, &columns, options)?;
+    let asked = ResolvedOptions::new(table, &columns, options)?;
     let mut analysis = Analysis {
         schema: ANALYSIS_SCHEMA.to_owned(),
         sources: table.sources().to_vec(),
@@ -115,12 +115,12 @@ pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeErro
 }
 
 /// The options, with columns for names.
-struct Asked {
+struct ResolvedOptions {
     metrics: Vec<Column>,
     split: Split,
 }
 
-impl Asked {
+impl ResolvedOptions {
     fn new(table: &Table, columns: &Columns, options: &Options) -> Result<Self, AnalyzeError> {
         let all = |names: &[String]| -> Result<Vec<Column>, AnalyzeError> {
             names.iter().map(|name| table.column(name)).collect()
@@ -236,7 +236,7 @@ fn default_factor(table: &Table) -> Option<Column> {
 fn compare(
     analysis: &mut Analysis,
     table: &Table,
-    asked: &Asked,
+    asked: &ResolvedOptions,
     grouping: &Grouping<'_>,
     clock: &Clock<'_>,
 ) -> Result<(), AnalyzeError> {
@@ -309,7 +309,7 @@ fn doubt(
     analysis: &mut Analysis,
     table: &Table,
     columns: &Columns,
-    asked: &Asked,
+    asked: &ResolvedOptions,
     grouping: &Grouping<'_>,
     clock: &Clock<'_>,
 ) -> Result<(), AnalyzeError> {
@@ -366,7 +366,7 @@ fn is_setting(table: &Table, column: Column, factor: Option<Column>) -> bool {
 
 /// Columns that say what a run was, and not what it gave: those with words, the factor and those of
 /// the groups.
-fn settings(table: &Table, asked: &Asked) -> Vec<Column> {
+fn settings(table: &Table, asked: &ResolvedOptions) -> Vec<Column> {
     let has_words = |column: &Column| {
         let mut texts = (0..table.len()).filter_map(|row| table.text(row, *column));
         texts.any(|text| table::number(text).is_none())

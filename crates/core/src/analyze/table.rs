@@ -54,20 +54,20 @@ pub struct Source {
 pub struct Table {
     sources: Vec<Source>,
     columns: Vec<String>,
-    cells: Vec<Cell>,
-    rows: Vec<Row>,
+    cells: Vec<CellSpan>,
+    rows: Vec<RowStart>,
     text: String,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Cell {
+struct CellSpan {
     column: u32,
     begin: u32,
     end: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct RowStart {
     first_cell: u32,
     source: u32,
     line: u32,
@@ -192,13 +192,13 @@ impl Table {
         }
     }
 
-    fn cells_of(&self, row: usize) -> &[Cell] {
+    fn cells_of(&self, row: usize) -> &[CellSpan] {
         let next = self.rows.get(row + 1);
         let end = next.map_or(self.cells.len(), |next| next.first_cell as usize);
         &self.cells[self.rows[row].first_cell as usize..end]
     }
 
-    fn text_of(&self, cell: &Cell) -> &str {
+    fn text_of(&self, cell: &CellSpan) -> &str {
         &self.text[cell.begin as usize..cell.end as usize]
     }
 }
@@ -259,7 +259,7 @@ impl Builder {
         let texts: usize = cells.iter().map(|(_, text)| text.len()).sum();
         within(self.table.text.len() + texts, room, "bytes of cells")?;
         within(self.table.cells.len() + cells.len(), MAX_CELLS, "cells")?;
-        self.table.rows.push(Row {
+        self.table.rows.push(RowStart {
             first_cell: self.table.cells.len() as u32,
             source: (self.table.sources.len() - 1) as u32,
             line: u32::try_from(line).unwrap_or(u32::MAX),
@@ -269,7 +269,7 @@ impl Builder {
             let begin = self.table.text.len() as u32;
             self.table.text.push_str(text);
             let end = self.table.text.len() as u32;
-            self.table.cells.push(Cell { column, begin, end });
+            self.table.cells.push(CellSpan { column, begin, end });
         }
         if let Some(source) = self.table.sources.last_mut() {
             source.rows += 1;

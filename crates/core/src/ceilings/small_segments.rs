@@ -125,7 +125,7 @@ fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
 /// The reason and the remedy. The kernel's path MTU names this end or rules it out; the MSS that
 /// the receiver advertised distinguishes the receiver's end from a change on the way.
 fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
-    let seen = Seen::of(view, device, mss);
+    let seen = SegmentSizes::of(view, device, mss);
     if let Some(pmtu) = seen.pmtu.filter(|p| *p < f64::from(device.mtu_bytes))
         && mss_of(view, pmtu).is_some_and(|fits| mss >= SEGMENT_SMALL * fits)
     {
@@ -146,7 +146,7 @@ fn reason(view: &View<'_>, device: &DeviceFacts, mss: f64) -> (String, Remedy) {
 
 /// The figures that distinguish the reasons. All sizes are as in the MSS option of a SYN: with TCP
 /// options.
-struct Seen {
+struct SegmentSizes {
     /// Size of the segments.
     size: f64,
     /// The largest that both interfaces carry.
@@ -165,7 +165,7 @@ struct Seen {
     headers: f64,
 }
 
-impl Seen {
+impl SegmentSizes {
     fn of(view: &View<'_>, device: &DeviceFacts, mss: f64) -> Self {
         let options = view.mean(|tcp| Some(option_bytes(tcp))).unwrap_or(0.0);
         let headers = ip_header_bytes(view.record.family) + TCP_HEADER_BYTES;
@@ -203,7 +203,7 @@ impl Seen {
 
 /// The path MTU is the reason. An end advertises what its route's MTU carries when the connection
 /// begins: an end that advertised more learnt of the MTU later.
-fn path_mtu(view: &View<'_>, seen: &Seen, pmtu: f64) -> (String, Remedy) {
+fn path_mtu(view: &View<'_>, seen: &SegmentSizes, pmtu: f64) -> (String, Remedy) {
     if seen.own.is_some_and(|own| own + seen.headers > pmtu) {
         return (
             format!("the path MTU is {pmtu:.0}, told by a router while the connection was open"),
@@ -223,12 +223,12 @@ fn tracepath(view: &View<'_>) -> Remedy {
 }
 
 /// An MTU of a role's route for the largest packets that both interfaces carry.
-fn route_mtu(view: &View<'_>, role: Role, seen: &Seen) -> Remedy {
+fn route_mtu(view: &View<'_>, role: Role, seen: &SegmentSizes) -> Remedy {
     remedy::route(view, role, RouteMetric::Mtu, seen.largest + seen.headers)
 }
 
 /// The receiver's interface is the reason, if it carries no more.
-fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, Remedy)> {
+fn by_interface(view: &View<'_>, seen: &SegmentSizes) -> Option<(String, Remedy)> {
     let device = view.receiver_host?.device.as_ref()?;
     let carries = positive(f64::from(device.mtu_bytes) - seen.headers)?;
     let sender = view.sender_host?.device.as_ref()?;
@@ -243,7 +243,7 @@ fn by_interface(view: &View<'_>, seen: &Seen) -> Option<(String, Remedy)> {
 
 /// The receiver asked for small segments: by its interface, the mtu or advmss of its route, or its
 /// socket. `TCP_MAXSEG` also limits what an end sends; the advmss of a route does not.
-fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
+fn by_receiver(view: &View<'_>, seen: &SegmentSizes, told: f64) -> (String, Remedy) {
     if let Some(found) = by_interface(view, seen) {
         return found;
     }
@@ -277,7 +277,7 @@ fn by_receiver(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
 
 /// The receiver asked for larger segments: the reason is the sender's socket, its MTU probing, or a
 /// router that rewrites SYNs.
-fn on_the_way(view: &View<'_>, seen: &Seen, told: f64) -> (String, Remedy) {
+fn on_the_way(view: &View<'_>, seen: &SegmentSizes, told: f64) -> (String, Remedy) {
     let more = format!("the receiver advertised an MSS of {told:.0}");
     if seen.own.is_some_and(|own| seen.reaches(own)) {
         return (

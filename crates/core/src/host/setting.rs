@@ -128,13 +128,13 @@ pub fn settings() -> &'static [Setting] {
 }
 
 static TABLE: LazyLock<Vec<Setting>> = LazyLock::new(|| {
-    let entries: Vec<Entry> = toml_reader::entries(include_str!("settings.toml"));
+    let entries: Vec<SettingEntry> = toml_reader::entries(include_str!("settings.toml"));
     entries.into_iter().map(Setting::from).collect()
 });
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct SettingEntry {
     key: &'static str,
     place: Place,
     value: Option<ValueKind>,
@@ -145,8 +145,8 @@ struct Entry {
     rule: &'static str,
 }
 
-impl From<Entry> for Setting {
-    fn from(entry: Entry) -> Self {
+impl From<SettingEntry> for Setting {
+    fn from(entry: SettingEntry) -> Self {
         let treatment = || sysctl_of(entry.key).expect("a treatment has what an entry lacks");
         Self {
             key: entry.key,

@@ -42,7 +42,7 @@ pub enum Outcome {
 /// The tasks of a monitor, and their past runs.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    tasks: Vec<Planned>,
+    tasks: Vec<PlannedTask>,
     quiet: Vec<QuietHours>,
     bytes_per_day: Option<u64>,
     /// Time, path and bytes of each run of the last 24 hours.
@@ -54,7 +54,7 @@ pub struct Schedule {
 }
 
 #[derive(Debug, Clone)]
-struct Planned {
+struct PlannedTask {
     task: Task,
     every_s: u64,
     jitter_s: u64,
@@ -75,7 +75,7 @@ impl Schedule {
             for &path in &test.paths {
                 let own = &monitor.paths[path];
                 let seed = monitor.seed.wrapping_add(tasks.len() as u64);
-                tasks.push(Planned {
+                tasks.push(PlannedTask {
                     task: Task { test: number, path },
                     every_s: test.every_s,
                     jitter_s: test.jitter_s,
@@ -271,7 +271,7 @@ impl Schedule {
     }
 }
 
-impl Planned {
+impl PlannedTask {
     fn slot(&self, number: u64) -> u64 {
         let late = SplitMix64::new(self.seed ^ number).below(self.jitter_s + 1);
         number * self.every_s + late

@@ -37,7 +37,7 @@ pub struct End {
 /// Where the kernel's part of the chains was not seen the layers are those of the kernel's account,
 /// which has no intervals; the functions are still those of the samples.
 pub fn count(profile: EndProfile, end: End) -> EndLayers {
-    let tally = Tally::new(&profile, end);
+    let tally = SampleTally::new(&profile, end);
     let sampled = (profile.how.tells_layers() && profile.hz > 0).then_some(tally.own);
     let mut parts = match sampled {
         Some(_) => tally.layers(&profile),
@@ -73,7 +73,7 @@ pub fn count(profile: EndProfile, end: End) -> EndLayers {
 
 /// The part of a layer.
 #[derive(Debug, Clone, Copy, Default)]
-struct Part {
+struct LayerPart {
     /// Samples; 0 where the time is from the kernel's accounting.
     samples: u64,
     seconds: f64,
@@ -90,7 +90,7 @@ struct Samples {
 
 /// Samples by owner, layer and function.
 #[derive(Default)]
-struct Tally {
+struct SampleTally {
     by_layer: BTreeMap<Layer, Samples>,
     by_function: HashMap<String, BTreeMap<Layer, u64>>,
     own: u64,
@@ -98,7 +98,7 @@ struct Tally {
     idle: u64,
 }
 
-impl Tally {
+impl SampleTally {
     fn new(profile: &EndProfile, end: End) -> Self {
         let mut tally = Self::default();
         let mut foreign_stacks = 0;
@@ -153,7 +153,7 @@ impl Tally {
     }
 
     /// Every layer except `idle`, including those without samples.
-    fn layers(&self, profile: &EndProfile) -> Vec<(Layer, Part)> {
+    fn layers(&self, profile: &EndProfile) -> Vec<(Layer, LayerPart)> {
         let lost = match profile.samples {
             0 => 0.0,
             samples => profile.lost as f64 / samples as f64,
@@ -162,7 +162,7 @@ impl Tally {
         let busy = Layer::ALL.iter().filter(|&&layer| layer != Layer::Idle);
         busy.map(|&layer| {
             let found = self.by_layer.get(&layer).copied().unwrap_or_default();
-            let part = Part {
+            let part = LayerPart {
                 samples: found.all,
                 seconds: found.all as f64 * each,
                 in_softirq: found.in_softirq as f64 / found.all.max(1) as f64,
@@ -236,15 +236,15 @@ impl Tally {
 /// Without call chains in the kernel: user time is the application's, and of the rest the layer is
 /// not known. How much of that was in soft interrupts is, between two hosts; on one host they are
 /// in the threads' time, or nobody's.
-fn accounted(profile: &EndProfile, peer: Place) -> Vec<(Layer, Part)> {
+fn accounted(profile: &EndProfile, peer: Place) -> Vec<(Layer, LayerPart)> {
     let softirq = match peer {
         Place::Elsewhere => profile.softirq_seconds.unwrap_or(0.0),
         Place::Here => 0.0,
     };
-    let of = |seconds, softirq: f64| Part {
+    let of = |seconds, softirq: f64| LayerPart {
         seconds,
         in_softirq: share_of(softirq, seconds),
-        ..Part::default()
+        ..LayerPart::default()
     };
     let kernel = profile.threads.system + softirq;
     vec![
@@ -262,7 +262,7 @@ struct Costs {
 }
 
 impl Costs {
-    fn layer(&self, layer: Layer, part: Part) -> LayerCost {
+    fn layer(&self, layer: Layer, part: LayerPart) -> LayerCost {
         let share = self.share(part);
         let per = |count: Option<u64>| {
             let count = count.filter(|&count| count > 0)? as f64;
@@ -287,7 +287,7 @@ impl Costs {
     }
 
     /// The share with its interval; accounted time has no interval.
-    fn share(&self, part: Part) -> Proportion {
+    fn share(&self, part: LayerPart) -> Proportion {
         let sampled = self.sampled.map(|all| wilson(part.samples, all).ok());
         sampled.flatten().unwrap_or_else(|| {
             let share = share_of(part.seconds, self.cpu_seconds);

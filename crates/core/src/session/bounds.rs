@@ -14,13 +14,13 @@ pub(super) struct Bounded;
 
 impl<'de> Deserialize<'de> for Bounded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Walk)
+        deserializer.deserialize_any(BoundsWalk)
     }
 }
 
-struct Walk;
+struct BoundsWalk;
 
-impl<'de> Visitor<'de> for Walk {
+impl<'de> Visitor<'de> for BoundsWalk {
     type Value = Bounded;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

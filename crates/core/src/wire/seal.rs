@@ -82,7 +82,7 @@ pub enum SealError {
     NotReady,
 }
 
-enum State {
+enum SealState {
     Handshake(Box<snow::HandshakeState>),
     Transport(Box<snow::TransportState>),
     Broken,
@@ -90,7 +90,7 @@ enum State {
 
 /// One end of a sealed channel.
 pub struct Seal {
-    state: State,
+    state: SealState,
 }
 
 impl std::fmt::Debug for Seal {
@@ -128,13 +128,13 @@ impl Seal {
         });
         let handshake = handshake.map_err(|_| SealError::Setup)?;
         Ok(Self {
-            state: State::Handshake(Box::new(handshake)),
+            state: SealState::Handshake(Box::new(handshake)),
         })
     }
 
     /// Whether messages can be sealed.
     pub fn is_ready(&self) -> bool {
-        matches!(self.state, State::Transport(_))
+        matches!(self.state, SealState::Transport(_))
     }
 
     /// This end's next message of the handshake.
@@ -142,7 +142,7 @@ impl Seal {
     /// # Errors
     /// [`SealError::Setup`] out of turn.
     pub fn write_handshake(&mut self) -> Result<Vec<u8>, SealError> {
-        let State::Handshake(handshake) = &mut self.state else {
+        let SealState::Handshake(handshake) = &mut self.state else {
             return Err(SealError::Setup);
         };
         let mut out = vec![0; 128];
@@ -159,12 +159,12 @@ impl Seal {
     /// # Errors
     /// [`SealError::WrongKey`].
     pub fn read_handshake(&mut self, message: &[u8]) -> Result<(), SealError> {
-        let State::Handshake(handshake) = &mut self.state else {
+        let SealState::Handshake(handshake) = &mut self.state else {
             return Err(SealError::NotReady);
         };
         let mut out = vec![0; message.len().min(CHUNK)];
         if handshake.read_message(message, &mut out).is_err() {
-            self.state = State::Broken;
+            self.state = SealState::Broken;
             return Err(SealError::WrongKey);
         }
         self.advance();
@@ -172,16 +172,17 @@ impl Seal {
     }
 
     fn advance(&mut self) {
-        let State::Handshake(handshake) = &self.state else {
+        let SealState::Handshake(handshake) = &self.state else {
             return;
         };
         if !handshake.is_handshake_finished() {
             return;
         }
-        if let State::Handshake(handshake) = std::mem::replace(&mut self.state, State::Broken)
+        if let SealState::Handshake(handshake) =
+            std::mem::replace(&mut self.state, SealState::Broken)
             && let Ok(transport) = handshake.into_transport_mode()
         {
-            self.state = State::Transport(Box::new(transport));
+            self.state = SealState::Transport(Box::new(transport));
         }
     }
 
@@ -190,7 +191,7 @@ impl Seal {
     /// # Errors
     /// [`SealError::NotReady`].
     pub fn seal(&mut self, message: &[u8]) -> Result<Vec<u8>, SealError> {
-        let State::Transport(transport) = &mut self.state else {
+        let SealState::Transport(transport) = &mut self.state else {
             return Err(SealError::NotReady);
         };
         let mut sealed = Vec::with_capacity(message.len() + TAG * (message.len() / CHUNK + 1));
@@ -209,7 +210,7 @@ impl Seal {
     /// # Errors
     /// [`SealError::WrongKey`] if anything was altered, repeated or left out.
     pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
-        let State::Transport(transport) = &mut self.state else {
+        let SealState::Transport(transport) = &mut self.state else {
             return Err(SealError::NotReady);
         };
         let mut message = Vec::with_capacity(sealed.len());

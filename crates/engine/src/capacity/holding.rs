@@ -42,7 +42,7 @@ type Claim = Box<dyn Send>;
 
 /// Connections held for a client; they are closed when it is dropped.
 pub(crate) struct Holding {
-    stage: Stage,
+    stage: HoldStage,
     /// The client's claim on this host's resources, until the connections are closed: dropped after
     /// the stage, which closes them.
     claim: Option<Claim>,
@@ -57,7 +57,7 @@ pub(crate) struct Holding {
     counters: Option<ProtocolCounters>,
 }
 
-enum Stage {
+enum HoldStage {
     Starting(Workers),
     Holding(Workers),
     /// The workers were asked for their reports; longest wait for them.
@@ -105,7 +105,7 @@ impl Holding {
         let workers = Workers::start([tcp.collect(), udp.collect()])
             .map_err(|error| format!("the endpoint cannot start its workers: {error}"))?;
         Ok(Self {
-            stage: Stage::Starting(workers),
+            stage: HoldStage::Starting(workers),
             claim: Some(claim),
             client,
             shares,
@@ -121,18 +121,19 @@ impl Holding {
 
     /// The next news for the client, if there are any.
     pub(crate) fn look(&mut self) -> Option<HoldingNews> {
-        if let Stage::Starting(workers) | Stage::Holding(workers) | Stage::Reporting(workers, _) =
-            &mut self.stage
+        if let HoldStage::Starting(workers)
+        | HoldStage::Holding(workers)
+        | HoldStage::Reporting(workers, _) = &mut self.stage
         {
             // If a wait fails, the next one makes up for it.
             let _ = workers.listen(Duration::ZERO);
         }
         let now = now();
         match self.take_stage() {
-            Stage::Starting(workers) => match workers.ports() {
-                Ok(None) => self.stage = Stage::Starting(workers),
+            HoldStage::Starting(workers) => match workers.ports() {
+                Ok(None) => self.stage = HoldStage::Starting(workers),
                 Ok(Some(ports)) => {
-                    self.stage = Stage::Holding(workers);
+                    self.stage = HoldStage::Holding(workers);
                     return Some(HoldingNews::Ready(self.hold_ports(&ports)));
                 }
                 Err(message) => {
@@ -140,18 +141,18 @@ impl Holding {
                     return Some(HoldingNews::Refused(message));
                 }
             },
-            Stage::Holding(workers) if now >= self.next_progress => {
+            HoldStage::Holding(workers) if now >= self.next_progress => {
                 self.next_progress = now + PROGRESS_EVERY;
                 let progress = self.progress(&workers, now);
-                self.stage = Stage::Holding(workers);
+                self.stage = HoldStage::Holding(workers);
                 return Some(HoldingNews::Progress(progress));
             }
-            Stage::Reporting(workers, until) if workers.has_reported() || now >= until => {
+            HoldStage::Reporting(workers, until) if workers.has_reported() || now >= until => {
                 self.close(workers);
             }
-            Stage::Closing(half) => match half.try_recv() {
+            HoldStage::Closing(half) => match half.try_recv() {
                 Ok(half) => return Some(HoldingNews::Released(half)),
-                Err(TryRecvError::Empty) => self.stage = Stage::Closing(half),
+                Err(TryRecvError::Empty) => self.stage = HoldStage::Closing(half),
                 Err(TryRecvError::Disconnected) => {
                     let failure = "the endpoint could not close its connections in order";
                     return Some(HoldingNews::Failed(failure));
@@ -164,14 +165,16 @@ impl Holding {
 
     /// Begins to release the connections, as the client has asked: the reports come first.
     pub(crate) fn release(&mut self) {
-        if let Stage::Starting(mut workers) | Stage::Holding(mut workers) = self.take_stage() {
+        if let HoldStage::Starting(mut workers) | HoldStage::Holding(mut workers) =
+            self.take_stage()
+        {
             workers.tell_all(&Order::Report);
-            self.stage = Stage::Reporting(workers, now() + REPORTING);
+            self.stage = HoldStage::Reporting(workers, now() + REPORTING);
         }
     }
 
-    fn take_stage(&mut self) -> Stage {
-        std::mem::replace(&mut self.stage, Stage::Over)
+    fn take_stage(&mut self) -> HoldStage {
+        std::mem::replace(&mut self.stage, HoldStage::Over)
     }
 
     fn hold_ports(&self, ports: &[Vec<u16>]) -> HoldPorts {
@@ -230,7 +233,7 @@ impl Holding {
         // If no thread can be started, the workers end with the closure, and the receiver notices
         // that its sender is gone.
         drop(closing);
-        self.stage = Stage::Closing(receiver);
+        self.stage = HoldStage::Closing(receiver);
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) struct Message {
 
 /// The state of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum SocketStage {
     /// Closed.
     Empty,
     Connecting,
@@ -104,9 +104,9 @@ enum Stage {
 }
 
 /// A socket and its state: some sixty bytes.
-struct Slot<T> {
+struct SocketSlot<T> {
     socket: Option<T>,
-    stage: Stage,
+    stage: SocketStage,
     /// It replaces a connection that churn has closed.
     replaces: bool,
     destination: u16,
@@ -134,7 +134,7 @@ pub(super) struct Pool<T> {
     response_bytes: u32,
     destinations: Vec<Destination>,
     next_destination: usize,
-    all: Vec<Slot<T>>,
+    all: Vec<SocketSlot<T>>,
     buffer: Box<[u8]>,
     /// Sockets that are begun, and neither open nor failed.
     pub(super) opening: u64,
@@ -203,7 +203,7 @@ impl<T: Transport> Pool<T> {
     /// # Errors
     /// As for [`Pool::begin`].
     pub(super) fn replace(&mut self, slot: usize) -> Result<(), FailureCause> {
-        if self.all[slot].stage != Stage::Idle {
+        if self.all[slot].stage != SocketStage::Idle {
             return Ok(());
         }
         self.close(slot);
@@ -248,7 +248,7 @@ impl<T: Transport> Pool<T> {
     }
 
     /// A slot with a socket that is being opened from a free local port.
-    fn open_slot(&mut self, replaces: bool, last: bool) -> Result<Slot<T>, FailureCause> {
+    fn open_slot(&mut self, replaces: bool, last: bool) -> Result<SocketSlot<T>, FailureCause> {
         let count = self.destinations.len();
         let index = (0..count)
             .map(|step| (self.next_destination + step) % count)
@@ -271,9 +271,9 @@ impl<T: Transport> Pool<T> {
                 }
             }
         };
-        Ok(Slot {
+        Ok(SocketSlot {
             socket: Some(socket),
-            stage: Stage::Connecting,
+            stage: SocketStage::Connecting,
             replaces,
             // It fits: the numbers of the endpoint's ports and of the sources are bounded.
             destination: index as u16,
@@ -343,9 +343,9 @@ impl<T: Transport> Pool<T> {
         }
         one.since = now;
         if one.asks > 0 {
-            one.stage = Stage::Opening;
+            one.stage = SocketStage::Opening;
         } else {
-            one.stage = Stage::Idle;
+            one.stage = SocketStage::Idle;
             self.opening -= 1;
         }
     }
@@ -358,16 +358,16 @@ impl<T: Transport> Pool<T> {
 
     /// Sends a heartbeat on the connection in the slot, if it is open and idle.
     pub(super) fn beat(&mut self, slot: usize) {
-        if self.all[slot].stage == Stage::Idle {
+        if self.all[slot].stage == SocketStage::Idle {
             self.report.beats_sent += 1;
-            self.send(slot, Stage::Beat, now_ns());
+            self.send(slot, SocketStage::Beat, now_ns());
         }
     }
 
     /// Sends a message on an idle socket; its latency counts from `since`.
-    fn send(&mut self, slot: usize, stage: Stage, since: u64) {
+    fn send(&mut self, slot: usize, stage: SocketStage, since: u64) {
         let (kind, length, answer) = match stage {
-            Stage::Request => (Kind::Request, self.request_bytes, self.response_bytes),
+            SocketStage::Request => (Kind::Request, self.request_bytes, self.response_bytes),
             _ => (Kind::Heartbeat, HEADER_BYTES as u32, HEADER_BYTES as u32),
         };
         let one = &mut self.all[slot];
@@ -396,7 +396,7 @@ impl<T: Transport> Pool<T> {
         let Some(one) = self.all.get_mut(slot) else {
             return;
         };
-        if one.stage == Stage::Connecting {
+        if one.stage == SocketStage::Connecting {
             return self.establish(slot);
         }
         if ready.writable
@@ -423,18 +423,18 @@ impl<T: Transport> Pool<T> {
     fn complete(&mut self, slot: usize) {
         let one = &mut self.all[slot];
         let latency = now_ns().saturating_sub(one.since);
-        match std::mem::replace(&mut one.stage, Stage::Idle) {
-            Stage::Opening => {
+        match std::mem::replace(&mut one.stage, SocketStage::Idle) {
+            SocketStage::Opening => {
                 self.opening -= 1;
                 self.destinations[usize::from(one.destination)].take(one.asks);
                 one.asks = 0;
             }
-            Stage::Beat => {
+            SocketStage::Beat => {
                 self.unanswered -= 1;
                 self.report.beats_answered += 1;
                 self.beat.record_ns(latency);
             }
-            Stage::Request => {
+            SocketStage::Request => {
                 self.unanswered -= 1;
                 self.report.transactions += 1;
                 self.load_latency.record_ns(latency);
@@ -442,15 +442,15 @@ impl<T: Transport> Pool<T> {
                     load.answered(slot as u32);
                 }
             }
-            Stage::Empty | Stage::Connecting | Stage::Idle => {}
+            SocketStage::Empty | SocketStage::Connecting | SocketStage::Idle => {}
         }
     }
 
     /// Counts and closes a connection that has failed or is lost.
     fn end(&mut self, slot: usize, cause: FailureCause) {
         match self.all[slot].stage {
-            Stage::Empty => return,
-            Stage::Connecting => self.report.status.failures.count(cause),
+            SocketStage::Empty => return,
+            SocketStage::Connecting => self.report.status.failures.count(cause),
             _ => self.report.status.lost.count(cause),
         }
         self.close(slot);
@@ -458,12 +458,12 @@ impl<T: Transport> Pool<T> {
 
     fn close(&mut self, slot: usize) {
         let one = &mut self.all[slot];
-        let stage = std::mem::replace(&mut one.stage, Stage::Empty);
-        let begins = matches!(stage, Stage::Connecting | Stage::Opening);
+        let stage = std::mem::replace(&mut one.stage, SocketStage::Empty);
+        let begins = matches!(stage, SocketStage::Connecting | SocketStage::Opening);
         self.opening -= u64::from(begins);
-        self.report.status.open -= u64::from(stage != Stage::Connecting);
-        self.unanswered -= u64::from(matches!(stage, Stage::Beat | Stage::Request));
-        if let (Stage::Request, Some(load)) = (stage, &mut self.load) {
+        self.report.status.open -= u64::from(stage != SocketStage::Connecting);
+        self.unanswered -= u64::from(matches!(stage, SocketStage::Beat | SocketStage::Request));
+        if let (SocketStage::Request, Some(load)) = (stage, &mut self.load) {
             load.lost();
         }
         one.socket = None;
@@ -480,7 +480,7 @@ impl<T: Transport> Pool<T> {
         for _ in 0..BATCH {
             let slot = self.next_name;
             let one = self.all.get_mut(slot)?;
-            if one.stage == Stage::Connecting {
+            if one.stage == SocketStage::Connecting {
                 return None;
             }
             let due = one.since + self.name_after;
@@ -504,7 +504,7 @@ impl<T: Transport> Pool<T> {
     pub(super) fn expire(&mut self, now: u64) {
         for slot in 0..self.all.len() {
             let one = &mut self.all[slot];
-            if let (Some(socket), true) = (&mut one.socket, one.stage != Stage::Idle)
+            if let (Some(socket), true) = (&mut one.socket, one.stage != SocketStage::Idle)
                 && let Err(cause) = socket.wait(self.token, one.since, now)
             {
                 self.end(slot, cause);
@@ -521,7 +521,7 @@ impl<T: Transport> Pool<T> {
         random: &mut SplitMix64,
     ) {
         let open = (0..self.all.len() as u32)
-            .filter(|slot| self.all[*slot as usize].stage == Stage::Idle)
+            .filter(|slot| self.all[*slot as usize].stage == SocketStage::Idle)
             .collect();
         let load = Load::new(open, connections, (now_ns(), seconds), per_s, random);
         self.report.load_connections = 0;
@@ -539,7 +539,7 @@ impl<T: Transport> Pool<T> {
             let load = self.load.as_mut()?;
             match load.next(now) {
                 Turn::Send { slot, due } => match self.all[slot as usize].stage {
-                    Stage::Idle => self.send(slot as usize, Stage::Request, due),
+                    SocketStage::Idle => self.send(slot as usize, SocketStage::Request, due),
                     // The connection is lost, or is being replaced.
                     _ => load.lost(),
                 },

@@ -31,7 +31,7 @@ pub(super) struct Tcp {
 
 /// The result of parsing a part of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum ParsedAnswer {
     /// More bytes are to arrive.
     Partial,
     /// The answer is complete.
@@ -48,9 +48,9 @@ impl Tcp {
     }
 
     /// Parses bytes as a part of the answer.
-    fn take(&mut self, bytes: &[u8]) -> Answer {
+    fn take(&mut self, bytes: &[u8]) -> ParsedAnswer {
         if bytes.len() > self.waits_for as usize {
-            return Answer::None;
+            return ParsedAnswer::None;
         }
         let have = usize::from(self.have);
         let head = bytes.len().min(HEADER_BYTES - have);
@@ -58,9 +58,9 @@ impl Tcp {
         self.have += head as u8;
         self.waits_for -= bytes.len() as u32;
         match self.waits_for {
-            0 if self.echo == self.out.header() => Answer::Whole,
-            0 => Answer::None,
-            _ => Answer::Partial,
+            0 if self.echo == self.out.header() => ParsedAnswer::Whole,
+            0 => ParsedAnswer::None,
+            _ => ParsedAnswer::Partial,
         }
     }
 }
@@ -160,10 +160,10 @@ impl Transport for Tcp {
             match self.stream.read(buffer) {
                 Ok(0) => return Err(FailureCause::Closed),
                 Ok(n) => match self.take(&buffer[..n]) {
-                    Answer::Whole => return Ok(true),
-                    Answer::None => return Err(FailureCause::Garbled),
-                    Answer::Partial if n < buffer.len() && !ended => return Ok(false),
-                    Answer::Partial => {}
+                    ParsedAnswer::Whole => return Ok(true),
+                    ParsedAnswer::None => return Err(FailureCause::Garbled),
+                    ParsedAnswer::Partial if n < buffer.len() && !ended => return Ok(false),
+                    ParsedAnswer::Partial => {}
                 },
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -228,7 +228,11 @@ mod tests {
             Tcp::open(source, peer).unwrap()
         });
         let mut connection = opened.unwrap();
-        assert_eq!(connection.take(b"x"), Answer::None, "no message waits");
+        assert_eq!(
+            connection.take(b"x"),
+            ParsedAnswer::None,
+            "no message waits"
+        );
         let header = Header {
             kind: Kind::Request,
             number: 9,
@@ -237,13 +241,18 @@ mod tests {
         answer.resize(100, 0);
         for piece in 1..=100 {
             connection.expect(Outgoing::sent(header), 100);
-            let parts: Vec<Answer> = answer.chunks(piece).map(|p| connection.take(p)).collect();
+            let parts: Vec<ParsedAnswer> =
+                answer.chunks(piece).map(|p| connection.take(p)).collect();
             let (last, others) = parts.split_last().unwrap();
-            assert_eq!(*last, Answer::Whole);
-            assert!(others.iter().all(|part| *part == Answer::Partial));
-            assert_eq!(connection.take(b"x"), Answer::None);
+            assert_eq!(*last, ParsedAnswer::Whole);
+            assert!(others.iter().all(|part| *part == ParsedAnswer::Partial));
+            assert_eq!(connection.take(b"x"), ParsedAnswer::None);
         }
         connection.expect(Outgoing::sent(header), 8);
-        assert_eq!(connection.take(&[0; 8]), Answer::None, "another header");
+        assert_eq!(
+            connection.take(&[0; 8]),
+            ParsedAnswer::None,
+            "another header"
+        );
     }
 }

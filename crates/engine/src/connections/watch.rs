@@ -58,7 +58,7 @@ pub(crate) struct Seen {
     pub(crate) has_ended: bool,
     look: u64,
     /// Those of the last reading; if they are the same again the socket is idle.
-    counts: Counts,
+    counts: SegmentCounts,
     /// It was opened during the watch, so its first reading is empty.
     pub(crate) is_new: bool,
 }
@@ -280,7 +280,7 @@ impl Seen {
             readings: Vec::with_capacity(1),
             has_ended: false,
             look: 0,
-            counts: Counts::default(),
+            counts: SegmentCounts::default(),
             is_new: false,
         }
     }
@@ -316,7 +316,7 @@ impl Seen {
             return false;
         };
         // One that is idle is not worth remembering.
-        let counts = Counts::new(&info);
+        let counts = SegmentCounts::new(&info);
         let waits = info.unacked > 0 || socket.receive_queue > 0;
         if self.readings.len() == 1 && !waits && counts == self.counts {
             return false;
@@ -350,9 +350,9 @@ impl Seen {
 
 /// Segments sent, received and sent again: at least one grows whenever anything moves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counts([u32; 3]);
+struct SegmentCounts([u32; 3]);
 
-impl Counts {
+impl SegmentCounts {
     fn new(info: &TcpInfo) -> Self {
         Self([info.segs_out, info.segs_in, info.total_retrans])
     }

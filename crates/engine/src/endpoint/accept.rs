@@ -43,7 +43,7 @@ struct Pending {
 }
 
 /// What a pending connection has turned out to be.
-enum Look {
+enum Greeting {
     Gone,
     Hello(Result<Hello, HelloError>),
     /// The connection of an iperf3 client.
@@ -184,11 +184,11 @@ impl Acceptor {
         }
     }
 
-    fn hand_on(&mut self, pending: Pending, look: Look) {
+    fn hand_on(&mut self, pending: Pending, look: Greeting) {
         match look {
-            Look::Gone => {}
-            Look::Hello(hello) => self.greet(pending, hello),
-            Look::Cookie(cookie) => self.call(pending, cookie),
+            Greeting::Gone => {}
+            Greeting::Hello(hello) => self.greet(pending, hello),
+            Greeting::Cookie(cookie) => self.call(pending, cookie),
         }
     }
 
@@ -288,7 +288,7 @@ impl AsFd for Pending {
 
 impl Pending {
     /// `None` if more bytes are needed.
-    fn look(&mut self) -> Option<Look> {
+    fn look(&mut self) -> Option<Greeting> {
         if self.refused {
             return self.drain();
         }
@@ -300,37 +300,37 @@ impl Pending {
             };
             let mut bytes = [0; HELLO_BYTES];
             match self.stream.read(&mut bytes[..max - self.hello.len()]) {
-                Ok(0) => return Some(Look::Gone),
+                Ok(0) => return Some(Greeting::Gone),
                 Ok(n) => self.hello.extend_from_slice(&bytes[..n]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(_) => return Some(Look::Gone),
+                Err(_) => return Some(Greeting::Gone),
             }
             if !is_hello_start(self.hello[0]) {
                 if !Cookie::can_begin(&self.hello) {
-                    return Some(Look::Hello(Err(HelloError::NotLinerate)));
+                    return Some(Greeting::Hello(Err(HelloError::NotLinerate)));
                 }
                 if let Some(cookie) = self.hello.first_chunk() {
-                    return Some(Look::Cookie(Cookie(*cookie)));
+                    return Some(Greeting::Cookie(Cookie(*cookie)));
                 }
             } else if let Some(hello) = self.hello.first_chunk() {
-                return Some(Look::Hello(Hello::decode(hello)));
+                return Some(Greeting::Hello(Hello::decode(hello)));
             }
         }
     }
 
     /// Reads to the end: closing with unread bytes would reset the connection, and the refusal
     /// would be lost.
-    fn drain(&mut self) -> Option<Look> {
+    fn drain(&mut self) -> Option<Greeting> {
         let mut bytes = [0; 4096];
         // Within bounds: a peer that goes on sending is cut off.
         for _ in 0..16 {
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Some(Look::Gone),
+                Ok(0) => return Some(Greeting::Gone),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(_) => return Some(Look::Gone),
+                Err(_) => return Some(Greeting::Gone),
             }
         }
-        Some(Look::Gone)
+        Some(Greeting::Gone)
     }
 }

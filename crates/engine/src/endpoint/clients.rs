@@ -31,14 +31,14 @@ struct Present {
     limits: Limits,
     next: u64,
     /// Number of control connections of each client.
-    clients: HashMap<Client, u32>,
+    clients: HashMap<CountedClient, u32>,
     /// The oldest first.
     newcomers: VecDeque<Newcomer>,
 }
 
 /// One of the clients whose number is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Client {
+struct CountedClient {
     address: IpAddr,
     who: Who,
 }
@@ -62,15 +62,15 @@ struct Newcomer {
 pub(super) struct Presence {
     clients: Clients,
     number: u64,
-    client: Client,
+    client: CountedClient,
     /// It was a newcomer: a client that has entered has proved something.
     proves: bool,
-    standing: Cell<Standing>,
+    standing: Cell<ClientStanding>,
 }
 
 /// How a control connection counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum ClientStanding {
     Newcomer,
     Client,
     /// As nobody's: another mechanism limits how many are aside.
@@ -122,7 +122,7 @@ impl Clients {
         let mut present = self.present();
         let (number, client) = present.number(peer, tool);
         present.enter(client, false)?;
-        Ok(self.presence(number, client, Standing::Client))
+        Ok(self.presence(number, client, ClientStanding::Client))
     }
 
     fn meet(
@@ -141,24 +141,24 @@ impl Clients {
             stream,
         });
         present.make_room(address);
-        Ok(self.presence(number, client, Standing::Newcomer))
+        Ok(self.presence(number, client, ClientStanding::Newcomer))
     }
 
-    fn presence(&self, number: u64, client: Client, standing: Standing) -> Presence {
+    fn presence(&self, number: u64, client: CountedClient, standing: ClientStanding) -> Presence {
         Presence {
             clients: self.clone(),
             number,
             client,
-            proves: standing == Standing::Newcomer,
+            proves: standing == ClientStanding::Newcomer,
             standing: Cell::new(standing),
         }
     }
 }
 
 impl Present {
-    fn number(&mut self, peer: IpAddr, tool: Option<Tool>) -> (u64, Client) {
+    fn number(&mut self, peer: IpAddr, tool: Option<Tool>) -> (u64, CountedClient) {
         self.next += 1;
-        let client = Client {
+        let client = CountedClient {
             address: one_address(peer),
             who: tool.map_or(Who::Own(self.next), Who::Other),
         };
@@ -167,7 +167,7 @@ impl Present {
 
     /// Gives a client a place, or another flow. One that `proves` nothing gets none beyond its
     /// address's share.
-    fn enter(&mut self, client: Client, proves: bool) -> Result<(), String> {
+    fn enter(&mut self, client: CountedClient, proves: bool) -> Result<(), String> {
         let (there, limit) = (self.clients.len(), self.limits.clients);
         let of_one = self.clients.keys().filter(|o| o.address == client.address);
         let (of_one, share) = (of_one.count() as u64, share_of_one(limit.into()));
@@ -195,7 +195,7 @@ impl Present {
         Ok(())
     }
 
-    fn leave(&mut self, client: Client) {
+    fn leave(&mut self, client: CountedClient) {
         if let Some(flows) = self.clients.get_mut(&client) {
             *flows -= 1;
             if *flows == 0 {
@@ -226,34 +226,34 @@ impl Presence {
     /// # Errors
     /// All places are taken, as the message says.
     pub(super) fn enter(&self) -> Result<(), String> {
-        if self.standing.get() == Standing::Client {
+        if self.standing.get() == ClientStanding::Client {
             return Ok(());
         }
         let mut present = self.clients.present();
         (present.newcomers).retain(|newcomer| newcomer.number != self.number);
         present.enter(self.client, self.proves)?;
-        self.standing.set(Standing::Client);
+        self.standing.set(ClientStanding::Client);
         Ok(())
     }
 
     /// Gives up the client's place until [`Presence::enter`] takes one again.
     pub(super) fn step_aside(&self) {
-        if self.standing.get() == Standing::Client {
-            self.standing.set(Standing::Aside);
+        if self.standing.get() == ClientStanding::Client {
+            self.standing.set(ClientStanding::Aside);
             self.clients.present().leave(self.client);
         }
     }
 
     /// Whether the client has given up its place.
     pub(super) fn is_aside(&self) -> bool {
-        self.standing.get() == Standing::Aside
+        self.standing.get() == ClientStanding::Aside
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
         let mut present = self.clients.present();
-        if self.standing.get() == Standing::Client {
+        if self.standing.get() == ClientStanding::Client {
             present.leave(self.client);
         }
         (present.newcomers).retain(|newcomer| newcomer.number != self.number);

@@ -23,12 +23,12 @@ const PRECEDENCE: Duration = Duration::from_secs(4);
 /// The sessions that use the host, by token.
 #[derive(Clone)]
 pub(super) struct Occupancy {
-    shared: Arc<Shared>,
+    shared: Arc<SharedOccupancy>,
     patience: Duration,
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedOccupancy {
     users: Mutex<Users>,
     left: Condvar,
 }

@@ -168,12 +168,12 @@ pub(super) fn run(
     };
     // A listener for both families has IPv4 clients in IPv6 addresses; their datagrams are IPv4's.
     let (local, peer) = (canonical(local), canonical(peer));
-    let session = Session {
+    let session = ControlSession {
         token,
         registration: context.registry.register(token, peer.ip()),
         lease: Lease::new(context.occupancy.place(token)),
         server: Server::new(now(), context.options.key.as_ref(), sealed),
-        stage: Stage::Idle,
+        stage: SessionStage::Idle,
         context,
         presence,
         _thread: thread,
@@ -218,7 +218,7 @@ pub(super) fn random_token() -> Result<Token, String> {
 }
 
 /// What the session does at present.
-enum Stage {
+enum SessionStage {
     Idle,
     /// Waiting for the flows of a test.
     Binding {
@@ -241,7 +241,7 @@ enum Stage {
     Holding(Box<Holding>),
 }
 
-struct Session<'a> {
+struct ControlSession<'a> {
     context: &'a Context,
     presence: Presence,
     _thread: Claim,
@@ -251,7 +251,7 @@ struct Session<'a> {
     token: Token,
     registration: Registration,
     server: Server,
-    stage: Stage,
+    stage: SessionStage,
     /// The client's changes of this host: undone with the session, however that ends.
     lease: Lease,
     /// The log has a line for this client.
@@ -266,7 +266,7 @@ struct Session<'a> {
     profile: Option<ProfileRequest>,
 }
 
-impl Session<'_> {
+impl ControlSession<'_> {
     fn drive(mut self, mut socket: ControlSocket) {
         let mut reason = None;
         loop {
@@ -346,7 +346,9 @@ impl Session<'_> {
         let undone = self.lease.untreat();
         self.log_undone(undone);
         // Then the test ends: otherwise its threads would go on.
-        if let Stage::Running { half, .. } = std::mem::replace(&mut self.stage, Stage::Idle) {
+        if let SessionStage::Running { half, .. } =
+            std::mem::replace(&mut self.stage, SessionStage::Idle)
+        {
             self.carried(&half);
             half.stop(host::facts(Some(self.peer.ip())));
         }
@@ -359,10 +361,10 @@ impl Session<'_> {
 
     fn patience(&self) -> Duration {
         match &self.stage {
-            Stage::Idle | Stage::Bound { .. } => IDLE_TICK,
-            Stage::Binding { .. } | Stage::Tracing(_) => TICK,
-            Stage::Running { half, .. } => half.patience(),
-            Stage::Holding(_) => HOLDING_TICK,
+            SessionStage::Idle | SessionStage::Bound { .. } => IDLE_TICK,
+            SessionStage::Binding { .. } | SessionStage::Tracing(_) => TICK,
+            SessionStage::Running { half, .. } => half.patience(),
+            SessionStage::Holding(_) => HOLDING_TICK,
         }
     }
 
@@ -386,14 +388,14 @@ impl Session<'_> {
         let arrivals = self.registration.open(test.flows(), test.options.source);
         self.server.reply(now(), Reply::Open(()));
         if test.connects_within_run() {
-            self.stage = Stage::Bound {
+            self.stage = SessionStage::Bound {
                 flows: Vec::new(),
                 source: self.connections(&test, arrivals),
                 test,
             };
             self.server.ready(now());
         } else {
-            self.stage = Stage::Binding {
+            self.stage = SessionStage::Binding {
                 test,
                 flows: Vec::new(),
                 arrivals,
@@ -457,8 +459,8 @@ impl Session<'_> {
     /// Looks for flows that have arrived, and at what is running.
     fn look(&mut self) {
         match &mut self.stage {
-            Stage::Idle | Stage::Bound { .. } => {}
-            Stage::Binding {
+            SessionStage::Idle | SessionStage::Bound { .. } => {}
+            SessionStage::Binding {
                 test,
                 flows,
                 arrivals,
@@ -470,7 +472,7 @@ impl Session<'_> {
                     }
                 }
                 if flows.len() as u32 == test.flows() {
-                    self.stage = Stage::Bound {
+                    self.stage = SessionStage::Bound {
                         test: test.clone(),
                         flows: std::mem::take(flows),
                         source: FlowSource::Bound,
@@ -478,7 +480,7 @@ impl Session<'_> {
                     self.server.ready(now());
                 }
             }
-            Stage::Running {
+            SessionStage::Running {
                 half,
                 next_progress,
                 finished,
@@ -495,12 +497,12 @@ impl Session<'_> {
                     self.server.finished();
                 }
             }
-            Stage::Tracing(tracing) => {
+            SessionStage::Tracing(tracing) => {
                 if let Some(outcome) = tracing.look() {
                     self.end_trace(outcome);
                 }
             }
-            Stage::Holding(holding) => {
+            SessionStage::Holding(holding) => {
                 if let Some(news) = holding.look() {
                     self.tell_held(news);
                 }
@@ -518,14 +520,14 @@ impl Session<'_> {
         let started = thread
             .and_then(|thread| Tracing::start(request, ends, &context.options.limits, thread));
         match started {
-            Ok(tracing) => self.stage = Stage::Tracing(tracing),
+            Ok(tracing) => self.stage = SessionStage::Tracing(tracing),
             Err(denial) => self.end_trace(Err(denial)),
         }
         Ok(())
     }
 
     fn end_trace(&mut self, outcome: Result<TraceDocument, Denial>) {
-        self.stage = Stage::Idle;
+        self.stage = SessionStage::Idle;
         self.lease.place().end_test();
         match outcome {
             Ok(document) => {
@@ -537,11 +539,11 @@ impl Session<'_> {
     }
 
     fn begin(&mut self, at_us: Option<u64>) {
-        let Stage::Bound {
+        let SessionStage::Bound {
             test,
             flows,
             source,
-        } = std::mem::replace(&mut self.stage, Stage::Idle)
+        } = std::mem::replace(&mut self.stage, SessionStage::Idle)
         else {
             return;
         };
@@ -553,7 +555,7 @@ impl Session<'_> {
         };
         match Half::start(End::Server, &test, flows, source, options) {
             Ok(half) => {
-                self.stage = Stage::Running {
+                self.stage = SessionStage::Running {
                     half,
                     next_progress: now() + PROGRESS_EVERY,
                     finished: false,
@@ -570,8 +572,8 @@ impl Session<'_> {
         self.registration.close();
         self.lease.place().end_test();
         let facts = host::facts(Some(self.peer.ip()));
-        let report = match std::mem::replace(&mut self.stage, Stage::Idle) {
-            Stage::Running { half, .. } => {
+        let report = match std::mem::replace(&mut self.stage, SessionStage::Idle) {
+            SessionStage::Running { half, .. } => {
                 self.carried(&half);
                 let HalfEnd { mut report, .. } = half.stop(facts);
                 report
@@ -604,12 +606,12 @@ impl Session<'_> {
             self.lease.place().end_test();
             (RefusalReason::Test, message)
         })?;
-        self.stage = Stage::Holding(Box::new(holding));
+        self.stage = SessionStage::Holding(Box::new(holding));
         Ok(())
     }
 
     fn release(&mut self) {
-        if let Stage::Holding(holding) = &mut self.stage {
+        if let SessionStage::Holding(holding) = &mut self.stage {
             holding.release();
         }
     }
@@ -636,7 +638,7 @@ impl Session<'_> {
     }
 
     fn end_holding(&mut self) {
-        self.stage = Stage::Idle;
+        self.stage = SessionStage::Idle;
         self.lease.place().end_test();
     }
 

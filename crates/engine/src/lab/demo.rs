@@ -16,7 +16,7 @@ use super::path::LabPath;
 const PATH: &str = "rate=100mbit,rtt=40ms";
 
 /// A fault that can be hidden in the path.
-struct Fault {
+struct DemoFault {
     /// The verdict that finds it.
     cause: Cause,
     /// The direction in which it limits the throughput.
@@ -31,22 +31,22 @@ struct Fault {
 
 /// Classic faults: a window that suits a LAN, a buffer that suits a LAN, a noisy line, a provider's
 /// policer.
-const FAULTS: [Fault; 4] = [
-    Fault {
+const FAULTS: [DemoFault; 4] = [
+    DemoFault {
         cause: Cause::ReceiveWindow,
         direction: Direction::Up,
         spec: "",
         settings: &[("server", "net.ipv4.tcp_rmem", "4096 65536 131072")],
         words: "net.ipv4.tcp_rmem of the server ends at 128 KiB",
     },
-    Fault {
+    DemoFault {
         cause: Cause::SendBuffer,
         direction: Direction::Down,
         spec: "",
         settings: &[("server", "net.ipv4.tcp_wmem", "4096 16384 131072")],
         words: "net.ipv4.tcp_wmem of the server ends at 128 KiB",
     },
-    Fault {
+    DemoFault {
         cause: Cause::Congestion,
         direction: Direction::Up,
         spec: ",up.loss=0.2%",
@@ -54,7 +54,7 @@ const FAULTS: [Fault; 4] = [
         settings: &[("client", "net.ipv4.tcp_congestion_control", "reno")],
         words: "the line to the server loses one packet in 500",
     },
-    Fault {
+    DemoFault {
         cause: Cause::Policer,
         direction: Direction::Down,
         spec: ",down.policer=30mbit,down.burst=64KiB",
@@ -115,7 +115,7 @@ impl Demo {
     }
 }
 
-fn topology(spec: &PathSpec, fault: &Fault) -> Topology {
+fn topology(spec: &PathSpec, fault: &DemoFault) -> Topology {
     let mut topology = Topology::of_path(spec);
     for node in &mut topology.nodes {
         let own = fault

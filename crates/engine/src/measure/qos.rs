@@ -24,11 +24,11 @@ pub(crate) struct QosMeter {
     major: Option<u16>,
     has_shaper: bool,
     counting: Option<Counting>,
-    begin: Reading,
+    begin: QosReading,
 }
 
 #[derive(Default)]
-struct Reading {
+struct QosReading {
     classes: Vec<(HtbClass, HtbStatistics)>,
     shaper: Option<(Shaper, HtbStatistics)>,
     /// The counters of each policy.
@@ -58,7 +58,7 @@ impl QosMeter {
             index,
             name: link.name,
             counting: counting.flatten(),
-            begin: Reading::default(),
+            begin: QosReading::default(),
         })
     }
 
@@ -78,14 +78,14 @@ impl QosMeter {
         evidence
     }
 
-    fn read(&mut self) -> Reading {
+    fn read(&mut self) -> QosReading {
         let classes = self
             .major
             .and_then(|major| self.netlink.htb_classes(self.index, major).ok());
         let shaper = self
             .has_shaper
             .then(|| self.netlink.root_shaper(self.index).ok());
-        Reading {
+        QosReading {
             classes: classes.unwrap_or_default(),
             shaper: shaper.flatten().flatten(),
             counts: self.counting.as_ref().map_or_else(Vec::new, Counting::read),
@@ -101,7 +101,7 @@ fn device_towards(peer: SocketAddr) -> Option<(Netlink, u32, Link)> {
     Some((netlink, index, link))
 }
 
-fn evidence(device: &str, begin: &Reading, end: &Reading) -> QosEvidence {
+fn evidence(device: &str, begin: &QosReading, end: &QosReading) -> QosEvidence {
     let root = end.classes.iter().find(|(class, _)| class.parent.is_none());
     let leaves = end
         .classes
@@ -147,7 +147,7 @@ fn name_classes(classes: &mut [QosClass], counting: &Counting) {
     }
 }
 
-fn policies(counting: &Counting, begin: &Reading, end: &Reading) -> Vec<QosPolicy> {
+fn policies(counting: &Counting, begin: &QosReading, end: &QosReading) -> Vec<QosPolicy> {
     let counts = begin.counts.iter().zip(&end.counts);
     let policies = counting.policies.iter().zip(counts);
     let mut policies: Vec<QosPolicy> = policies
@@ -166,13 +166,13 @@ fn policies(counting: &Counting, begin: &Reading, end: &Reading) -> Vec<QosPolic
     policies
 }
 
-fn has_children(reading: &Reading, class: &HtbClass) -> bool {
+fn has_children(reading: &QosReading, class: &HtbClass) -> bool {
     let mut others = reading.classes.iter();
     others.any(|(other, _)| other.parent == Some(class.id))
 }
 
 /// A class's statistics at the beginning; zero if the class was made later.
-fn at(begin: &Reading, class: &HtbClass) -> HtbStatistics {
+fn at(begin: &QosReading, class: &HtbClass) -> HtbStatistics {
     let mut earlier = begin.classes.iter();
     let found = earlier.find(|(other, _)| other.id == class.id);
     found.map_or_else(HtbStatistics::default, |(_, then)| *then)
@@ -262,19 +262,19 @@ mod tests {
         }
     }
 
-    fn reading(bytes: u64, packets: u32) -> Reading {
+    fn reading(bytes: u64, packets: u32) -> QosReading {
         let did = HtbStatistics {
             bytes,
             packets,
             ..HtbStatistics::default()
         };
-        Reading {
+        QosReading {
             classes: vec![
                 (class(1, None), did),
                 (class(0x10, Some(1)), did),
                 (class(0x11, Some(1)), HtbStatistics::default()),
             ],
-            ..Reading::default()
+            ..QosReading::default()
         }
     }
 

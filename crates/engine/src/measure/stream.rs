@@ -70,7 +70,7 @@ impl Job<'_> {
 }
 
 /// How the bytes of a message reach the kernel.
-trait Source {
+trait ByteSource {
     /// Hands over at most `length` bytes, the first of them at stream position `position`.
     fn send(&mut self, socket: &TcpStream, position: u64, length: usize) -> io::Result<usize>;
 }
@@ -89,7 +89,7 @@ trait Sink {
 
 struct Copy(Arc<PageAligned>);
 
-impl Source for Copy {
+impl ByteSource for Copy {
     #[inline]
     fn send(&mut self, socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
         socket::send(socket, &self.0[..length])
@@ -101,7 +101,7 @@ struct Batch<'a> {
     messages: &'a [IoSlice<'a>],
 }
 
-impl Source for Batch<'_> {
+impl ByteSource for Batch<'_> {
     #[inline]
     fn send(&mut self, mut socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
         let message = &self.messages[0];
@@ -118,21 +118,21 @@ struct PatternCopy {
     buffer: Vec<u8>,
 }
 
-impl Source for PatternCopy {
+impl ByteSource for PatternCopy {
     fn send(&mut self, mut socket: &TcpStream, position: u64, length: usize) -> io::Result<usize> {
         self.pattern.fill(position, &mut self.buffer[..length]);
         socket.write(&self.buffer[..length])
     }
 }
 
-impl Source for Vmsplice {
+impl ByteSource for Vmsplice {
     #[inline]
     fn send(&mut self, socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
         Vmsplice::send(self, socket, length)
     }
 }
 
-impl Source for Sendfile {
+impl ByteSource for Sendfile {
     #[inline]
     fn send(&mut self, socket: &TcpStream, _: u64, length: usize) -> io::Result<usize> {
         Sendfile::send(self, socket, length)
@@ -267,7 +267,7 @@ fn payload(message: usize) -> Arc<PageAligned> {
     })
 }
 
-fn send_from<S: Source>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
+fn send_from<S: ByteSource>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
     let result = match job.stream.write_rate_bps {
         None => send_all(job, socket, source, |_| !job.stop.is_requested()),
         Some(rate) => {
@@ -308,7 +308,7 @@ pub(crate) fn send_first(
 /// Sends message after message; `before` each call is asked, with the call's bytes, whether to go
 /// on.
 #[inline]
-fn send_all<S: Source>(
+fn send_all<S: ByteSource>(
     job: &Job<'_>,
     socket: &TcpStream,
     source: &mut S,
@@ -335,7 +335,7 @@ fn send_all<S: Source>(
 /// Sends one message, in as many calls as the kernel needs. If the peer goes away in the middle,
 /// the part that was sent is counted, and the next call reports the error.
 #[inline]
-fn send_message<S: Source>(
+fn send_message<S: ByteSource>(
     stop: &Stop,
     socket: &TcpStream,
     source: &mut S,

@@ -6,7 +6,7 @@ use linerate_sys::tcp_info::TcpInfo;
 
 /// A reading of a sender: `TCP_INFO`, and the memory of the send queue, which is not in it.
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct SenderReading {
     at_ns: u64,
     info: TcpInfo,
     send_queue: Option<u32>,
@@ -16,7 +16,7 @@ struct Reading {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TcpReadings {
     begin: Option<TcpInfo>,
-    readings: Vec<Reading>,
+    readings: Vec<SenderReading>,
     unread: Vec<u32>,
     /// A receiver's estimates of the round-trip time, µs, from the moment that it has one.
     receiver_rtts: Vec<u32>,
@@ -52,7 +52,7 @@ impl TcpReadings {
     pub(crate) fn sender(&mut self, at_ns: u64, info: TcpInfo, send_queue: Option<u32>) {
         self.last = Some(info);
         self.largest_window = self.largest_window.max(info.snd_wnd.unwrap_or(0).into());
-        self.readings.push(Reading {
+        self.readings.push(SenderReading {
             at_ns,
             info,
             send_queue,
@@ -230,7 +230,7 @@ impl TcpReadings {
     pub(crate) fn samples(&self) -> Vec<TcpSample> {
         self.readings
             .iter()
-            .map(|Reading { at_ns, info, .. }| TcpSample {
+            .map(|SenderReading { at_ns, info, .. }| TcpSample {
                 at_us: at_ns / 1000,
                 acked_bytes: info.bytes_acked,
                 rtt_us: info.rtt,

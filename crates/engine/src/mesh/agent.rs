@@ -124,7 +124,7 @@ impl Agent {
         };
         agent.threads.push(started(namespace, "endpoint", serve)?);
         let bound = options.bind.map(|_| address.to_string());
-        let work = Work {
+        let work = BusThread {
             address: options.address.clone().or(bound),
             life: life(),
             stop: agent.stop.clone(),
@@ -201,7 +201,7 @@ fn life() -> String {
 }
 
 /// The thread that talks to the bus.
-struct Work {
+struct BusThread {
     options: AgentOptions,
     address: Option<String>,
     life: String,
@@ -233,7 +233,7 @@ enum Event {
     Ended(Report, Option<u64>),
 }
 
-impl Work {
+impl BusThread {
     fn run(mut self) {
         let (sender, events) = channel();
         let taker = self.taker(sender.clone());

@@ -14,14 +14,14 @@ const MAX_KEYS: usize = 100_000;
 /// A bus that ends with its process.
 #[derive(Debug, Default)]
 pub struct LocalBus {
-    state: Mutex<State>,
+    state: Mutex<BusState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    work: BTreeMap<String, Queue>,
-    reports: Queue,
+struct BusState {
+    work: BTreeMap<String, MessageQueue>,
+    reports: MessageQueue,
     seen: BTreeMap<String, (Vec<u8>, Instant)>,
     keys: Keys,
     receipts: u64,
@@ -29,7 +29,7 @@ struct State {
 
 /// Messages in the order in which they came.
 #[derive(Debug, Default)]
-struct Queue(VecDeque<Waiting>);
+struct MessageQueue(VecDeque<Waiting>);
 
 #[derive(Debug)]
 struct Waiting {
@@ -47,7 +47,7 @@ struct Keys {
     order: VecDeque<String>,
 }
 
-impl Queue {
+impl MessageQueue {
     fn push(&mut self, site: &str, body: &[u8]) -> Result<(), BusError> {
         let of_site = self.0.iter().filter(|waiting| waiting.site == site);
         if of_site.count() >= MAX_WAITING {
@@ -103,7 +103,7 @@ impl Keys {
 }
 
 impl LocalBus {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BusState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,7 +111,7 @@ impl LocalBus {
     fn wait(
         &self,
         wait: Duration,
-        mut look: impl FnMut(&mut State) -> Option<Delivery>,
+        mut look: impl FnMut(&mut BusState) -> Option<Delivery>,
     ) -> Option<Delivery> {
         let until = Instant::now() + wait;
         let mut state = self.state();

@@ -17,13 +17,13 @@ use crate::own_directory::replace_file;
 pub struct KeptReports {
     directory: PathBuf,
     /// The reports that are kept, the oldest first.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<KeptReport>,
     max_reports: usize,
     max_bytes: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptReport {
     path: PathBuf,
     bytes: u64,
 }
@@ -48,7 +48,7 @@ impl KeptReports {
             if path.extension().is_some_and(|end| end == "json") {
                 let metadata = entry.metadata()?;
                 let bytes = metadata.len();
-                found.push((metadata.modified()?, Kept { path, bytes }));
+                found.push((metadata.modified()?, KeptReport { path, bytes }));
             }
         }
         found.sort_by(|a, b| (a.0, &a.1.path).cmp(&(b.0, &b.1.path)));
@@ -74,7 +74,7 @@ impl KeptReports {
         replace_file(&path, &encoded, 0o600)?;
         self.kept.retain(|kept| kept.path != path);
         let bytes = encoded.len() as u64;
-        self.kept.push_back(Kept { path, bytes });
+        self.kept.push_back(KeptReport { path, bytes });
         let mut dropped = 0;
         while self.is_over() {
             self.forget_oldest()?;

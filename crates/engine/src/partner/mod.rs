@@ -50,7 +50,7 @@ pub enum Partner {
 #[derive(Debug)]
 pub struct Foreign {
     address: Box<ServerAddress>,
-    server: Server,
+    server: ForeignServer,
 }
 
 /// Where another tool's server answers, and how it is reached.
@@ -64,7 +64,7 @@ struct ServerAddress {
 }
 
 /// The results of a test with another tool's server.
-struct Ended {
+struct PartnerResult {
     here: HalfReport,
     there: Option<HalfReport>,
     exchange: Option<ExchangeTotals>,
@@ -72,7 +72,7 @@ struct Ended {
 }
 
 #[derive(Debug)]
-enum Server {
+enum ForeignServer {
     Iperf3(Box<Iperf3>),
     Netperf,
     Stamp,
@@ -110,7 +110,7 @@ impl Partner {
             Tool::Iperf3 => Foreign::find_iperf3(target, stop, BUSY_FOR),
             Tool::Netperf => Foreign::find_netperf(target, stop),
             Tool::Stamp => {
-                stamp::find(target, stop).map(|found| Foreign::new(found, Server::Stamp))
+                stamp::find(target, stop).map(|found| Foreign::new(found, ForeignServer::Stamp))
             }
             Tool::Ttcp => return Err(MeasureError::NoClient { tool }),
         };
@@ -189,23 +189,23 @@ impl Foreign {
 
     fn find_iperf3(target: Target, stop: Stop, patience: Duration) -> Result<Self, MeasureError> {
         let (address, iperf3) = Iperf3::find(target, stop, patience)?;
-        Ok(Self::new(address, Server::Iperf3(Box::new(iperf3))))
+        Ok(Self::new(address, ForeignServer::Iperf3(Box::new(iperf3))))
     }
 
     fn find_netperf(target: Target, stop: Stop) -> Result<Self, MeasureError> {
-        netperf::find(target, stop).map(|address| Self::new(address, Server::Netperf))
+        netperf::find(target, stop).map(|address| Self::new(address, ForeignServer::Netperf))
     }
 
-    fn new(address: ServerAddress, server: Server) -> Self {
+    fn new(address: ServerAddress, server: ForeignServer) -> Self {
         let address = Box::new(address);
         Self { address, server }
     }
 
     fn tool(&self) -> Tool {
         match &self.server {
-            Server::Iperf3(_) => Tool::Iperf3,
-            Server::Netperf => Tool::Netperf,
-            Server::Stamp => Tool::Stamp,
+            ForeignServer::Iperf3(_) => Tool::Iperf3,
+            ForeignServer::Netperf => Tool::Netperf,
+            ForeignServer::Stamp => Tool::Stamp,
         }
     }
 
@@ -228,7 +228,7 @@ impl Foreign {
 
     /// Asks an iperf3 server to send its own output.
     pub fn want_output(&mut self) {
-        if let Server::Iperf3(iperf3) = &mut self.server {
+        if let ForeignServer::Iperf3(iperf3) = &mut self.server {
             iperf3.wants_output = true;
         }
     }
@@ -236,15 +236,15 @@ impl Foreign {
     /// The results of both ends of the last test with an iperf3 server.
     pub fn take_accounts(&mut self) -> Option<Accounts> {
         match &mut self.server {
-            Server::Iperf3(iperf3) => iperf3.accounts.take(),
-            Server::Netperf | Server::Stamp => None,
+            ForeignServer::Iperf3(iperf3) => iperf3.accounts.take(),
+            ForeignServer::Netperf | ForeignServer::Stamp => None,
         }
     }
 
     fn as_iperf3(&self) -> Option<&Iperf3> {
         match &self.server {
-            Server::Iperf3(iperf3) => Some(iperf3),
-            Server::Netperf | Server::Stamp => None,
+            ForeignServer::Iperf3(iperf3) => Some(iperf3),
+            ForeignServer::Netperf | ForeignServer::Stamp => None,
         }
     }
 
@@ -254,9 +254,9 @@ impl Foreign {
     /// As there.
     pub fn run(&mut self, test: &Test, observe: Observe<'_>) -> Result<Outcome, MeasureError> {
         match &mut self.server {
-            Server::Iperf3(iperf3) => iperf3.run(&self.address, test, observe),
-            Server::Netperf => netperf::run(&self.address, test, observe),
-            Server::Stamp => stamp::run(&self.address, test, observe),
+            ForeignServer::Iperf3(iperf3) => iperf3.run(&self.address, test, observe),
+            ForeignServer::Netperf => netperf::run(&self.address, test, observe),
+            ForeignServer::Stamp => stamp::run(&self.address, test, observe),
         }
     }
 }
@@ -318,7 +318,7 @@ impl ServerAddress {
         }
     }
 
-    fn outcome(&self, tool: Tool, test: Test, started_at: String, ended: Ended) -> Outcome {
+    fn outcome(&self, tool: Tool, test: Test, started_at: String, ended: PartnerResult) -> Outcome {
         let foreign_run = ForeignRun {
             tool,
             version: None,

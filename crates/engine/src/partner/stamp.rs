@@ -9,7 +9,7 @@ use linerate_core::plan::{Test, Traffic};
 use linerate_core::units::{DEFAULT_PORT, format_rfc3339};
 use linerate_core::wire::{STAMP_BYTES, STAMP_PORT, StampAnswer, StampRequest};
 
-use super::{Ended, ServerAddress, start_half};
+use super::{PartnerResult, ServerAddress, start_half};
 use crate::client::{Observe, Outcome, udp_flow_socket, udp_socket};
 use crate::clock::{now, since_1970_ns};
 use crate::error::MeasureError;
@@ -78,7 +78,7 @@ pub(super) fn run(
     let HalfEnd {
         report, exchange, ..
     } = half.stop(server.host_facts());
-    let ended = Ended {
+    let ended = PartnerResult {
         here: report,
         there: None,
         exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),

@@ -34,13 +34,13 @@ pub(super) struct Names<'a> {
     own: HashMap<u64, Name>,
     texts: Vec<String>,
     /// What each says of a chain that it is in.
-    marks: Vec<Mark>,
+    marks: Vec<FunctionMark>,
     numbers: HashMap<String, Name>,
 }
 
 /// What a function says of the chain that it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum FunctionMark {
     /// Frames nearer to the leaf ran in a soft interrupt.
     Softirq,
     /// The root of the idle task.
@@ -50,7 +50,7 @@ enum Mark {
     Nothing,
 }
 
-impl Mark {
+impl FunctionMark {
     fn new(name: &str) -> Self {
         let name = plain_name(name);
         let marks = [
@@ -88,7 +88,7 @@ impl<'a> Names<'a> {
             return *number;
         }
         let number = self.texts.len() as Name;
-        self.marks.push(Mark::new(&plain));
+        self.marks.push(FunctionMark::new(&plain));
         self.texts.push(plain.clone());
         self.numbers.insert(plain, number);
         number
@@ -141,19 +141,19 @@ impl<'a> Names<'a> {
         frames.extend(calls(chain).map(|address| self.kernel(address)));
     }
 
-    fn mark(&self, name: Name) -> Mark {
+    fn mark(&self, name: Name) -> FunctionMark {
         self.marks[name as usize]
     }
 
     /// How many frames from the leaf ran in a soft interrupt: up to the outermost function that
     /// enters one.
     fn softirq_frames(&self, frames: &[Name]) -> usize {
-        let is_entry = |name: &Name| self.mark(*name) == Mark::Softirq;
+        let is_entry = |name: &Name| self.mark(*name) == FunctionMark::Softirq;
         frames.iter().rposition(is_entry).map_or(0, |at| at + 1)
     }
 
     fn class(&self, owner: Owner, frames: &[Name], in_user_mode: bool) -> TaskClass {
-        let has_root = |root: Mark| {
+        let has_root = |root: FunctionMark| {
             let mut outermost = frames.iter().rev().take(ROOT_FRAMES);
             outermost.any(|name| self.mark(*name) == root)
         };
@@ -163,8 +163,8 @@ impl<'a> Names<'a> {
             Owner::Neighbour => TaskClass::Other,
             Owner::Spinner => TaskClass::Idle,
             Owner::Foreign if in_user_mode => TaskClass::Other,
-            Owner::Foreign if has_root(Mark::IdleRoot) => TaskClass::Idle,
-            Owner::Foreign if has_root(Mark::ThreadRoot) => TaskClass::Kernel,
+            Owner::Foreign if has_root(FunctionMark::IdleRoot) => TaskClass::Idle,
+            Owner::Foreign if has_root(FunctionMark::ThreadRoot) => TaskClass::Kernel,
             Owner::Foreign => TaskClass::Other,
         }
     }
@@ -388,13 +388,13 @@ mod tests {
     #[test]
     fn parts_and_modules_of_functions_are_told_by_their_own_names() {
         for (name, mark) in [
-            ("handle_softirqs.constprop.0", Mark::Softirq),
-            ("__do_softirq", Mark::Softirq),
-            ("do_idle", Mark::IdleRoot),
-            ("ret_from_fork_asm", Mark::ThreadRoot),
-            ("kthreadd", Mark::Nothing),
+            ("handle_softirqs.constprop.0", FunctionMark::Softirq),
+            ("__do_softirq", FunctionMark::Softirq),
+            ("do_idle", FunctionMark::IdleRoot),
+            ("ret_from_fork_asm", FunctionMark::ThreadRoot),
+            ("kthreadd", FunctionMark::Nothing),
         ] {
-            assert_eq!(Mark::new(name), mark, "{name}");
+            assert_eq!(FunctionMark::new(name), mark, "{name}");
         }
     }
 

@@ -28,7 +28,7 @@ const LOOKS_TO_HOTPLUG: u32 = 20;
 const NONE_LEFT: &str = "the profiler's thread is joined once";
 
 /// What the sampler of a run and the profiler's thread share.
-struct Shared {
+struct SharedSampling {
     source: Mutex<Source>,
     /// Threads that carry this end's data, by number; 0 has not begun yet.
     flows: Mutex<Vec<u32>>,
@@ -37,7 +37,7 @@ struct Shared {
 
 /// A profiler that waits for the measured time, or is in it.
 pub(crate) struct Profiler {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSampling>,
     thread: Option<JoinHandle<Drained>>,
 }
 
@@ -82,7 +82,7 @@ impl Profiler {
     /// # Errors
     /// The thread could not be started.
     pub(crate) fn start(request: ProfileRequest) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedSampling {
             source: Mutex::new(Source::open(request.hz)),
             flows: Mutex::default(),
             over: AtomicBool::new(false),
@@ -142,7 +142,7 @@ impl Drop for Profiler {
     }
 }
 
-impl Shared {
+impl SharedSampling {
     fn source(&self) -> MutexGuard<'_, Source> {
         self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,22 +18,22 @@ use crate::stop::Stop;
 
 /// All that may be begun, in their order.
 pub(super) struct Loads<'scope> {
-    loads: Vec<Load<'scope>>,
+    loads: Vec<LoadSession<'scope>>,
     begun: usize,
 }
 
-struct Load<'scope> {
+struct LoadSession<'scope> {
     /// Begins it; dropped, it never will.
     go: Option<Sender<()>>,
     is_begun: bool,
-    received: Arc<Mutex<Received>>,
+    received: Arc<Mutex<ReceivedCount>>,
     /// Counter of received bytes at the last look.
-    last: Received,
-    thread: ScopedJoinHandle<'scope, Ended>,
+    last: ReceivedCount,
+    thread: ScopedJoinHandle<'scope, LoadResult>,
 }
 
 /// Result of a load that has ended.
-enum Ended {
+enum LoadResult {
     Loaded(Box<Loaded>),
     /// It was begun, and could not be or ended early.
     Failed(MeasureError),
@@ -43,7 +43,7 @@ enum Ended {
 
 /// Payload that the receiver has, and when; of a load that has not begun nothing.
 #[derive(Debug, Clone, Copy, Default)]
-struct Received {
+struct ReceivedCount {
     bytes: u64,
     at_s: f64,
 }
@@ -68,18 +68,18 @@ impl<'scope> Loads<'scope> {
         let loads = (0..count).map(|_| {
             let (connect, test) = (client.later(), load_test(request, longest));
             let (go, gone) = mpsc::channel();
-            let received = Arc::new(Mutex::new(Received::default()));
+            let received = Arc::new(Mutex::new(ReceivedCount::default()));
             let told = Arc::clone(&received);
             let thread = scope.spawn(move || match connect() {
                 Ok(client) if gone.recv().is_ok() => run(client, &test, &told, over),
-                Ok(_) => Ended::Unused(None),
-                Err(error) => Ended::Unused(Some(error)),
+                Ok(_) => LoadResult::Unused(None),
+                Err(error) => LoadResult::Unused(Some(error)),
             });
-            Load {
+            LoadSession {
                 go: Some(go),
                 is_begun: false,
                 received,
-                last: Received::default(),
+                last: ReceivedCount::default(),
                 thread,
             }
         });
@@ -129,9 +129,9 @@ impl<'scope> Loads<'scope> {
         let (mut loaded, mut failed, mut unused) = (Vec::new(), None, None);
         for load in self.loads {
             match joined(load.thread) {
-                Ended::Loaded(one) => loaded.push(*one),
-                Ended::Failed(error) => failed = failed.or(Some(error)),
-                Ended::Unused(error) => unused = unused.or(error),
+                LoadResult::Loaded(one) => loaded.push(*one),
+                LoadResult::Failed(error) => failed = failed.or(Some(error)),
+                LoadResult::Unused(error) => unused = unused.or(error),
             }
         }
         match failed.or(unused.filter(|_| loaded.is_empty())) {
@@ -141,7 +141,7 @@ impl<'scope> Loads<'scope> {
     }
 }
 
-impl Load<'_> {
+impl LoadSession<'_> {
     fn goodput_bps(&mut self, interval: Duration) -> f64 {
         let now = *lock(&self.received);
         let before = std::mem::replace(&mut self.last, now);
@@ -155,7 +155,7 @@ impl Load<'_> {
     }
 }
 
-impl Received {
+impl ReceivedCount {
     fn new(live: &Live, direction: Direction) -> Self {
         let (bytes, at_s) = match direction {
             Direction::Up => (live.up_bytes, live.up_at_s),
@@ -166,20 +166,20 @@ impl Received {
 }
 
 /// Sends or receives until `over`.
-fn run(mut client: Client, test: &Test, told: &Mutex<Received>, over: &Stop) -> Ended {
+fn run(mut client: Client, test: &Test, told: &Mutex<ReceivedCount>, over: &Stop) -> LoadResult {
     let mut began_ns = now_ns();
     let outcome = client.run(test, &mut |live| {
         let since = Duration::try_from_secs_f64(live.at_s).unwrap_or_default();
         began_ns = now_ns().saturating_sub(nanos(since));
-        *lock(told) = Received::new(live, test.direction);
+        *lock(told) = ReceivedCount::new(live, test.direction);
         !over.is_requested()
     });
     match outcome {
-        Err(_) if over.is_requested() => Ended::Unused(None),
-        Err(error) => Ended::Failed(error),
+        Err(_) if over.is_requested() => LoadResult::Unused(None),
+        Err(error) => LoadResult::Failed(error),
         Ok(outcome) => match outcome.error {
-            Some(error) if !over.is_requested() => Ended::Failed(error),
-            _ => Ended::Loaded(Box::new(Loaded {
+            Some(error) if !over.is_requested() => LoadResult::Failed(error),
+            _ => LoadResult::Loaded(Box::new(Loaded {
                 began_ns,
                 record: outcome.record,
             })),
@@ -201,7 +201,7 @@ fn load_test(request: &Request, longest_s: f64) -> Test {
 /// Between two looks at a sender's socket.
 const LOOK: Duration = Duration::from_millis(100);
 
-fn lock(received: &Mutex<Received>) -> MutexGuard<'_, Received> {
+fn lock(received: &Mutex<ReceivedCount>) -> MutexGuard<'_, ReceivedCount> {
     // It is replaced whole.
     received.lock().unwrap_or_else(PoisonError::into_inner)
 }

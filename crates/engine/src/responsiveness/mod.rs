@@ -150,7 +150,7 @@ pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured
 }
 
 /// Progress of a measurement; times are of [`crate::clock`].
-struct Course {
+struct LoadPhase {
     working: WorkingConditions,
     loads: u32,
     idle_until_ns: u64,
@@ -161,7 +161,7 @@ struct Course {
 
 /// The idle path, then interval after interval with one load more, until nothing changes any more.
 /// `None` where a load or the probes ended first.
-fn follow(request: &Request, loads: &mut Loads<'_>, probes: &mut Probes<'_>) -> Option<Course> {
+fn follow(request: &Request, loads: &mut Loads<'_>, probes: &mut Probes<'_>) -> Option<LoadPhase> {
     let is_answered = probes.first() && probes.take(IDLE);
     let idle_until_ns = now_ns();
     if !is_answered || !loads.add() {
@@ -189,7 +189,7 @@ fn follow(request: &Request, loads: &mut Loads<'_>, probes: &mut Probes<'_>) -> 
         }
     }
     let first = begins.len().saturating_sub(WorkingConditions::DISTANCE);
-    Some(Course {
+    Some(LoadPhase {
         loads: loads.count(),
         working,
         idle_until_ns,
@@ -199,7 +199,7 @@ fn follow(request: &Request, loads: &mut Loads<'_>, probes: &mut Probes<'_>) -> 
 }
 
 /// A load's looks at its sender in the last intervals.
-fn looks<'a>(load: &'a Loaded, course: &Course) -> Vec<&'a Interval> {
+fn looks<'a>(load: &'a Loaded, course: &LoadPhase) -> Vec<&'a Interval> {
     let ended = |look: &Interval| {
         let end_s = look.start_s + look.seconds;
         load.began_ns + (end_s * 1e9) as u64
@@ -211,7 +211,7 @@ fn looks<'a>(load: &'a Loaded, course: &Course) -> Vec<&'a Interval> {
 }
 
 /// What a request on this flow would have waited for its response, of those of the last intervals.
-fn waits_us(load: &Loaded, course: &Course) -> Vec<f64> {
+fn waits_us(load: &Loaded, course: &LoadPhase) -> Vec<f64> {
     let look = |interval: &Interval| Look {
         seconds: interval.seconds,
         bytes: interval.bytes,

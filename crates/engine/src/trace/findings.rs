@@ -12,7 +12,7 @@ use linerate_core::units::Nanos;
 use linerate_sys::netlink::Netlink;
 
 use super::error::TraceError;
-use super::{Site, TraceOptions, pause_until};
+use super::{RoundContext, TraceOptions, pause_until};
 use crate::clock::now_ns;
 use crate::path;
 
@@ -31,7 +31,7 @@ const QUOTED_V6: u16 = 1_300;
 /// Taken where the interface's MTU cannot be read.
 const ETHERNET_MTU: u16 = 1_500;
 
-impl Site<'_> {
+impl RoundContext<'_> {
     /// By echo requests first, whose replies hosts do not limit as they do errors
     /// (`icmp_ratemask`); if that finds nothing, by probes as the trace had them, once the target
     /// will answer some more.

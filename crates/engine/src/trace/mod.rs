@@ -117,7 +117,7 @@ pub fn may_send_echo(target: IpAddr) -> bool {
 /// # Errors
 /// [`TraceError`]; that the target does not answer is none.
 pub fn trace(options: &TraceOptions, stop: &Stop) -> Result<TraceDocument, TraceError> {
-    let mut site = Site::new(options, stop)?;
+    let mut site = RoundContext::new(options, stop)?;
     let outcome = site.round(&options.config, options.seed)?;
     let mut document = site.document(options, &outcome);
     if options.mtu {
@@ -165,7 +165,7 @@ pub fn watch(
     stop: &Stop,
     shown: &mut dyn FnMut(&TraceDocument),
 ) -> Result<TraceDocument, TraceError> {
-    let mut site = Site::new(options, stop)?;
+    let mut site = RoundContext::new(options, stop)?;
     let mut rounds = Watch::new();
     let started = now_ns();
     let mut last: Option<TraceDocument> = None;
@@ -216,7 +216,7 @@ fn pause_until(at_ns: u64, stop: &Stop) {
 }
 
 /// What the rounds of a trace have in common.
-struct Site<'a> {
+struct RoundContext<'a> {
     way: Way,
     stop: &'a Stop,
     names: Option<Names>,
@@ -227,7 +227,7 @@ struct Site<'a> {
     highest: Option<u8>,
 }
 
-impl<'a> Site<'a> {
+impl<'a> RoundContext<'a> {
     fn new(options: &TraceOptions, stop: &'a Stop) -> Result<Self, TraceError> {
         options.config.check()?;
         let kind = options.config.kind;

@@ -184,7 +184,7 @@ impl Store for Postgres {
             let ids = change.query(numbers, &[&(runs.len() as i64)])?;
             let ids: Vec<i64> = ids.iter().map(|row| row.get(0)).collect();
             let pairs = pairs(change, runs)?;
-            let mut rows = Rows::default();
+            let mut rows = CopyRows::default();
             for ((run, id), time) in runs.iter().zip(&ids).zip(&times) {
                 rows.add(run, *id, time, &pairs);
             }
@@ -442,13 +442,13 @@ fn pairs(change: &mut Transaction<'_>, runs: &[NewRun<'_>]) -> Try<Pairs> {
 
 /// The rows of several runs in COPY's text format, of `runs`, `figures` and `results`.
 #[derive(Default)]
-struct Rows {
+struct CopyRows {
     runs: String,
     figures: String,
     results: String,
 }
 
-impl Rows {
+impl CopyRows {
     fn add(&mut self, run: &NewRun<'_>, id: i64, time: &str, pairs: &Pairs) {
         let (id, labels) = (id.to_string(), select::labels(run.labels));
         let document = json_without_nul(run.document);

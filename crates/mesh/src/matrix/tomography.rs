@@ -63,7 +63,7 @@ pub enum SuspectMetric {
 }
 
 /// A pair and its figure: the higher, the worse.
-struct Pair<'a> {
+struct RankedPair<'a> {
     cell: &'a MatrixCell,
     value: f64,
     rank: f64,
@@ -86,8 +86,8 @@ fn found(matrix: &MatrixDocument, metric: SuspectMetric) -> Vec<Suspect> {
     };
     let cells = matrix.cells.iter();
     let pairs = cells.filter_map(|cell| Some((cell, value(cell)?)));
-    let mut pairs: Vec<Pair<'_>> = pairs
-        .map(|(cell, value)| Pair {
+    let mut pairs: Vec<RankedPair<'_>> = pairs
+        .map(|(cell, value)| RankedPair {
             cell,
             value,
             rank: 0.0,
@@ -107,12 +107,12 @@ fn found(matrix: &MatrixDocument, metric: SuspectMetric) -> Vec<Suspect> {
 
 /// Gives each pair its rank; equal ones get their mean rank. Returns the sum of t³ − t over the
 /// ties of t pairs each.
-fn rank(pairs: &mut [Pair<'_>]) -> f64 {
+fn rank(pairs: &mut [RankedPair<'_>]) -> f64 {
     pairs.sort_by(|a, b| a.value.total_cmp(&b.value));
     let mut ties = 0.0;
     let mut from = 0;
     while from < pairs.len() {
-        let equal = |pair: &&Pair<'_>| pair.value == pairs[from].value;
+        let equal = |pair: &&RankedPair<'_>| pair.value == pairs[from].value;
         let count = pairs[from..].iter().take_while(equal).count();
         let mean = from as f64 + (count as f64 + 1.0) / 2.0;
         pairs[from..from + count]
@@ -148,7 +148,7 @@ fn candidates(matrix: &MatrixDocument, cell: &MatrixCell) -> Vec<Candidate> {
 /// The candidate with the least p-value that is a suspect.
 fn surest(
     matrix: &MatrixDocument,
-    pairs: &[Pair<'_>],
+    pairs: &[RankedPair<'_>],
     ties: f64,
     metric: SuspectMetric,
 ) -> Option<(Candidate, Suspect)> {
@@ -179,9 +179,9 @@ fn surest(
         if p_value > FALSE_ALARMS {
             return None;
         }
-        let is_part = |pair: &&Pair<'_>| candidates(matrix, pair.cell).contains(&candidate);
+        let is_part = |pair: &&RankedPair<'_>| candidates(matrix, pair.cell).contains(&candidate);
         let (own, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| is_part(pair));
-        let median_of = |pairs: &[&Pair<'_>]| {
+        let median_of = |pairs: &[&RankedPair<'_>]| {
             let values: Vec<f64> = pairs.iter().map(|pair| pair.value.abs()).collect();
             median(&values)
         };

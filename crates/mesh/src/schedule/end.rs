@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use super::links::direction;
 use super::{
     Assignment, Failure, HOUR, ILL_FOR, MAX_ATTEMPTS, MAX_ILL_FOR, MissReason, PairKey,
-    RETRY_AFTER, Retry, Running, STRIKES, Schedule, TaskId, pair_key,
+    RETRY_AFTER, Retry, RunningTask, STRIKES, Schedule, TaskId, pair_key,
 };
 use crate::limits::max_bytes;
 
@@ -86,7 +86,7 @@ impl Schedule {
     /// Frees the sites and links of a run that is over, and enters what it carried: what was
     /// reserved for it, if that is not known.
     fn release(&mut self, task: TaskId, bytes: Option<u64>) -> Option<Assignment> {
-        let Running {
+        let RunningTask {
             assignment: ended,
             began,
             reserved,

@@ -158,7 +158,7 @@ pub struct Progress {
 #[derive(Debug, Clone)]
 pub struct Schedule {
     mesh: Mesh,
-    tests: Vec<Planned>,
+    tests: Vec<PlannedTest>,
     sites: Vec<SiteState>,
     links: Links,
     /// Budget of the whole mesh.
@@ -167,7 +167,7 @@ pub struct Schedule {
     present: SiteSet,
     /// Sites of `present` that can begin a bandwidth test now.
     idle: SiteSet,
-    running: HashMap<u64, Running>,
+    running: HashMap<u64, RunningTask>,
     deadlines: BinaryHeap<Reverse<(Nanos, u64)>>,
     wakes: BinaryHeap<Reverse<(Nanos, u16)>>,
     retries: HashMap<PairKey, Retry>,
@@ -187,7 +187,7 @@ pub struct Schedule {
 }
 
 #[derive(Debug, Clone)]
-struct Planned {
+struct PlannedTest {
     tournament: Tournament,
     /// Time that it has had, over its priority, ns.
     share: u64,
@@ -217,7 +217,7 @@ struct SiteState {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Running {
+struct RunningTask {
     assignment: Assignment,
     began: Nanos,
     /// Bytes that are reserved in the ledgers.
@@ -242,7 +242,7 @@ impl Schedule {
     /// that all sites that join until then take part in the first round, and what another
     /// coordinator assigned has ended. Times are since 1970.
     pub fn new(mesh: &Mesh, begin: Nanos) -> Self {
-        let tests = mesh.tests.iter().map(|test| Planned {
+        let tests = mesh.tests.iter().map(|test| PlannedTest {
             tournament: Tournament::new(mesh, test, begin),
             share: 0,
             largest: 0,

@@ -7,8 +7,8 @@ use linerate_core::units::Nanos;
 use super::links::direction;
 use super::sets::members;
 use super::{
-    Assignment, BEGINS_WITHIN, GRACE, MissReason, PATIENCE, Planned, Running, Schedule, TaskId,
-    TestKind, pair_key,
+    Assignment, BEGINS_WITHIN, GRACE, MissReason, PATIENCE, PlannedTest, RunningTask, Schedule,
+    TaskId, TestKind, pair_key,
 };
 
 impl Schedule {
@@ -179,7 +179,7 @@ impl Schedule {
     /// Whether a test has had no more time than the bandwidth tests that wait for theirs, up to two
     /// runs of each site.
     fn has_share(&self, test: usize) -> bool {
-        let waiting = |(index, it): (usize, &Planned)| {
+        let waiting = |(index, it): (usize, &PlannedTest)| {
             let is_waiting = self.is_bandwidth(index) && it.tournament.is_waiting();
             is_waiting.then_some(it.share)
         };
@@ -308,7 +308,7 @@ impl Schedule {
         self.deadlines.push(Reverse((late, id)));
         self.deadlines
             .push(Reverse((assignment.deadline + GRACE, id)));
-        let running = Running {
+        let running = RunningTask {
             assignment,
             began: self.now,
             reserved,

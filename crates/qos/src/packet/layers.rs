@@ -127,7 +127,7 @@ impl NetworkLayer {
         if first >> 28 != 6 {
             return None;
         }
-        let above = Walk::new(frame, at + 40, header[6]);
+        let above = HeaderWalk::new(frame, at + 40, header[6]);
         Some(Self {
             source: number(&header[8..24]),
             destination: number(&header[24..40]),
@@ -142,13 +142,13 @@ impl NetworkLayer {
 }
 
 /// The headers behind IPv6 extension headers.
-struct Walk {
+struct HeaderWalk {
     protocol: Option<u8>,
     transport: Option<usize>,
     fragment: Option<Fragment>,
 }
 
-impl Walk {
+impl HeaderWalk {
     /// Walks the chain from the header with number `next` at `at` (RFC 8200, 4). A header counts if
     /// its first eight bytes are there.
     fn new(frame: &[u8], mut at: usize, mut next: u8) -> Self {

@@ -40,7 +40,7 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
     let mut work = MAX_WORK;
     for family in Family::ALL {
         let boxes: Vec<_> = (rules.family(family).iter())
-            .map(|rule| Asked::new(rule, family))
+            .map(|rule| RuleBox::new(rule, family))
             .collect();
         for (number, asked) in boxes.iter().enumerate() {
             let before = &boxes[..number];
@@ -51,7 +51,7 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
             }
             let priority = priorities[filter];
             if !ties.contains_key(&priority) {
-                let is_tied = |other: &&Asked<'_>| priorities[other.rule.filter] == priority;
+                let is_tied = |other: &&RuleBox<'_>| priorities[other.rule.filter] == priority;
                 let tied = before.iter().rev().take_while(is_tied);
                 let other = tied.filter(|other| other.ties_with(asked)).last();
                 ties.extend(other.map(|other| (priority, (other.rule.filter, filter))));
@@ -76,7 +76,7 @@ fn fate(filter: usize, by: Option<BTreeSet<usize>>, is_asked: bool) -> Fate {
 }
 
 /// A rule as a box.
-struct Asked<'a> {
+struct RuleBox<'a> {
     rule: &'a Rule,
     /// The fields it tests, a bit each.
     asked: u64,
@@ -86,7 +86,7 @@ struct Asked<'a> {
     has_fields: u64,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RuleBox<'a> {
     fn new(rule: &'a Rule, family: Family) -> Self {
         let has = implied(rule, family);
         let bits = |conditions: &[(Field, Ranges)]| {
@@ -102,7 +102,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The filters of the boxes that cover it, alone or together.
-    fn covered_by(&self, before: &[Asked<'_>], work: &mut usize) -> Option<Vec<usize>> {
+    fn covered_by(&self, before: &[RuleBox<'_>], work: &mut usize) -> Option<Vec<usize>> {
         let mut parts = Vec::new();
         for other in before {
             if other.asked & !self.has_fields != 0 {
@@ -125,7 +125,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Relation of this box to `other`, which has all fields this one tests.
-    fn relation(&self, other: &Asked<'_>) -> Relation {
+    fn relation(&self, other: &RuleBox<'_>) -> Relation {
         let mut covers = true;
         let mut has = other.has.iter();
         for (field, set) in &self.rule.conditions {
@@ -148,7 +148,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Whether subtracting `parts` leaves nothing; `false` also if that takes too long.
-    fn is_taken_away(&self, parts: &[&Asked<'_>], work: &mut usize) -> bool {
+    fn is_taken_away(&self, parts: &[&RuleBox<'_>], work: &mut usize) -> bool {
         let mut left = vec![self.has.clone()];
         for part in parts {
             if left.len() > MAX_PIECES || left.len() > *work {
@@ -163,7 +163,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Whether a packet can be in both and their order matters.
-    fn ties_with(&self, other: &Asked<'_>) -> bool {
+    fn ties_with(&self, other: &RuleBox<'_>) -> bool {
         let (left, right) = (&self.rule.conditions, &other.rule.conditions);
         let mut right = right.iter().peekable();
         self.rule.action != other.rule.action
@@ -196,7 +196,7 @@ enum Relation {
 }
 
 /// Whether the parts together contain the field's whole set; otherwise they cannot cover it.
-fn is_spanned(field: Field, set: &Ranges, parts: &[&Asked<'_>]) -> bool {
+fn is_spanned(field: Field, set: &Ranges, parts: &[&RuleBox<'_>]) -> bool {
     let of_parts = parts.iter().map(|part| part.rule.condition(field));
     let Some(of_parts) = of_parts.collect::<Option<Vec<_>>>() else {
         return true;

@@ -22,7 +22,7 @@ const WIDEST_LABEL: f64 = 240.0;
 const VALUE: f64 = 92.0;
 
 /// Layout of the rows.
-struct Rows {
+struct BarRows {
     x: Scale,
     /// Height of the labels above the bars.
     above: f64,
@@ -56,7 +56,7 @@ impl Bars {
         let above = if is_narrow { LINE } else { 0.0 };
         let top = 4.0 + LINE * self.levels.len() as f64;
         let ground = top + self.rows.len() as f64 * (ROW + above);
-        let rows = Rows {
+        let rows = BarRows {
             x: scale,
             above,
             top,
@@ -87,7 +87,7 @@ impl Bar {
     }
 }
 
-impl Rows {
+impl BarRows {
     fn axis(&self, svg: &mut String, ground: f64, most: usize, one: f64) {
         for (value, text) in self.x.ticks(most.max(2), one) {
             let (at, top) = (self.x.at(value), self.top);

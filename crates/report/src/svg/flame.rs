@@ -78,13 +78,13 @@ fn title(document: &ProfileDocument) -> String {
 }
 
 #[derive(Default)]
-struct Node {
-    children: BTreeMap<String, Node>,
+struct FlameNode {
+    children: BTreeMap<String, FlameNode>,
     samples: u64,
     layers: BTreeMap<Layer, u64>,
 }
 
-impl Node {
+impl FlameNode {
     fn add<'a>(&mut self, mut path: impl Iterator<Item = &'a str>, shares: &[(Layer, u64)]) {
         for &(layer, samples) in shares {
             self.samples += samples;
@@ -108,8 +108,8 @@ impl Node {
     }
 }
 
-fn tree(document: &ProfileDocument) -> Node {
-    let mut root = Node::default();
+fn tree(document: &ProfileDocument) -> FlameNode {
+    let mut root = FlameNode::default();
     for (end, role) in [("sender", Role::Sender), ("receiver", Role::Receiver)] {
         for (stack, attribution) in document.stacks(role) {
             let shares: Vec<_> = attribution.share(stack.count).collect();
@@ -129,7 +129,7 @@ struct Canvas<'a> {
 
 impl Canvas<'_> {
     /// Draws a frame, `before` samples from the left, and the frames above it.
-    fn frame(&mut self, node: &Node, name: &str, before: u64, depth: usize) {
+    fn frame(&mut self, node: &FlameNode, name: &str, before: u64, depth: usize) {
         let [left, right] = [before, before + node.samples].map(|at| self.tenths(at));
         let width = right - left;
         if width < NARROWEST {
@@ -190,7 +190,7 @@ fn label(name: &str, width: u64) -> Option<String> {
 }
 
 /// Draws the layers that occur, each with its colour.
-fn legend(svg: &mut String, root: &Node, height: usize) {
+fn legend(svg: &mut String, root: &FlameNode, height: usize) {
     let layers = Layer::ALL.iter();
     let present = layers.filter(|layer| root.layers.contains_key(layer));
     for (at, &layer) in present.enumerate() {

@@ -128,7 +128,7 @@ impl Exchange {
         operation: &str,
         message: M,
         flags: u16,
-    ) -> Result<Answer<M>, NetlinkError>
+    ) -> Result<PartialAnswer<M>, NetlinkError>
     where
         M: NetlinkSerializable + NetlinkDeserializable + Into<NetlinkPayload<M>>,
     {
@@ -137,7 +137,7 @@ impl Exchange {
             source,
         };
         self.send(message, flags).map_err(transport)?;
-        let mut answer = Answer {
+        let mut answer = PartialAnswer {
             messages: Vec::new(),
             interrupted: false,
         };
@@ -194,15 +194,15 @@ pub(super) fn listener(
 }
 
 /// What has arrived of an answer so far.
-struct Answer<M> {
+struct PartialAnswer<M> {
     messages: Vec<M>,
     /// The table changed while it was dumped; entries may be missing or doubled.
     interrupted: bool,
 }
 
-impl<M: NetlinkDeserializable> Answer<M> {
+impl<M: NetlinkDeserializable> PartialAnswer<M> {
     /// Takes in the messages of one datagram; true when the answer is complete.
-    fn absorb(&mut self, datagram: &[u8], sequence: u32) -> Result<bool, Failure> {
+    fn absorb(&mut self, datagram: &[u8], sequence: u32) -> Result<bool, ExchangeFailure> {
         let mut rest = datagram;
         while !rest.is_empty() {
             let frame = NetlinkBuffer::new_checked(rest)?;
@@ -218,7 +218,7 @@ impl<M: NetlinkDeserializable> Answer<M> {
         Ok(false)
     }
 
-    fn absorb_message(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
+    fn absorb_message(&mut self, bytes: &[u8]) -> Result<bool, ExchangeFailure> {
         let (header, payload) = NetlinkMessage::<M>::deserialize(bytes)?.into_parts();
         self.interrupted |= header.flags & NLM_F_DUMP_INTR != 0;
         match payload {
@@ -258,12 +258,12 @@ fn frames(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
 }
 
 /// True for success; `code` is zero or a negated errno.
-fn acknowledged(code: i32, attributes: &[u8]) -> Result<bool, Failure> {
+fn acknowledged(code: i32, attributes: &[u8]) -> Result<bool, ExchangeFailure> {
     if code == 0 {
         return Ok(true);
     }
     let source = io::Error::from_raw_os_error(code.saturating_neg());
-    Err(Failure::Refused {
+    Err(ExchangeFailure::Refused {
         source,
         explanation: explanation(attributes),
     })
@@ -287,7 +287,7 @@ pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// A failure before the operation's name is attached.
-enum Failure {
+enum ExchangeFailure {
     Refused {
         source: io::Error,
         explanation: Option<String>,
@@ -295,7 +295,7 @@ enum Failure {
     Malformed(DecodeError),
 }
 
-impl Failure {
+impl ExchangeFailure {
     fn of(self, operation: &str) -> NetlinkError {
         let operation = operation.to_owned();
         match self {
@@ -312,7 +312,7 @@ impl Failure {
     }
 }
 
-impl From<DecodeError> for Failure {
+impl From<DecodeError> for ExchangeFailure {
     fn from(error: DecodeError) -> Self {
         Self::Malformed(error)
     }
@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn absorb(datagram: &[u8], sequence: u32) -> Result<bool, NetlinkError> {
-        let mut answer = Answer::<RouteNetlinkMessage> {
+        let mut answer = PartialAnswer::<RouteNetlinkMessage> {
             messages: Vec::new(),
             interrupted: false,
         };

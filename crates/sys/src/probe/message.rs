@@ -132,15 +132,15 @@ pub(super) fn receive<'a>(
 }
 
 #[derive(Debug, Default)]
-struct Facts {
+struct MessageFacts {
     ttl: Option<u8>,
     realtime_ns: Option<u64>,
     error: Option<ExtendedError>,
 }
 
 /// What the control messages say.
-fn facts(header: &libc::msghdr) -> Facts {
-    let mut facts = Facts::default();
+fn facts(header: &libc::msghdr) -> MessageFacts {
+    let mut facts = MessageFacts::default();
     for (level, kind, value) in control_messages(header) {
         match (level, kind) {
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {

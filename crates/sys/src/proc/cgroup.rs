@@ -70,8 +70,8 @@ impl CgroupLimits {
     pub fn read() -> Result<Self, ProcError> {
         let member = read_text("/proc/self/cgroup")?;
         let mounts = read_text("/proc/self/mountinfo")?;
-        let group = |controller| Group::find(&member, &mounts, controller);
-        let memory = |group: &Group| {
+        let group = |controller| ControlGroup::find(&member, &mounts, controller);
+        let memory = |group: &ControlGroup| {
             group.tightest(if group.version1 {
                 "memory.limit_in_bytes"
             } else {
@@ -79,7 +79,7 @@ impl CgroupLimits {
             })
         };
         Ok(Self {
-            cpu: probe_group(group("cpu"), Group::cpu_limit),
+            cpu: probe_group(group("cpu"), ControlGroup::cpu_limit),
             memory_bytes: probe_group(group("memory"), memory),
             tasks: probe_group(group("pids"), |group| group.tightest("pids.max")),
         })
@@ -95,8 +95,8 @@ pub fn memory_in_use() -> Probe<u64> {
     });
     match texts {
         Ok((member, mounts)) => probe_group(
-            Group::find(&member, &mounts, "memory"),
-            Group::memory_in_use,
+            ControlGroup::find(&member, &mounts, "memory"),
+            ControlGroup::memory_in_use,
         ),
         Err(error) => Err(error).into(),
     }
@@ -105,7 +105,7 @@ pub fn memory_in_use() -> Probe<u64> {
 /// The control group that a thread's CPU time is counted in, which is another one for each thread
 /// where version 1 says so.
 #[derive(Debug)]
-pub struct CpuGroup(Group);
+pub struct CpuGroup(ControlGroup);
 
 impl CpuGroup {
     /// That of the calling thread, which the threads that it starts share; `None` where there is
@@ -116,7 +116,7 @@ impl CpuGroup {
     pub fn of_this_thread() -> Result<Option<Self>, ProcError> {
         let member = read_text("/proc/thread-self/cgroup")?;
         let mounts = read_text("/proc/self/mountinfo")?;
-        Ok(Group::find(&member, &mounts, "cpu").map(Self))
+        Ok(ControlGroup::find(&member, &mounts, "cpu").map(Self))
     }
 
     /// Its directory.
@@ -139,8 +139,8 @@ impl CpuGroup {
 }
 
 fn probe_group<T>(
-    group: Option<Group>,
-    read: impl FnOnce(&Group) -> Result<T, ProcError>,
+    group: Option<ControlGroup>,
+    read: impl FnOnce(&ControlGroup) -> Result<T, ProcError>,
 ) -> Probe<T> {
     match group {
         Some(group) => read(&group).into(),
@@ -152,7 +152,7 @@ fn probe_group<T>(
 
 /// The process's group in one hierarchy.
 #[derive(Debug, PartialEq, Eq)]
-struct Group {
+struct ControlGroup {
     /// Where the hierarchy is mounted.
     mount: PathBuf,
     /// The group's directory, at or under `mount`.
@@ -160,7 +160,7 @@ struct Group {
     version1: bool,
 }
 
-impl Group {
+impl ControlGroup {
     /// Finds the group that `controller` has put the process in.
     fn find(member: &str, mounts: &str, controller: &str) -> Option<Self> {
         let entry = |wanted: &dyn Fn(&str) -> bool| {
@@ -356,8 +356,8 @@ mod tests {
         35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
         41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
 
-    fn group(mount: &str, directory: &str, version1: bool) -> Option<Group> {
-        Some(Group {
+    fn group(mount: &str, directory: &str, version1: bool) -> Option<ControlGroup> {
+        Some(ControlGroup {
             mount: mount.into(),
             directory: directory.into(),
             version1,
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn version1_is_taken_for_the_controllers_that_it_has() {
-        let find = |controller| Group::find(HYBRID_MEMBER, HYBRID_MOUNTS, controller);
+        let find = |controller| ControlGroup::find(HYBRID_MEMBER, HYBRID_MOUNTS, controller);
         assert_eq!(
             find("cpu"),
             group(
@@ -397,11 +397,11 @@ mod tests {
     fn a_part_of_the_tree_that_is_mounted_as_a_root_is_understood() {
         let mounts = "30 23 0:26 /docker/ab /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         assert_eq!(
-            Group::find("0::/docker/ab/c\n", mounts, "cpu"),
+            ControlGroup::find("0::/docker/ab/c\n", mounts, "cpu"),
             group("/sys/fs/cgroup", "/sys/fs/cgroup/c", false)
         );
-        assert_eq!(Group::find("0::/other\n", mounts, "cpu"), None);
-        assert_eq!(Group::find("", mounts, "cpu"), None);
+        assert_eq!(ControlGroup::find("0::/other\n", mounts, "cpu"), None);
+        assert_eq!(ControlGroup::find("", mounts, "cpu"), None);
     }
 
     #[test]
@@ -418,7 +418,7 @@ mod tests {
         );
         write("outer/inner/cpu.max", "max 100000\n");
         write("outer/inner/pids.max", "max\n");
-        let group = Group {
+        let group = ControlGroup {
             mount: mount.clone(),
             directory,
             version1: false,
@@ -456,7 +456,7 @@ mod tests {
             "cpu.stat",
             "nr_periods 2\nnr_throttled 1\nthrottled_time 5000\n",
         );
-        let group = Group {
+        let group = ControlGroup {
             mount: directory.clone(),
             directory: directory.clone(),
             version1: true,

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Duration;
 
-use super::{CONTROL_BYTES, Control, Offload, empty_header, set_option};
+use super::{CONTROL_BYTES, Offload, ReceiveControl, empty_header, set_option};
 use crate::bytes::u32_at;
 use crate::message::{control_messages, since_1970};
 
@@ -17,8 +17,8 @@ pub struct BatchReceiver {
     slot_bytes: usize,
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
-    controls: Vec<Control>,
-    frames: Vec<Frame>,
+    controls: Vec<ReceiveControl>,
+    frames: Vec<DeliveredFrame>,
     /// How many frames the last call received.
     received: usize,
     drops: DropCounter,
@@ -63,8 +63,8 @@ impl BatchReceiver {
             slot_bytes,
             headers: vec![empty_header(); slots],
             vectors: vec![vector; slots],
-            controls: vec![Control::EMPTY; slots],
-            frames: vec![Frame::default(); slots],
+            controls: vec![ReceiveControl::EMPTY; slots],
+            frames: vec![DeliveredFrame::default(); slots],
             received: 0,
             drops: DropCounter::default(),
         })
@@ -96,7 +96,7 @@ impl BatchReceiver {
         for (header, frame) in self.headers[..received].iter().zip(&mut self.frames) {
             let control = read_control(&header.msg_hdr);
             let length = header.msg_len as usize;
-            *frame = Frame {
+            *frame = DeliveredFrame {
                 length,
                 segment: control.segment.unwrap_or(length),
                 truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
@@ -107,7 +107,10 @@ impl BatchReceiver {
             }
         }
         self.received = received;
-        Ok(self.frames[..received].iter().map(Frame::datagrams).sum())
+        Ok(self.frames[..received]
+            .iter()
+            .map(DeliveredFrame::datagrams)
+            .sum())
     }
 
     /// The last call took as much as there was room for: more may wait.
@@ -164,7 +167,7 @@ const DATAGRAMS: usize = 64;
 
 /// What the kernel delivered into one slot.
 #[derive(Debug, Clone, Copy, Default)]
-struct Frame {
+struct DeliveredFrame {
     length: usize,
     /// Bytes in each of its datagrams but the last.
     segment: usize,
@@ -172,7 +175,7 @@ struct Frame {
     arrived: Option<Duration>,
 }
 
-impl Frame {
+impl DeliveredFrame {
     /// An empty datagram is one, too.
     fn datagrams(&self) -> usize {
         self.length.div_ceil(self.segment.max(1)).max(1)
@@ -262,7 +265,7 @@ mod tests {
 
     #[test]
     fn frames_are_split_at_segments_and_keep_the_tail() {
-        let frame = Frame {
+        let frame = DeliveredFrame {
             length: 10,
             segment: 4,
             truncated: true,
@@ -274,6 +277,6 @@ mod tests {
             .collect();
         let expected: [(&[u8], bool); 3] = [(b"abcd", false), (b"efgh", false), (b"ij", true)];
         assert_eq!(pieces, expected);
-        assert_eq!(Frame::default().split(b"..").count(), 1);
+        assert_eq!(DeliveredFrame::default().split(b"..").count(), 1);
     }
 }

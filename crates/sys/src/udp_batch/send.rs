@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::OnceLock;
 
-use super::{Control, MAX_PAYLOAD, Offload, empty_header, set_option};
+use super::{MAX_PAYLOAD, Offload, ReceiveControl, empty_header, set_option};
 use crate::message::put_control;
 
 /// Sends up to `datagrams_per_call` datagrams of one size, which lie one behind the other in its
@@ -17,7 +17,7 @@ pub struct BatchSender {
     datagram_bytes: usize,
     /// Datagrams in one message: 1 without offload.
     group: usize,
-    control: Box<Control>,
+    control: Box<ReceiveControl>,
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
 }
@@ -172,8 +172,8 @@ fn refuses_segments(error: &io::Error) -> bool {
 }
 
 /// The control message that asks for segments of `bytes`.
-fn segment_control(bytes: u16) -> Control {
-    let mut control = Control::EMPTY;
+fn segment_control(bytes: u16) -> ReceiveControl {
+    let mut control = ReceiveControl::EMPTY;
     let mut header = empty_header().msg_hdr;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = segment_control_bytes();

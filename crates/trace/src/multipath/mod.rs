@@ -86,7 +86,7 @@ pub struct PathFinder {
     config: MultipathConfig,
     ledger: Ledger,
     /// The cells, by TTL and flow.
-    cells: BTreeMap<(u8, u16), Cell>,
+    cells: BTreeMap<(u8, u16), FlowCell>,
     /// The TTLs, from the lowest.
     levels: Vec<LevelState>,
     /// Number of flows in use, from the first one.
@@ -102,7 +102,7 @@ pub struct PathFinder {
 
 /// One flow at one TTL.
 #[derive(Debug, Clone, Default)]
-struct Cell {
+struct FlowCell {
     probes: Vec<ProbeId>,
     state: CellState,
     from: Option<IpAddr>,
@@ -283,7 +283,7 @@ impl PathFinder {
     /// Queues a flow at a TTL to which it was not sent before.
     fn enqueue(&mut self, ttl: u8, flow: u16) {
         if let Entry::Vacant(cell) = self.cells.entry((ttl, flow)) {
-            cell.insert(Cell::default());
+            cell.insert(FlowCell::default());
             self.level_mut(ttl).queue.push_back(flow);
         }
     }
@@ -294,7 +294,7 @@ impl PathFinder {
         for beyond in (ttl..=self.config.trace.hops).skip(1) {
             let queued = std::mem::take(&mut self.level_mut(beyond).queue);
             for flow in queued {
-                let is_new = |cell: &Cell| cell.probes.is_empty();
+                let is_new = |cell: &FlowCell| cell.probes.is_empty();
                 if self.cells.get(&(beyond, flow)).is_some_and(is_new) {
                     self.cells.remove(&(beyond, flow));
                 } else if let Some(cell) = self.cells.get_mut(&(beyond, flow)) {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, CellState, PathFinder};
+use super::{CellState, FlowCell, PathFinder};
 
 /// All equal-cost paths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,13 +90,13 @@ pub(super) fn assemble(finder: &PathFinder) -> PathsDocument {
 }
 
 /// The cells of a TTL that are on their flow's path, not past its end.
-fn cells(finder: &PathFinder, ttl: u8) -> impl Iterator<Item = (u16, &Cell)> {
+fn cells(finder: &PathFinder, ttl: u8) -> impl Iterator<Item = (u16, &FlowCell)> {
     let cells = finder.cells.range((ttl, 0)..=(ttl, u16::MAX));
     let cells = cells.map(|((_, flow), cell)| (*flow, cell));
     cells.filter(move |(flow, _)| finder.end_of(*flow).is_none_or(|end| ttl <= end))
 }
 
-fn rtt_us(finder: &PathFinder, cell: &Cell) -> Option<f64> {
+fn rtt_us(finder: &PathFinder, cell: &FlowCell) -> Option<f64> {
     let replies = |id| finder.ledger.get(id).reply.as_ref();
     let reply = cell.probes.iter().find_map(|id| replies(*id))?;
     Some(reply.rtt.0 as f64 / 1e3)

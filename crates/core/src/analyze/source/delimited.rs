@@ -3,11 +3,11 @@
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 
 use super::super::table::{Builder, number};
-use super::{Fault, Lines, NOT_TEXT};
+use super::{Lines, NOT_TEXT, SourceFault};
 use crate::units::shortened;
 
 /// Reads a table.
-pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), Fault> {
+pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), SourceFault> {
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter(text))
         .trim(Trim::All)
@@ -30,7 +30,7 @@ pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), Fault> {
         let mut cells: Vec<(u32, &str)> = columns.iter().copied().zip(record.iter()).collect();
         builder
             .row(line, 0, &mut cells)
-            .map_err(|problem| Fault::at_line(line, problem))?;
+            .map_err(|problem| SourceFault::at_line(line, problem))?;
     }
 }
 
@@ -43,11 +43,15 @@ fn line_of(position: Option<&csv::Position>, lines: &mut Lines<'_>) -> usize {
     lines.of((offset + ends.count()).min(lines.text.len()))
 }
 
-fn columns(header: &StringRecord, line: usize, builder: &mut Builder) -> Result<Vec<u32>, Fault> {
+fn columns(
+    header: &StringRecord,
+    line: usize,
+    builder: &mut Builder,
+) -> Result<Vec<u32>, SourceFault> {
     if let Some(cell) = header.iter().find(|cell| number(cell).is_some()) {
-        return Err(Fault::no_header(line, cell));
+        return Err(SourceFault::no_header(line, cell));
     }
-    let fault = |problem: String| Fault::at_line(line, problem);
+    let fault = |problem: String| SourceFault::at_line(line, problem);
     let mut columns = Vec::with_capacity(header.len());
     for (index, name) in header.iter().enumerate() {
         if name.is_empty() {
@@ -81,13 +85,13 @@ fn delimiter(text: &str) -> u8 {
     most.map_or(b',', |(separator, _)| *separator)
 }
 
-fn fault(error: &csv::Error, lines: &mut Lines<'_>) -> Fault {
+fn fault(error: &csv::Error, lines: &mut Lines<'_>) -> SourceFault {
     let line = line_of(error.position(), lines);
     match error.kind() {
         ErrorKind::UnequalLengths {
             expected_len, len, ..
-        } => Fault::ragged(line, *len, *expected_len),
-        _ => Fault::at_line(line, NOT_TEXT),
+        } => SourceFault::ragged(line, *len, *expected_len),
+        _ => SourceFault::at_line(line, NOT_TEXT),
     }
 }
 

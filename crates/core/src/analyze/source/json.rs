@@ -13,7 +13,7 @@ use serde::de::{
 
 use super::super::error::Place;
 use super::super::table::{Builder, Format, VERDICT_COLUMN};
-use super::{Fault, Input, Lines};
+use super::{Input, Lines, SourceFault};
 use crate::capacity::CAPACITY_SCHEMA;
 use crate::compare::COMPARISON_SCHEMA;
 use crate::experiment::EXPERIMENT_SCHEMA;
@@ -40,7 +40,11 @@ const SCHEMAS: [&str; 10] = [
     QOS_COST_SCHEMA,
 ];
 
-pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Result<(), Fault> {
+pub(super) fn read(
+    input: &Input<'_>,
+    text: &str,
+    builder: &mut Builder,
+) -> Result<(), SourceFault> {
     let mut lines = Lines::new(text);
     if text.trim_start().starts_with('[') {
         let rows: Vec<Flat> =
@@ -48,7 +52,7 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
         builder.begin(input.file, input.label, Format::Json);
         return add(&rows, 1, builder);
     }
-    let mut heads = serde_json::Deserializer::from_str(text).into_iter::<Head>();
+    let mut heads = serde_json::Deserializer::from_str(text).into_iter::<DocumentHead>();
     let mut is_begun = false;
     let mut begin = 0;
     while let Some(head) = heads.next() {
@@ -59,7 +63,7 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
         let line = lines.of(begin + blanks);
         let column = Some(lines.column_of(begin + blanks));
         begin = end;
-        let format = format(&head).map_err(|problem| Fault::at_line(line, problem))?;
+        let format = format(&head).map_err(|problem| SourceFault::at_line(line, problem))?;
         if !is_begun {
             builder.begin(input.file, input.label, format);
             is_begun = true;
@@ -73,14 +77,14 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
 
 /// What a document says of itself; the rest is skipped, but must be whole.
 #[derive(Deserialize)]
-struct Head {
+struct DocumentHead {
     schema: Option<String>,
     start: Option<IgnoredAny>,
     end: Option<IgnoredAny>,
     error: Option<serde_json::Value>,
 }
 
-fn format(head: &Head) -> Result<Format, String> {
+fn format(head: &DocumentHead) -> Result<Format, String> {
     let is_iperf3 = head.start.is_some();
     let error = head.error.as_ref().and_then(serde_json::Value::as_str);
     match (head.schema.as_deref(), error) {
@@ -99,10 +103,10 @@ fn format(head: &Head) -> Result<Format, String> {
 }
 
 /// The rows of one document.
-fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
+fn rows(head: &DocumentHead, document: &str) -> serde_json::Result<Vec<Flat>> {
     /// Rows by the name that the document has for them.
     #[derive(Deserialize)]
-    struct Rows {
+    struct NamedRows {
         #[serde(alias = "hops", alias = "trials")]
         rows: Vec<Flat>,
     }
@@ -117,7 +121,7 @@ fn rows(head: &Head, document: &str) -> serde_json::Result<Vec<Flat>> {
     }
     let mut rows = match head.schema.as_deref() {
         Some(SWEEP_SCHEMA | TRACE_SCHEMA | TRUTH_SCHEMA) => {
-            serde_json::from_str::<Rows>(document)?.rows
+            serde_json::from_str::<NamedRows>(document)?.rows
         }
         Some(PROFILE_SCHEMA) => vec![serde_json::from_str::<Profile>(document)?.record],
         Some(QOS_COST_SCHEMA) => serde_json::from_str::<Cost>(document)?.rows(),
@@ -146,12 +150,12 @@ struct Comparison {
     b: String,
     #[serde(default)]
     verdict: String,
-    runs: Vec<Pair>,
+    runs: Vec<JsonPair>,
 }
 
 /// One pair, with the figures of both runs by their paths.
 #[derive(Deserialize)]
-struct Pair {
+struct JsonPair {
     pair: u32,
     first: String,
     a: Flat,
@@ -275,8 +279,8 @@ impl Cost {
 }
 
 /// Adds the rows of a document that begins at `line`.
-fn add(rows: &[Flat], line: usize, builder: &mut Builder) -> Result<(), Fault> {
-    let at = |problem| Fault::at_line(line, problem);
+fn add(rows: &[Flat], line: usize, builder: &mut Builder) -> Result<(), SourceFault> {
+    let at = |problem| SourceFault::at_line(line, problem);
     for (number, row) in (1..).zip(rows) {
         if row.0.is_empty() {
             continue;
@@ -334,7 +338,7 @@ impl<'de> Deserialize<'de> for Flat {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut leaves = Vec::new();
         let mut path = String::new();
-        let walk = Walk {
+        let walk = JsonWalk {
             path: &mut path,
             leaves: &mut leaves,
         };
@@ -344,12 +348,12 @@ impl<'de> Deserialize<'de> for Flat {
 }
 
 /// Walks down a value.
-struct Walk<'a> {
+struct JsonWalk<'a> {
     path: &'a mut String,
     leaves: &'a mut Vec<(String, String)>,
 }
 
-impl Walk<'_> {
+impl JsonWalk<'_> {
     fn leaf<E: serde::de::Error>(self, text: String) -> Result<(), E> {
         if self.leaves.len() >= MAX_LEAVES {
             return Err(E::custom(format!(
@@ -366,13 +370,13 @@ impl Walk<'_> {
     }
 
     /// The walk into a member.
-    fn member<T>(&mut self, name: &str, enter: impl FnOnce(Walk<'_>) -> T) -> T {
+    fn member<T>(&mut self, name: &str, enter: impl FnOnce(JsonWalk<'_>) -> T) -> T {
         let length = self.path.len();
         if length > 0 {
             self.path.push('.');
         }
         self.path.push_str(name);
-        let entered = enter(Walk {
+        let entered = enter(JsonWalk {
             path: self.path,
             leaves: self.leaves,
         });
@@ -381,7 +385,7 @@ impl Walk<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
+impl<'de> DeserializeSeed<'de> for JsonWalk<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -389,7 +393,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
+impl<'de> Visitor<'de> for JsonWalk<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -470,7 +474,7 @@ const MAX_LEAVES: usize = 10_000;
 const MAX_NAME: usize = 256;
 
 /// An error of a document that begins at `begin`, at its place in the file.
-fn fault(error: &serde_json::Error, begin: Place) -> Fault {
+fn fault(error: &serde_json::Error, begin: Place) -> SourceFault {
     let full = error.to_string();
     // The place stands at the end of the parser's message; ours is the file's.
     let message = full.split(" at line ").next().unwrap_or(&full).to_owned();
@@ -485,7 +489,7 @@ fn fault(error: &serde_json::Error, begin: Place) -> Fault {
         line: error.line() + begin.line - 1,
         column: Some(column),
     });
-    Fault {
+    SourceFault {
         place: place.or(Some(begin)),
         problem: message,
     }

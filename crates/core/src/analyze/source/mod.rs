@@ -33,11 +33,11 @@ pub fn read(inputs: &[Input<'_>]) -> Result<Table, AnalyzeError> {
         let read = if bytes > MAX_BYTES {
             let max = MAX_BYTES >> 20;
             let problem = format!("with it there are more than {max} MiB to read");
-            Err(Fault::of_file(problem))
+            Err(SourceFault::of_file(problem))
         } else {
             read_one(input, &mut builder)
         };
-        read.map_err(|Fault { place, problem }| {
+        read.map_err(|SourceFault { place, problem }| {
             let place = place.map_or(String::new(), |place| format!("{place}: "));
             AnalyzeError::new(format!("{}: {place}{problem}", input.file))
         })?;
@@ -45,7 +45,7 @@ pub fn read(inputs: &[Input<'_>]) -> Result<Table, AnalyzeError> {
     Ok(builder.finish())
 }
 
-fn read_one(input: &Input<'_>, builder: &mut Builder) -> Result<(), Fault> {
+fn read_one(input: &Input<'_>, builder: &mut Builder) -> Result<(), SourceFault> {
     let text = text(input.bytes)?;
     let start = text.trim_start();
     if start.starts_with(['{', '[']) {
@@ -57,21 +57,21 @@ fn read_one(input: &Input<'_>, builder: &mut Builder) -> Result<(), Fault> {
         delimited::read(text, builder)?;
     }
     match builder.rows_of_file() {
-        0 => Err(Fault::of_file(EMPTY)),
+        0 => Err(SourceFault::of_file(EMPTY)),
         _ => Ok(()),
     }
 }
 
 /// The file's text without the byte-order mark that spreadsheets write.
-fn text(bytes: &[u8]) -> Result<&str, Fault> {
+fn text(bytes: &[u8]) -> Result<&str, SourceFault> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        Fault::at_line(line, NOT_TEXT)
+        SourceFault::at_line(line, NOT_TEXT)
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
-        Err(Fault::of_file(EMPTY))
+        Err(SourceFault::of_file(EMPTY))
     } else {
         Ok(text)
     }
@@ -82,12 +82,12 @@ const NOT_TEXT: &str = "it is no UTF-8 text";
 
 /// Problem of a file, with its place.
 #[derive(Debug)]
-struct Fault {
+struct SourceFault {
     place: Option<Place>,
     problem: String,
 }
 
-impl Fault {
+impl SourceFault {
     fn of_file(problem: impl Into<String>) -> Self {
         Self {
             place: None,

@@ -5,7 +5,7 @@
 //! banner.
 
 use super::super::table::{Builder, Format, number};
-use super::{Fault, Input, delimited};
+use super::{Input, SourceFault, delimited};
 use crate::units::shortened;
 
 /// Whether a text is netperf's: it has a banner, or begins with an upper-case KEY=VALUE.
@@ -18,7 +18,11 @@ fn first_pair(text: &str) -> Option<(&str, &str)> {
     pair(text.lines().find(|line| !is_noise(line))?)
 }
 
-pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Result<(), Fault> {
+pub(super) fn read(
+    input: &Input<'_>,
+    text: &str,
+    builder: &mut Builder,
+) -> Result<(), SourceFault> {
     builder.begin(input.file, input.label, Format::Netperf);
     for block in blocks(text) {
         let Some(&(line, first)) = block.lines.first() else {
@@ -31,22 +35,22 @@ pub(super) fn read(input: &Input<'_>, text: &str, builder: &mut Builder) -> Resu
         } else if first.starts_with("Recv") && first.contains("Send") {
             classic(&block, builder)?;
         } else {
-            return Err(Fault::at_line(line, NO_NAMES));
+            return Err(SourceFault::at_line(line, NO_NAMES));
         }
     }
     Ok(())
 }
 
 /// What stands between two banners.
-struct Block<'a> {
+struct BannerBlock<'a> {
     /// The test's name, from the banner.
     test: Option<&'a str>,
     /// Lines with something in them, with their numbers.
     lines: Vec<(usize, &'a str)>,
 }
 
-fn blocks(text: &str) -> Vec<Block<'_>> {
-    let mut blocks = vec![Block {
+fn blocks(text: &str) -> Vec<BannerBlock<'_>> {
+    let mut blocks = vec![BannerBlock {
         test: None,
         lines: Vec::new(),
     }];
@@ -54,7 +58,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
         let line = line.trim();
         if is_banner(line) {
             let name = line.split(" TEST").next().unwrap_or(line);
-            blocks.push(Block {
+            blocks.push(BannerBlock {
                 test: Some(name.trim_start_matches("MIGRATED ")),
                 lines: Vec::new(),
             });
@@ -84,13 +88,13 @@ fn pair(line: &str) -> Option<(&str, &str)> {
 }
 
 /// A key that comes again begins the next run.
-fn keyed(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
+fn keyed(block: &BannerBlock<'_>, builder: &mut Builder) -> Result<(), SourceFault> {
     let mut begin = 0;
     let mut pairs: Vec<(&str, &str)> = Vec::new();
     for &(line, text) in &block.lines {
         let Some((key, value)) = pair(text) else {
             let problem = format!("`{}` is no KEY=VALUE", shortened(text));
-            return Err(Fault::at_line(line, problem));
+            return Err(SourceFault::at_line(line, problem));
         };
         if pairs.iter().any(|(known, _)| *known == key) {
             add(begin, block.test, &pairs, builder)?;
@@ -105,18 +109,22 @@ fn keyed(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
 }
 
 /// A header and rows; the header may come again.
-fn separated(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
+fn separated(block: &BannerBlock<'_>, builder: &mut Builder) -> Result<(), SourceFault> {
     let Some((&(line, header), rows)) = block.lines.split_first() else {
         return Ok(());
     };
     let names = delimited::fields(header);
     if let Some(cell) = names.iter().find(|name| number(name).is_some()) {
-        return Err(Fault::no_header(line, cell));
+        return Err(SourceFault::no_header(line, cell));
     }
     for &(line, row) in rows.iter().filter(|(_, row)| *row != header) {
         let values = delimited::fields(row);
         if values.len() != names.len() {
-            return Err(Fault::ragged(line, values.len() as u64, names.len() as u64));
+            return Err(SourceFault::ragged(
+                line,
+                values.len() as u64,
+                names.len() as u64,
+            ));
         }
         let names = names.iter().map(String::as_str);
         let pairs: Vec<(&str, &str)> = names.zip(values.iter().map(String::as_str)).collect();
@@ -127,19 +135,19 @@ fn separated(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
 
 /// The table of `TCP_STREAM` and its kin: five columns, or nine with the CPU of both ends (`-c
 /// -C`).
-fn classic(block: &Block<'_>, builder: &mut Builder) -> Result<(), Fault> {
+fn classic(block: &BannerBlock<'_>, builder: &mut Builder) -> Result<(), SourceFault> {
     let at = block.lines[0].0;
     let unit = block.lines.iter().find_map(|(_, line)| {
         let mut words = line.split_whitespace();
         words.find_map(|word| RATES.iter().find(|(unit, _)| word.starts_with(unit)))
     });
     let (Some((unit, _)), Some(&(line, last))) = (unit, block.lines.last()) else {
-        return Err(Fault::at_line(at, NO_NAMES));
+        return Err(SourceFault::at_line(at, NO_NAMES));
     };
     let values: Vec<&str> = last.split_whitespace().collect();
     let is_table = [CLASSIC.len(), CLASSIC.len() - 4].contains(&values.len());
     if !is_table || values.iter().any(|value| number(value).is_none()) {
-        return Err(Fault::at_line(line, NO_NAMES));
+        return Err(SourceFault::at_line(line, NO_NAMES));
     }
     let mut pairs: Vec<(&str, &str)> = CLASSIC.iter().copied().zip(values).collect();
     // The ends that were not asked for their CPU have -1.
@@ -171,11 +179,11 @@ fn add(
     test: Option<&str>,
     pairs: &[(&str, &str)],
     builder: &mut Builder,
-) -> Result<(), Fault> {
+) -> Result<(), SourceFault> {
     if pairs.is_empty() {
         return Ok(());
     }
-    let at = |problem| Fault::at_line(line, problem);
+    let at = |problem| SourceFault::at_line(line, problem);
     let found = |names: [&str; 2]| {
         let pair = pairs.iter().find(|(key, _)| names.contains(key));
         pair.map(|(_, value)| *value)

@@ -1,12 +1,12 @@
 //! How far each limit of the two hosts is from the number of connections that were held.
 
 use super::remedy::{self, Wanted};
-use super::{Buffers, LimitEnd, LimitKind, LimitRow, View};
+use super::{Buffers, LimitEnd, LimitKind, LimitRow, LimitView};
 use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE, MAX_AT_PORT, MAX_PORTS};
 
 /// Every known limit: the one that is reached first at the top, and at the end those that do not
 /// depend on the number of connections.
-pub(super) fn rows(view: &View<'_>) -> Vec<LimitRow> {
+pub(super) fn rows(view: &LimitView<'_>) -> Vec<LimitRow> {
     let mut rows: Vec<LimitRow> = Vec::new();
     for (end, half) in view.halves() {
         rows.extend(process_descriptors(view, end, half));
@@ -36,11 +36,11 @@ pub(super) fn rows(view: &View<'_>) -> Vec<LimitRow> {
 }
 
 /// A limit of a host, its value, and how much of it is in use.
-struct Draft(LimitKind, LimitEnd, u64, Option<u64>);
+struct LimitDraft(LimitKind, LimitEnd, u64, Option<u64>);
 
-impl Draft {
+impl LimitDraft {
     /// A limit of which each further connection takes `each`.
-    fn bounding(self, view: &View<'_>, each: f64, formula: impl Into<String>) -> LimitRow {
+    fn bounding(self, view: &LimitView<'_>, each: f64, formula: impl Into<String>) -> LimitRow {
         let Self(_, _, value, used) = self;
         let room = value.saturating_sub(used.unwrap_or(0)) as f64 / each;
         // The cast saturates.
@@ -52,7 +52,7 @@ impl Draft {
     /// `formula` has the share. Where the use did not grow, the limit does not depend on them.
     fn shared(
         self,
-        view: &View<'_>,
+        view: &LimitView<'_>,
         before: Option<u64>,
         formula: impl Fn(f64) -> String,
         not_grown: String,
@@ -66,7 +66,7 @@ impl Draft {
     /// The row; without `would_stop_at` the limit does not depend on how many are held.
     fn row(
         self,
-        view: &View<'_>,
+        view: &LimitView<'_>,
         would_stop_at: Option<u64>,
         formula: impl Into<String>,
     ) -> LimitRow {
@@ -97,7 +97,11 @@ fn unit(limit: LimitKind) -> &'static str {
     }
 }
 
-fn process_descriptors(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
+fn process_descriptors(
+    view: &LimitView<'_>,
+    end: LimitEnd,
+    half: &CapacityHalf,
+) -> Option<LimitRow> {
     // An endpoint needs no descriptor for each UDP socket of its client.
     if end == LimitEnd::Server && !view.is_tcp {
         return None;
@@ -109,7 +113,7 @@ fn process_descriptors(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> O
         _ => view.all_held(),
     };
     let value = each.saturating_mul(workers);
-    let draft = Draft(LimitKind::ProcessDescriptors, end, value, Some(used));
+    let draft = LimitDraft(LimitKind::ProcessDescriptors, end, value, Some(used));
     let usable = each.saturating_sub(DESCRIPTOR_RESERVE);
     let room = usable.saturating_mul(workers).saturating_sub(used);
     let stops = view.held.saturating_add(room);
@@ -120,29 +124,29 @@ fn process_descriptors(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> O
     Some(draft.row(view, Some(stops), formula))
 }
 
-fn host_files(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
+fn host_files(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     if end == LimitEnd::Server && !view.is_tcp {
         return None;
     }
     let each = if view.is_tcp { view.ends_each() } else { 1 };
     let used = half.memory.height.files;
-    let draft = Draft(LimitKind::HostFiles, end, half.limits.files?, used);
+    let draft = LimitDraft(LimitKind::HostFiles, end, half.limits.files?, used);
     // fs/file_table.c, alloc_empty_file
     let formula = format!("fs.file-max; {each} for each; root may exceed it");
     Some(draft.bounding(view, each as f64, formula))
 }
 
-fn watches(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
+fn watches(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let each = view.ends_each();
     let used = Some(view.all_held().saturating_mul(each));
-    let draft = Draft(LimitKind::Watches, end, half.limits.epoll_watches?, used);
+    let draft = LimitDraft(LimitKind::Watches, end, half.limits.epoll_watches?, used);
     let formula = format!("fs.epoll.max_user_watches; {each} for each");
     Some(draft.bounding(view, each as f64, formula))
 }
 
 /// `MemAvailable` falls by only a part of the sockets' memory, so the reading before the first
 /// socket counts.
-fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
+fn host_memory(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let available = half.memory.before.available_bytes?;
     let kernel = growth(half.memory.before.slab_bytes, half.memory.height.slab_bytes)?;
     let user = if view.is_shared {
@@ -153,15 +157,15 @@ fn host_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Li
     };
     let used = kernel.saturating_add(user);
     let each = each_of(view, used)?;
-    let draft = Draft(LimitKind::HostMemory, end, available, Some(used));
+    let draft = LimitDraft(LimitKind::HostMemory, end, available, Some(used));
     let formula = format!("MemAvailable before ÷ {each:.0} B for each");
     Some(draft.bounding(view, each, formula))
 }
 
-fn group_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
+fn group_memory(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let value = half.limits.cgroup_bytes?;
     let used = half.memory.height.cgroup_bytes?;
-    let draft = Draft(LimitKind::GroupMemory, end, value, Some(used));
+    let draft = LimitDraft(LimitKind::GroupMemory, end, value, Some(used));
     let key = "memory.max of the control group";
     Some(draft.shared(
         view,
@@ -171,7 +175,7 @@ fn group_memory(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<L
     ))
 }
 
-fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
+fn buffers(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let Buffers {
         limit,
         key,
@@ -179,7 +183,7 @@ fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitR
         before,
         height,
     } = view.buffers(half)?;
-    Some(Draft(limit, end, most, height).shared(
+    Some(LimitDraft(limit, end, most, height).shared(
         view,
         before,
         |each| format!("net.ipv4.{key}; {each:.2} pages for each"),
@@ -188,9 +192,9 @@ fn buffers(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitR
     ))
 }
 
-fn conntrack(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
+fn conntrack(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let used = half.memory.height.conntrack?;
-    let draft = Draft(
+    let draft = LimitDraft(
         LimitKind::Conntrack,
         end,
         half.limits.conntrack?,
@@ -208,7 +212,7 @@ fn conntrack(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<Limi
 }
 
 /// Limits that idle connections do not approach.
-fn untouched(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow> {
+fn untouched(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRow> {
     let (limits, height) = (&half.limits, &half.memory.height);
     let queue = |value: Option<u64>| value.filter(|_| end == LimitEnd::Server);
     let burst = "bounds bursts, not the number held";
@@ -221,12 +225,12 @@ fn untouched(view: &View<'_>, end: LimitEnd, half: &CapacityHalf) -> Vec<LimitRo
         (LimitKind::TimeWait, limits.time_wait, time_wait, closed),
     ];
     let row = |(limit, value, used, why): (_, Option<u64>, _, &str)| {
-        Some(Draft(limit, end, value?, used).row(view, None, why))
+        Some(LimitDraft(limit, end, value?, used).row(view, None, why))
     };
     rows.into_iter().filter_map(row).collect()
 }
 
-fn ports(view: &View<'_>) -> Option<LimitRow> {
+fn ports(view: &LimitView<'_>) -> Option<LimitRow> {
     let client = &view.document.client;
     let (first, last) = client.limits.port_range?;
     let ports = u64::from(last.saturating_sub(first)) + 1;
@@ -240,7 +244,7 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
         1
     };
     let (end, value) = (LimitEnd::Client, near.saturating_mul(far));
-    let draft = Draft(LimitKind::Ports, end, value, Some(view.held));
+    let draft = LimitDraft(LimitKind::Ports, end, value, Some(view.held));
     let addresses = match sources {
         1 => "1 address".to_owned(),
         several => format!("{several} addresses"),
@@ -249,10 +253,10 @@ fn ports(view: &View<'_>) -> Option<LimitRow> {
     Some(draft.bounding(view, 1.0, formula))
 }
 
-fn owner(view: &View<'_>) -> Option<LimitRow> {
+fn owner(view: &LimitView<'_>) -> Option<LimitRow> {
     let server = view.document.server.as_ref()?;
     let value = server.limits.owner_connections?;
-    let draft = Draft(LimitKind::Owner, LimitEnd::Server, value, Some(view.held));
+    let draft = LimitDraft(LimitKind::Owner, LimitEnd::Server, value, Some(view.held));
     Some(draft.bounding(view, 1.0, "what the endpoint allows a client"))
 }
 
@@ -269,7 +273,7 @@ fn growth(before: Option<u64>, height: Option<u64>) -> Option<u64> {
 }
 
 /// The share of one connection in a growth; `None` where too few were held to tell.
-fn each_of(view: &View<'_>, grown: u64) -> Option<f64> {
+fn each_of(view: &LimitView<'_>, grown: u64) -> Option<f64> {
     let held = view.all_held();
     (held >= MIN_HELD && grown > 0).then(|| grown as f64 / held as f64)
 }

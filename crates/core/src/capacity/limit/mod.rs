@@ -116,7 +116,7 @@ pub struct StoppedBy {
 
 /// Replaces the document's `limits`, `next_limit` and `stopped_by` by what its evidence says.
 pub fn annotate(document: &mut CapacityDocument) {
-    let view = View::of(document);
+    let view = LimitView::of(document);
     let limits = headroom::rows(&view);
     let stopped = stopped::by(&view, &limits);
     let next = limits
@@ -129,7 +129,7 @@ pub fn annotate(document: &mut CapacityDocument) {
 }
 
 /// The evidence that a rule may use.
-struct View<'a> {
+struct LimitView<'a> {
     document: &'a CapacityDocument,
     /// Whether TCP connections are counted: unless only UDP sockets were asked for.
     is_tcp: bool,
@@ -141,7 +141,7 @@ struct View<'a> {
     is_shared: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> LimitView<'a> {
     fn of(document: &'a CapacityDocument) -> Self {
         let is_tcp = document.tcp.is_some() || document.udp.is_none();
         let (pool, counts) = if is_tcp {

@@ -1,6 +1,6 @@
 //! The change that raises a limit.
 
-use super::{LimitEnd, LimitKind, View};
+use super::{LimitEnd, LimitKind, LimitView};
 use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE};
 use crate::plan::End;
 use crate::remedy::{Change, ProcessLimit, Remedy, RunOption};
@@ -15,7 +15,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Far enough for the connections that were asked for.
-    pub(super) fn asked(view: &View<'_>) -> Self {
+    pub(super) fn asked(view: &LimitView<'_>) -> Self {
         Self {
             connections: view.asked.max(1),
             stops: None,
@@ -23,7 +23,7 @@ impl Wanted {
     }
 
     /// Far enough for twice the connections that a limit of `value` admits.
-    pub(super) fn more_than(view: &View<'_>, value: u64, stops: Option<u64>) -> Self {
+    pub(super) fn more_than(view: &LimitView<'_>, value: u64, stops: Option<u64>) -> Self {
         let stops = stops.filter(|stops| *stops > 0);
         Self {
             connections: stops
@@ -49,7 +49,7 @@ pub(super) fn of(
     limit: LimitKind,
     end: LimitEnd,
     wanted: &Wanted,
-    view: &View<'_>,
+    view: &LimitView<'_>,
 ) -> Option<Remedy> {
     let half = match end {
         LimitEnd::Server => view.document.server.as_ref()?,
@@ -112,7 +112,7 @@ fn descriptors(half: &CapacityHalf, wanted: &Wanted, at: Option<End>) -> Option<
     })
 }
 
-fn ports(view: &View<'_>) -> Remedy {
+fn ports(view: &LimitView<'_>) -> Remedy {
     match view.document.client.limits.port_range {
         Some((low, high)) if low > WIDEST.0 || high < WIDEST.1 => {
             let (low, high) = (low.min(WIDEST.0).into(), WIDEST.1.into());

@@ -2,13 +2,13 @@
 
 use super::super::half::{CapacityHalf, Failure, FailureCause, HeldCounts};
 use super::remedy::{self, Wanted};
-use super::{LimitEnd, LimitKind, LimitRow, StoppedBy, View};
+use super::{LimitEnd, LimitKind, LimitRow, LimitView, StoppedBy};
 use crate::capacity::PoolResult;
 use crate::record::Status;
 
 /// The limit that ended the run; `None` where all connections were opened and stayed, or where a
 /// user ended the run.
-pub(super) fn by(view: &View<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
+pub(super) fn by(view: &LimitView<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     let kept = view.pool().is_some_and(|pool| pool.alive >= pool.asked);
     let mut halves = view.halves();
     let failed = halves.any(|(_, half)| failures(view, half).next().is_some());
@@ -23,7 +23,7 @@ pub(super) fn by(view: &View<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     let found = calls(&CALLS)
         .or_else(|| RULES.iter().find_map(|rule| rule(view)))
         .or_else(|| calls(&[(FailureCause::NotPermitted, LimitKind::Forbidden)]));
-    let Some(Found(limit, end, mut evidence)) = found else {
+    let Some(LimitFinding(limit, end, mut evidence)) = found else {
         return Some(StoppedBy {
             limit: LimitKind::Unknown,
             end: None,
@@ -45,7 +45,7 @@ pub(super) fn by(view: &View<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
 }
 
 /// The finding of a rule: the limit, its end, and the evidence.
-struct Found(LimitKind, LimitEnd, Vec<String>);
+struct LimitFinding(LimitKind, LimitEnd, Vec<String>);
 
 /// Causes that name a limit by themselves: they are examined first.
 const CALLS: [(FailureCause, LimitKind); 4] = [
@@ -56,16 +56,16 @@ const CALLS: [(FailureCause, LimitKind); 4] = [
 ];
 
 /// Rules that are tried next: full tables, then counters.
-const RULES: [fn(&View<'_>) -> Option<Found>; 4] = [memory, owner, conntrack, queues];
+const RULES: [fn(&LimitView<'_>) -> Option<LimitFinding>; 4] = [memory, owner, conntrack, queues];
 
 /// A limit that a failure names. The endpoint's failures come first: they cause the client's.
-fn call(view: &View<'_>, cause: FailureCause, limit: LimitKind) -> Option<Found> {
+fn call(view: &LimitView<'_>, cause: FailureCause, limit: LimitKind) -> Option<LimitFinding> {
     let (end, count) = failed_at(view, cause)?;
-    Some(Found(limit, end, vec![told(end, cause, count)]))
+    Some(LimitFinding(limit, end, vec![told(end, cause, count)]))
 }
 
 /// The memory limit at which a run stopped.
-fn memory(view: &View<'_>) -> Option<Found> {
+fn memory(view: &LimitView<'_>) -> Option<LimitFinding> {
     let causes = [FailureCause::Memory, FailureCause::Buffers];
     let told_memory = causes.into_iter().find_map(|cause| {
         failed_at(view, cause).map(|(end, count)| (end, told(end, cause, count)))
@@ -91,7 +91,7 @@ fn memory(view: &View<'_>) -> Option<Found> {
         (None, None) => (LimitKind::HostMemory, None),
     };
     let evidence = [first].into_iter().chain(second).collect();
-    Some(Found(limit, end, evidence))
+    Some(LimitFinding(limit, end, evidence))
 }
 
 fn full_group(half: &CapacityHalf) -> Option<String> {
@@ -100,33 +100,33 @@ fn full_group(half: &CapacityHalf) -> Option<String> {
     is_full(used, most).then(|| format!("the control group has {used} of {most} B"))
 }
 
-fn full_buffers(view: &View<'_>, half: &CapacityHalf) -> Option<(LimitKind, String)> {
+fn full_buffers(view: &LimitView<'_>, half: &CapacityHalf) -> Option<(LimitKind, String)> {
     let buffers = view.buffers(half)?;
     let (used, most) = (buffers.height?, buffers.most);
     let words = format!("buffers take {used} of the {most} pages of {}", buffers.key);
     is_full(used, most).then_some((buffers.limit, words))
 }
 
-fn owner(view: &View<'_>) -> Option<Found> {
+fn owner(view: &LimitView<'_>) -> Option<LimitFinding> {
     let server = view.document.server.as_ref()?;
     let most = server.limits.owner_connections?;
     let is_reached = view.asked > most && view.held >= most.min(view.asked);
     let evidence = vec![format!("the endpoint allows a client {most}")];
-    is_reached.then_some(Found(LimitKind::Owner, LimitEnd::Server, evidence))
+    is_reached.then_some(LimitFinding(LimitKind::Owner, LimitEnd::Server, evidence))
 }
 
-fn conntrack(view: &View<'_>) -> Option<Found> {
+fn conntrack(view: &LimitView<'_>) -> Option<LimitFinding> {
     let full = |(end, half): (LimitEnd, &CapacityHalf)| {
         let most = half.limits.conntrack?;
         let used = half.memory.height.conntrack?;
         let words = format!("netfilter tracks {used} of {most} at {}", name(end));
-        is_full(used, most).then_some(Found(LimitKind::Conntrack, end, vec![words]))
+        is_full(used, most).then_some(LimitFinding(LimitKind::Conntrack, end, vec![words]))
     };
     view.halves().find_map(full)
 }
 
 /// A SYN or an acknowledgement that is dropped is retransmitted, and the client gives up at last.
-fn queues(view: &View<'_>) -> Option<Found> {
+fn queues(view: &LimitView<'_>) -> Option<LimitFinding> {
     let server = view.document.server.as_ref()?;
     let unanswered = [
         FailureCause::TimedOut,
@@ -145,12 +145,12 @@ fn queues(view: &View<'_>) -> Option<Found> {
         let rose = counter(server, key)?;
         let rose = format!("{key} rose by {rose} at the endpoint");
         let evidence = vec![told(LimitEnd::Client, cause, count), rose];
-        Some(Found(limit, LimitEnd::Server, evidence))
+        Some(LimitFinding(limit, LimitEnd::Server, evidence))
     })
 }
 
 /// The failures, where no rule knows the limit.
-fn failures_in_words(view: &View<'_>) -> Vec<String> {
+fn failures_in_words(view: &LimitView<'_>) -> Vec<String> {
     let mut all = Vec::new();
     for (end, half) in view.halves() {
         all.extend(failures(view, half).map(|failure| told(end, failure.cause, failure.count)));
@@ -159,7 +159,7 @@ fn failures_in_words(view: &View<'_>) -> Vec<String> {
 }
 
 /// The end at which calls failed for a cause, and the number of failures.
-fn failed_at(view: &View<'_>, cause: FailureCause) -> Option<(LimitEnd, u64)> {
+fn failed_at(view: &LimitView<'_>, cause: FailureCause) -> Option<(LimitEnd, u64)> {
     let mut ends: Vec<_> = view.halves().collect();
     ends.reverse();
     ends.into_iter().find_map(|(end, half)| {
@@ -170,12 +170,12 @@ fn failed_at(view: &View<'_>, cause: FailureCause) -> Option<(LimitEnd, u64)> {
 }
 
 /// The failures to open, and the losses, of an end.
-fn failures<'a>(view: &View<'_>, half: &'a CapacityHalf) -> impl Iterator<Item = &'a Failure> {
+fn failures<'a>(view: &LimitView<'_>, half: &'a CapacityHalf) -> impl Iterator<Item = &'a Failure> {
     let counts: &HeldCounts = if view.is_tcp { &half.tcp } else { &half.udp };
     counts.failures.iter().chain(&counts.lost)
 }
 
-impl View<'_> {
+impl LimitView<'_> {
     fn pool(&self) -> Option<&PoolResult> {
         if self.is_tcp {
             self.document.tcp.as_ref()

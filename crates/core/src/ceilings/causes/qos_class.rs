@@ -71,7 +71,7 @@ enum Holder<'a> {
 }
 
 /// The class or meter that carried the transfer, with what it carried.
-struct Found<'a> {
+struct CarrierClass<'a> {
     qos: &'a QosEvidence,
     holder: Holder<'a>,
     /// Rate of the frames that it passed, bits per second.
@@ -107,8 +107,8 @@ impl<'a> Traffic<'a> {
     }
 
     /// The holder with what it carried; `None` if it did not carry the transfer.
-    fn found(&self, holder: Holder<'a>, sent_bps: f64) -> Option<Found<'a>> {
-        (sent_bps >= CLASS_CARRIES * self.own_bps).then_some(Found {
+    fn found(&self, holder: Holder<'a>, sent_bps: f64) -> Option<CarrierClass<'a>> {
+        (sent_bps >= CLASS_CARRIES * self.own_bps).then_some(CarrierClass {
             qos: self.qos,
             holder,
             sent_bps,
@@ -118,7 +118,7 @@ impl<'a> Traffic<'a> {
     }
 }
 
-fn find_meter<'a>(view: &View<'a>) -> Option<Found<'a>> {
+fn find_meter<'a>(view: &View<'a>) -> Option<CarrierClass<'a>> {
     let traffic = Traffic::of(view)?;
     traffic.qos.policies.iter().find_map(|policy| {
         let limit = policy.drops_above_bps?;
@@ -130,13 +130,13 @@ fn find_meter<'a>(view: &View<'a>) -> Option<Found<'a>> {
     })
 }
 
-fn find_shaper<'a>(view: &View<'a>) -> Option<Found<'a>> {
+fn find_shaper<'a>(view: &View<'a>) -> Option<CarrierClass<'a>> {
     let traffic = Traffic::of(view)?;
     let shaper = traffic.qos.shaper.as_ref()?;
     traffic.found(Holder::Limit(shaper), traffic.rate_of(shaper.bytes))
 }
 
-fn find_class<'a>(view: &View<'a>) -> Option<Found<'a>> {
+fn find_class<'a>(view: &View<'a>) -> Option<CarrierClass<'a>> {
     let traffic = Traffic::of(view)?;
     let qos = traffic.qos;
     // The kernel counts waits since 5.10; a class that always has a queue says the same.
@@ -163,7 +163,7 @@ fn has_devices_speed(view: &View<'_>, qos: &QosEvidence) -> bool {
     speed.is_some_and(|speed| rate >= CLASS_FULL * speed)
 }
 
-fn ceiling(found: &Found<'_>) -> Ceiling {
+fn ceiling(found: &CarrierClass<'_>) -> Ceiling {
     let (limit, formula) = match &found.holder {
         Holder::Limit(class) | Holder::Link(class) => (
             class.ceil_bps,
@@ -197,7 +197,7 @@ fn ceiling(found: &Found<'_>) -> Ceiling {
     }
 }
 
-fn signs(found: &Found<'_>) -> Option<Signs> {
+fn signs(found: &CarrierClass<'_>) -> Option<Signs> {
     let device = &found.qos.device;
     let sent = bps(found.sent_bps);
     let say = match &found.holder {
@@ -250,7 +250,7 @@ fn waits(class: &QosClass) -> String {
 
 /// The remedy names the key of the policy's file and its value; classes that are not linerate's are
 /// changed by tc.
-fn remedy(view: &View<'_>, found: &Found<'_>, target_bps: f64) -> Option<Remedy> {
+fn remedy(view: &View<'_>, found: &CarrierClass<'_>, target_bps: f64) -> Option<Remedy> {
     let target = target_bps / found.share + found.others_bps;
     let needed = match (&found.holder, found.qos.link_bps) {
         // More than the link carries is no limit and no reservation.
@@ -291,7 +291,7 @@ fn policy(view: &View<'_>, object: Option<Name>, key: PolicyKey, value: BitRate)
 
 fn traffic_class(
     view: &View<'_>,
-    found: &Found<'_>,
+    found: &CarrierClass<'_>,
     class: &QosClass,
     value: BitRate,
 ) -> Option<Remedy> {

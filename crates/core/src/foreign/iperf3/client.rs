@@ -60,7 +60,7 @@ pub enum ClientError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ClientStage {
     /// The server is to ask for the parameters.
     Greeted,
     /// The server is to answer the parameters.
@@ -84,7 +84,7 @@ enum Stage {
 /// The control connection of one test.
 #[derive(Debug)]
 pub struct Client {
-    stage: Stage,
+    stage: ClientStage,
     reader: Reader,
     out: VecDeque<Vec<u8>>,
     events: VecDeque<ClientEvent>,
@@ -96,7 +96,7 @@ impl Client {
     /// Begins a control connection with its cookie.
     pub fn new(now: Duration, cookie: Cookie, params: Params) -> Self {
         Self {
-            stage: Stage::Greeted,
+            stage: ClientStage::Greeted,
             reader: Reader::default(),
             out: VecDeque::from([cookie.0.to_vec()]),
             events: VecDeque::new(),
@@ -125,10 +125,10 @@ impl Client {
     /// The server closed the connection, or it is lost.
     pub fn handle_close(&mut self) {
         match self.stage {
-            Stage::Closed => {}
-            Stage::Greeted => self.fail(ClientError::Unanswered),
+            ClientStage::Closed => {}
+            ClientStage::Greeted => self.fail(ClientError::Unanswered),
             // A server does this to a client that it does not authorise.
-            Stage::Asked => self.fail(ClientError::Hangup(
+            ClientStage::Asked => self.fail(ClientError::Hangup(
                 " on the parameters: it may want a user and a password, which linerate does not \
                  send",
             )),
@@ -142,15 +142,16 @@ impl Client {
             return;
         }
         let what = match self.stage {
-            Stage::Closed => return,
-            Stage::Greeted => "the server did not answer",
-            Stage::Asked => "the server did not answer the parameters",
-            Stage::Opening => "the server did not take the data connections",
-            Stage::Running => "the test did not end",
-            Stage::Ending | Stage::Reporting | Stage::Results | Stage::Display => {
-                "the server's results did not come"
-            }
-            Stage::Error => "the server's error did not come",
+            ClientStage::Closed => return,
+            ClientStage::Greeted => "the server did not answer",
+            ClientStage::Asked => "the server did not answer the parameters",
+            ClientStage::Opening => "the server did not take the data connections",
+            ClientStage::Running => "the test did not end",
+            ClientStage::Ending
+            | ClientStage::Reporting
+            | ClientStage::Results
+            | ClientStage::Display => "the server's results did not come",
+            ClientStage::Error => "the server's error did not come",
         };
         self.fail(ClientError::Timeout(what));
     }
@@ -172,22 +173,22 @@ impl Client {
 
     /// Whether the test is over. Bytes may remain to be sent.
     pub fn is_closed(&self) -> bool {
-        self.stage == Stage::Closed
+        self.stage == ClientStage::Closed
     }
 
     /// Ends the test.
     pub fn end(&mut self, now: Duration) {
-        if self.stage == Stage::Running {
+        if self.stage == ClientStage::Running {
             self.say(State::TEST_END);
-            self.enter(Stage::Ending, Some(now + RESULTS_TIMEOUT));
+            self.enter(ClientStage::Ending, Some(now + RESULTS_TIMEOUT));
         }
     }
 
     /// Sends this end's results, after [`ClientEvent::Report`].
     pub fn report(&mut self, now: Duration, results: &Results) {
-        if self.stage == Stage::Reporting {
+        if self.stage == ClientStage::Reporting {
             self.out.push_back(framed(&results.to_json()));
-            self.enter(Stage::Results, Some(now + RESULTS_TIMEOUT));
+            self.enter(ClientStage::Results, Some(now + RESULTS_TIMEOUT));
         }
     }
 
@@ -195,31 +196,31 @@ impl Client {
     pub fn terminate(&mut self) {
         if !self.is_closed() {
             self.say(State::CLIENT_TERMINATE);
-            self.enter(Stage::Closed, None);
+            self.enter(ClientStage::Closed, None);
         }
     }
 
     /// Takes one message; false if none is whole, or if it has to wait.
     fn take(&mut self, now: Duration) -> Result<bool, ClientError> {
         match self.stage {
-            Stage::Results => {
+            ClientStage::Results => {
                 let Some(json) = self.reader.json(Results::MAX_FROM_SERVER)? else {
                     return Ok(false);
                 };
                 let results = Results::parse(&json, self.params.flows());
                 let results = results.map_err(ClientError::Results)?;
-                self.enter(Stage::Display, Some(now + RESULTS_TIMEOUT));
+                self.enter(ClientStage::Display, Some(now + RESULTS_TIMEOUT));
                 self.events
                     .push_back(ClientEvent::Results(Box::new(results)));
             }
-            Stage::Error => {
+            ClientStage::Error => {
                 let Some((code, _)) = self.reader.numbers() else {
                     return Ok(false);
                 };
                 return Err(ClientError::Server(ErrorCode(code)));
             }
             // What comes before this end has sent its results waits for its turn.
-            Stage::Reporting | Stage::Closed => return Ok(false),
+            ClientStage::Reporting | ClientStage::Closed => return Ok(false),
             _ => {
                 let Some(byte) = self.reader.byte() else {
                     return Ok(false);
@@ -232,30 +233,30 @@ impl Client {
 
     fn take_state(&mut self, now: Duration, state: State) -> Result<(), ClientError> {
         match (state, self.stage) {
-            (State::PARAM_EXCHANGE, Stage::Greeted) => {
+            (State::PARAM_EXCHANGE, ClientStage::Greeted) => {
                 self.out.push_back(framed(&self.params.to_json()));
-                self.enter(Stage::Asked, Some(now + PARAMS_TIMEOUT));
+                self.enter(ClientStage::Asked, Some(now + PARAMS_TIMEOUT));
             }
-            (State::CREATE_STREAMS, Stage::Asked) => {
-                self.enter(Stage::Opening, Some(now + OPENING_TIMEOUT));
+            (State::CREATE_STREAMS, ClientStage::Asked) => {
+                self.enter(ClientStage::Opening, Some(now + OPENING_TIMEOUT));
                 self.events.push_back(ClientEvent::Open);
             }
-            (State::TEST_START, Stage::Opening) => {}
-            (State::TEST_RUNNING, Stage::Opening) => {
+            (State::TEST_START, ClientStage::Opening) => {}
+            (State::TEST_RUNNING, ClientStage::Opening) => {
                 let deadline = self.params.seconds();
                 let deadline = deadline.map(|s| now + Duration::from_secs_f64(s) + GRACE);
-                self.enter(Stage::Running, deadline);
+                self.enter(ClientStage::Running, deadline);
                 self.events.push_back(ClientEvent::Begin);
             }
-            (State::EXCHANGE_RESULTS, Stage::Ending) => {
-                self.enter(Stage::Reporting, Some(now + RESULTS_TIMEOUT));
+            (State::EXCHANGE_RESULTS, ClientStage::Ending) => {
+                self.enter(ClientStage::Reporting, Some(now + RESULTS_TIMEOUT));
                 self.events.push_back(ClientEvent::Report);
             }
-            (State::DISPLAY_RESULTS, Stage::Display) => {
+            (State::DISPLAY_RESULTS, ClientStage::Display) => {
                 self.say(State::IPERF_DONE);
-                self.enter(Stage::Closed, None);
+                self.enter(ClientStage::Closed, None);
             }
-            (State::SERVER_ERROR, _) => self.enter(Stage::Error, Some(now + RESULTS_TIMEOUT)),
+            (State::SERVER_ERROR, _) => self.enter(ClientStage::Error, Some(now + RESULTS_TIMEOUT)),
             (State::ACCESS_DENIED, _) => return Err(ClientError::Denied),
             (State::SERVER_TERMINATE, _) => return Err(ClientError::Terminated),
             (State(byte), _) => return Err(ClientError::OutOfTurn(byte)),
@@ -267,13 +268,13 @@ impl Client {
         self.out.push_back(vec![state.0]);
     }
 
-    fn enter(&mut self, stage: Stage, deadline: Option<Duration>) {
+    fn enter(&mut self, stage: ClientStage, deadline: Option<Duration>) {
         self.stage = stage;
         self.deadline = deadline;
     }
 
     fn fail(&mut self, error: ClientError) {
-        self.enter(Stage::Closed, None);
+        self.enter(ClientStage::Closed, None);
         self.events.push_back(ClientEvent::Failed(error));
     }
 }

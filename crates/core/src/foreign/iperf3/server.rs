@@ -56,7 +56,7 @@ pub enum ServerError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ServerStage {
     /// The client is to send the parameters.
     Params,
     /// The engine is to accept or refuse them.
@@ -76,7 +76,7 @@ enum Stage {
 /// One client's control connection, from its cookie on.
 #[derive(Debug)]
 pub struct Server {
-    stage: Stage,
+    stage: ServerStage,
     reader: Reader,
     out: VecDeque<Vec<u8>>,
     events: VecDeque<ServerEvent>,
@@ -95,7 +95,7 @@ impl Server {
     /// owner allows.
     pub fn new(now: Duration, longest: Duration) -> Self {
         Self {
-            stage: Stage::Params,
+            stage: ServerStage::Params,
             reader: Reader::default(),
             out: VecDeque::from([vec![State::PARAM_EXCHANGE.0]]),
             events: VecDeque::new(),
@@ -114,7 +114,7 @@ impl Server {
             return;
         }
         let wanted = match self.stage {
-            Stage::Results => 4 + Results::MAX_FROM_CLIENT,
+            ServerStage::Results => 4 + Results::MAX_FROM_CLIENT,
             _ => 4 + Params::MAX_BYTES,
         };
         if let Err(error) = self.reader.push(bytes, wanted) {
@@ -132,9 +132,9 @@ impl Server {
     /// The client closed the connection, or it is lost.
     pub fn handle_close(&mut self) {
         match self.stage {
-            Stage::Closed => {}
+            ServerStage::Closed => {}
             // The client has all results.
-            Stage::Goodbye => self.close(None),
+            ServerStage::Goodbye => self.close(None),
             _ => self.close(Some(ServerError::Hangup)),
         }
     }
@@ -145,12 +145,16 @@ impl Server {
             return;
         }
         let (code, what) = match self.stage {
-            Stage::Closed => return,
-            Stage::Goodbye => return self.close(None),
-            Stage::Params | Stage::Asked => (ErrorCode::NO_MESSAGE, "the parameters did not come"),
-            Stage::Streams => (ErrorCode::STREAM, "the data connections did not come"),
-            Stage::Running | Stage::Ending => (ErrorCode::EXPIRED, "the test did not end"),
-            Stage::Results => (ErrorCode::NO_MESSAGE, "the client's results did not come"),
+            ServerStage::Closed => return,
+            ServerStage::Goodbye => return self.close(None),
+            ServerStage::Params | ServerStage::Asked => {
+                (ErrorCode::NO_MESSAGE, "the parameters did not come")
+            }
+            ServerStage::Streams => (ErrorCode::STREAM, "the data connections did not come"),
+            ServerStage::Running | ServerStage::Ending => {
+                (ErrorCode::EXPIRED, "the test did not end")
+            }
+            ServerStage::Results => (ErrorCode::NO_MESSAGE, "the client's results did not come"),
         };
         self.fail(code, ServerError::Timeout(what));
     }
@@ -173,27 +177,27 @@ impl Server {
 
     /// Whether the test is over. Bytes may remain to be sent.
     pub fn is_closed(&self) -> bool {
-        self.stage == Stage::Closed
+        self.stage == ServerStage::Closed
     }
 
     /// Accepts the test: the client may open its streams.
     pub fn accept(&mut self, now: Duration) {
-        if self.stage == Stage::Asked {
+        if self.stage == ServerStage::Asked {
             self.say(State::CREATE_STREAMS);
-            self.enter(Stage::Streams, Some(now + STREAM_TIMEOUT));
+            self.enter(ServerStage::Streams, Some(now + STREAM_TIMEOUT));
         }
     }
 
     /// One of the streams has come.
     pub fn stream_came(&mut self, now: Duration) {
-        if self.stage == Stage::Streams {
+        if self.stage == ServerStage::Streams {
             self.deadline = Some(now + STREAM_TIMEOUT);
         }
     }
 
     /// All streams are there: the test begins.
     pub fn begin(&mut self, now: Duration) {
-        if self.stage != Stage::Streams {
+        if self.stage != ServerStage::Streams {
             return;
         }
         self.say(State::TEST_START);
@@ -202,16 +206,16 @@ impl Server {
         let time = planned.map_or(self.longest, |time| time.min(self.longest));
         // A client may take its time to end a test, but not the owner's.
         let until = (time + GRACE).min(self.longest + PAST_LIMIT);
-        self.enter(Stage::Running, Some(now + until));
+        self.enter(ServerStage::Running, Some(now + until));
         self.events.push_back(ServerEvent::Begin);
     }
 
     /// Sends this end's results, after [`ServerEvent::End`].
     pub fn report(&mut self, now: Duration, results: &Results) {
-        if self.stage == Stage::Ending {
+        if self.stage == ServerStage::Ending {
             self.results = results.to_json();
             self.say(State::EXCHANGE_RESULTS);
-            self.enter(Stage::Results, Some(now + RESULTS_TIMEOUT));
+            self.enter(ServerStage::Results, Some(now + RESULTS_TIMEOUT));
         }
     }
 
@@ -235,7 +239,7 @@ impl Server {
     /// Takes one message; false if none is whole, or if it has to wait.
     fn take(&mut self, now: Duration) -> Result<bool, (ErrorCode, ServerError)> {
         match self.stage {
-            Stage::Params => {
+            ServerStage::Params => {
                 let json = self.reader.json(Params::MAX_BYTES);
                 let json = json.map_err(|error| (ErrorCode::PARAMS, error.into()))?;
                 let Some(json) = json else {
@@ -245,10 +249,10 @@ impl Server {
                 self.flows = params.flows();
                 self.seconds = params.seconds();
                 self.version.clone_from(&params.version);
-                self.enter(Stage::Asked, None);
+                self.enter(ServerStage::Asked, None);
                 self.events.push_back(ServerEvent::Asked(Box::new(params)));
             }
-            Stage::Results => {
+            ServerStage::Results => {
                 let json = self.reader.json(Results::MAX_FROM_CLIENT);
                 let json = json.map_err(|error| (ErrorCode::MESSAGE, error.into()))?;
                 let Some(json) = json else {
@@ -260,12 +264,12 @@ impl Server {
                 self.out
                     .push_back(framed(&std::mem::take(&mut self.results)));
                 self.say(State::DISPLAY_RESULTS);
-                self.enter(Stage::Goodbye, Some(now + RESULTS_TIMEOUT));
+                self.enter(ServerStage::Goodbye, Some(now + RESULTS_TIMEOUT));
                 self.events
                     .push_back(ServerEvent::Results(Box::new(results)));
             }
-            Stage::Asked | Stage::Ending | Stage::Closed => return Ok(false),
-            Stage::Streams | Stage::Running | Stage::Goodbye => {
+            ServerStage::Asked | ServerStage::Ending | ServerStage::Closed => return Ok(false),
+            ServerStage::Streams | ServerStage::Running | ServerStage::Goodbye => {
                 let Some(byte) = self.reader.byte() else {
                     return Ok(false);
                 };
@@ -277,11 +281,11 @@ impl Server {
 
     fn take_state(&mut self, now: Duration, state: State) -> Result<(), (ErrorCode, ServerError)> {
         match (state, self.stage) {
-            (State::TEST_END, Stage::Running) => {
-                self.enter(Stage::Ending, Some(now + GRACE));
+            (State::TEST_END, ServerStage::Running) => {
+                self.enter(ServerStage::Ending, Some(now + GRACE));
                 self.events.push_back(ServerEvent::End);
             }
-            (State::IPERF_DONE, Stage::Goodbye) => self.close(None),
+            (State::IPERF_DONE, ServerStage::Goodbye) => self.close(None),
             // A client that fails says goodbye at any time.
             (State::CLIENT_TERMINATE | State::IPERF_DONE, _) => {
                 self.close(Some(ServerError::Terminated));
@@ -295,7 +299,7 @@ impl Server {
         self.out.push_back(vec![state.0]);
     }
 
-    fn enter(&mut self, stage: Stage, deadline: Option<Duration>) {
+    fn enter(&mut self, stage: ServerStage, deadline: Option<Duration>) {
         self.stage = stage;
         self.deadline = deadline;
     }
@@ -310,7 +314,7 @@ impl Server {
     }
 
     fn close(&mut self, error: Option<ServerError>) {
-        self.enter(Stage::Closed, None);
+        self.enter(ServerStage::Closed, None);
         self.events.push_back(ServerEvent::Closed(error));
     }
 }

@@ -58,7 +58,7 @@ fn note(number: i32) -> &'static str {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ClientState {
     Greeting,
     Idle,
     Opening,
@@ -69,7 +69,7 @@ enum State {
 /// The client's half of a control connection. It never waits without a deadline.
 #[derive(Debug)]
 pub struct Client {
-    state: State,
+    state: ClientState,
     input: Vec<u8>,
     deadline: Option<Duration>,
     output: VecDeque<Vec<u8>>,
@@ -82,7 +82,7 @@ impl Client {
     pub fn new(now: Duration) -> Self {
         let hello = Block::new(Width::Wide, kind::DEBUG_OFF).with_second(-1);
         Self {
-            state: State::Greeting,
+            state: ClientState::Greeting,
             input: Vec::new(),
             deadline: Some(now + ANSWER_TIMEOUT),
             output: VecDeque::from([hello.into_bytes()]),
@@ -97,8 +97,8 @@ impl Client {
 
     /// Asks for a test.
     pub fn open(&mut self, now: Duration, test: &DataTest) {
-        if self.state == State::Idle {
-            self.state = State::Opening;
+        if self.state == ClientState::Idle {
+            self.state = ClientState::Opening;
             self.deadline = Some(now + ANSWER_TIMEOUT);
             self.output.push_back(test.to_omni().into_bytes());
         }
@@ -107,7 +107,7 @@ impl Client {
     /// The data is on its way: the results are due after `length` and the time that a netserver
     /// adds.
     pub fn begun(&mut self, now: Duration, length: Duration) {
-        if self.state == State::Running {
+        if self.state == ClientState::Running {
             let pad = Duration::from_secs(PAD_SECONDS.into());
             self.deadline = Some(now + length + pad + ANSWER_TIMEOUT);
         }
@@ -115,11 +115,11 @@ impl Client {
 
     /// Takes bytes from the netserver.
     pub fn handle_input(&mut self, bytes: &[u8]) {
-        if self.state == State::Over {
+        if self.state == ClientState::Over {
             return;
         }
         self.input.extend_from_slice(bytes);
-        while self.state != State::Over && self.input.len() >= WIDE_BYTES {
+        while self.state != ClientState::Over && self.input.len() >= WIDE_BYTES {
             let rest = self.input.split_off(WIDE_BYTES);
             let bytes = std::mem::replace(&mut self.input, rest);
             match Block::decode(Width::Wide, &bytes) {
@@ -138,8 +138,8 @@ impl Client {
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.fail(ClientError::Timeout(match self.state {
-                State::Greeting => "no answer as of a netserver",
-                State::Opening => "the netserver does not make ready",
+                ClientState::Greeting => "no answer as of a netserver",
+                ClientState::Opening => "the netserver does not make ready",
                 _ => "the netserver's results do not come",
             }));
         }
@@ -163,22 +163,22 @@ impl Client {
     fn take(&mut self, block: &Block) {
         self.deadline = None;
         match (self.state, block.kind()) {
-            (State::Greeting, kind::DEBUG_OK) => {
-                self.state = State::Idle;
+            (ClientState::Greeting, kind::DEBUG_OK) => {
+                self.state = ClientState::Idle;
                 self.events.push_back(ClientEvent::Greeted);
             }
-            (State::Opening, kind::OMNI_RESPONSE) => match Ready::parse(block) {
+            (ClientState::Opening, kind::OMNI_RESPONSE) => match Ready::parse(block) {
                 Ok(ready) if ready.port > 0 => {
-                    self.state = State::Running;
+                    self.state = ClientState::Running;
                     self.events.push_back(ClientEvent::Ready(Box::new(ready)));
                 }
                 Ok(_) => self.fail(ClientError::NotNetserver),
                 Err(errno) => self.fail(ClientError::Refused(errno)),
             },
-            (State::Running, kind::OMNI_RESPONSE | kind::OMNI_RESULTS | OLD_RESPONSE) => {
+            (ClientState::Running, kind::OMNI_RESPONSE | kind::OMNI_RESULTS | OLD_RESPONSE) => {
                 match Results::parse(block) {
                     Ok(results) => {
-                        self.state = State::Idle;
+                        self.state = ClientState::Idle;
                         let results = Box::new(results);
                         self.events.push_back(ClientEvent::Results(results));
                     }
@@ -191,8 +191,8 @@ impl Client {
     }
 
     fn fail(&mut self, error: ClientError) {
-        if self.state != State::Over {
-            self.state = State::Over;
+        if self.state != ClientState::Over {
+            self.state = ClientState::Over;
             self.deadline = None;
             self.events.push_back(ClientEvent::Failed(error));
         }

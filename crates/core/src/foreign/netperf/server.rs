@@ -78,7 +78,7 @@ impl End {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ServerState {
     /// No whole message has come yet.
     Greeting,
     Idle,
@@ -93,7 +93,7 @@ enum State {
 #[derive(Debug)]
 pub struct Server {
     settings: Settings,
-    state: State,
+    state: ServerState,
     width: Option<Width>,
     input: Vec<u8>,
     /// When the last byte came.
@@ -110,7 +110,7 @@ impl Server {
         Self {
             trusted: settings.passphrase.is_none(),
             settings,
-            state: State::Greeting,
+            state: ServerState::Greeting,
             width: None,
             input: Vec::new(),
             heard: now,
@@ -122,7 +122,7 @@ impl Server {
 
     /// Takes bytes from the client.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
-        if self.state == State::Closed {
+        if self.state == ServerState::Closed {
             return;
         }
         if self.input.len() + bytes.len() > 2 * WIDE_BYTES {
@@ -138,7 +138,7 @@ impl Server {
     /// The client closed its direction, or the connection is lost.
     pub fn handle_close(&mut self) {
         let end = match self.state {
-            State::Greeting | State::Idle if self.input.is_empty() => End::Done,
+            ServerState::Greeting | ServerState::Idle if self.input.is_empty() => End::Done,
             _ => End::Gone,
         };
         self.close(end);
@@ -149,8 +149,8 @@ impl Server {
         // The deadline first: reading a block now would put it off.
         if now >= self.deadline {
             self.close(End::Timeout(match self.state {
-                State::Greeting => "nothing that can be read came",
-                State::Idle => "no test was asked for",
+                ServerState::Greeting => "nothing that can be read came",
+                ServerState::Idle => "no test was asked for",
                 _ => "the test did not end",
             }));
         } else if self.may_be_narrow() && now >= self.heard + NARROW_AFTER {
@@ -172,19 +172,19 @@ impl Server {
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let narrow = self.may_be_narrow().then_some(self.heard + NARROW_AFTER);
-        (self.state != State::Closed)
+        (self.state != ServerState::Closed)
             .then(|| narrow.map_or(self.deadline, |narrow| narrow.min(self.deadline)))
     }
 
     /// Whether the session is over.
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == ServerState::Closed
     }
 
     /// Tells the client that the test can begin.
     pub fn ready(&mut self, ready: &Ready) {
-        if let State::Opening(message) = self.state {
-            self.state = State::Running(message);
+        if let ServerState::Opening(message) = self.state {
+            self.state = ServerState::Running(message);
             let block = answer::ready(message, self.answer_width(), ready);
             self.output.push_back(block.into_bytes());
         }
@@ -192,7 +192,7 @@ impl Server {
 
     /// Sends the results of the test.
     pub fn report(&mut self, now: Duration, results: &Results) {
-        if let State::Running(message) = self.state {
+        if let ServerState::Running(message) = self.state {
             let block = answer::results(message, self.answer_width(), results);
             self.output.push_back(block.into_bytes());
             self.rest(now);
@@ -201,21 +201,21 @@ impl Server {
 
     /// Tells the client that the test is refused, or failed.
     pub fn refuse(&mut self, now: Duration, refusal: Refusal) {
-        if let State::Opening(message) | State::Running(message) = self.state {
+        if let ServerState::Opening(message) | ServerState::Running(message) = self.state {
             self.say_no(Some(message), refusal);
             self.rest(now);
         }
     }
 
     fn rest(&mut self, now: Duration) {
-        self.state = State::Idle;
+        self.state = ServerState::Idle;
         self.deadline = now + IDLE_TIMEOUT;
         self.take_blocks(now);
     }
 
     fn close(&mut self, end: End) {
-        if self.state != State::Closed {
-            self.state = State::Closed;
+        if self.state != ServerState::Closed {
+            self.state = ServerState::Closed;
             self.events.push_back(ServerEvent::Closed(end));
         }
     }
@@ -225,7 +225,7 @@ impl Server {
     }
 
     fn listens(&self) -> bool {
-        matches!(self.state, State::Greeting | State::Idle)
+        matches!(self.state, ServerState::Greeting | ServerState::Idle)
     }
 
     fn answer_width(&self) -> Width {
@@ -246,7 +246,7 @@ impl Server {
             let bytes = std::mem::replace(&mut self.input, rest);
             self.width = Some(width);
             if let Some(block) = Block::decode(width, &bytes) {
-                self.state = State::Idle;
+                self.state = ServerState::Idle;
                 self.deadline = now + IDLE_TIMEOUT;
                 self.take(now, &block);
             }
@@ -287,7 +287,7 @@ impl Server {
             Ok(test) => {
                 let seconds = test.seconds(&self.settings.limits) + f64::from(PAD_SECONDS);
                 self.deadline = now + Duration::from_secs_f64(seconds) + GRACE;
-                self.state = State::Opening(test.message);
+                self.state = ServerState::Opening(test.message);
                 self.events.push_back(ServerEvent::Test(Box::new(test)));
             }
             Err(refusal) => {

@@ -72,13 +72,13 @@ fn kernel_part(stack: &FoldedStack) -> &[String] {
     &stack.frames[..many]
 }
 
-struct Walk {
+struct StackWalk {
     decided: Option<Attribution>,
     /// Whether a function was passed that the table does not know.
     unknown: bool,
 }
 
-fn walk(frames: &[String]) -> Walk {
+fn walk(frames: &[String]) -> StackWalk {
     let mut unknown = false;
     let mut moves = false;
     for frame in frames {
@@ -101,12 +101,12 @@ fn walk(frames: &[String]) -> Walk {
                 also: Some(also),
             },
         };
-        return Walk {
+        return StackWalk {
             decided: Some(decided),
             unknown,
         };
     }
-    Walk {
+    StackWalk {
         decided: None,
         unknown,
     }

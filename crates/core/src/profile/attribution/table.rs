@@ -42,14 +42,14 @@ pub(super) fn data_end(name: &str) -> Option<Role> {
 }
 
 #[derive(Default)]
-struct Table {
+struct FunctionTable {
     meanings: Index<Meaning>,
     payload: Index<()>,
     ends: Index<Role>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let mut table = Table::default();
+static TABLE: LazyLock<FunctionTable> = LazyLock::new(|| {
+    let mut table = FunctionTable::default();
     for line in patterns(include_str!("functions.txt")) {
         match line.expect("a test reads every line") {
             (pattern, Heading::Meaning(meaning)) => table.meanings.insert(pattern, meaning),

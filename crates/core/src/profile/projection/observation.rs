@@ -84,7 +84,7 @@ impl Observation {
         if !(bytes > 0.0 && throughput_bps > 0.0) {
             return Err(NotProjected::new("nothing arrived"));
         }
-        let run = Run::new(record, leg)?;
+        let run = ObservedRun::new(record, leg)?;
         let shared = run.shared;
         Ok(Self {
             point: point.to_owned(),
@@ -111,7 +111,7 @@ impl Observation {
 }
 
 /// The figures of a record from which the counts are computed.
-struct Run<'a> {
+struct ObservedRun<'a> {
     record: &'a Record,
     leg: &'a Leg,
     sender: &'a EndReport,
@@ -134,7 +134,7 @@ struct Run<'a> {
     acknowledgements: f64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ObservedRun<'a> {
     fn new(record: &'a Record, leg: &'a Leg) -> Result<Self, NotProjected> {
         let sender = known(leg.sender.as_ref(), "sender")?;
         let receiver = known(leg.receiver.as_ref(), "receiver")?;

@@ -64,7 +64,7 @@ pub fn project(
         misses: vec![1.0; model.ends.len()],
     };
     let outcome = path.outcome(&best);
-    let spread: Vec<Outcome> = path.draws().iter().map(|draw| path.outcome(draw)).collect();
+    let spread: Vec<ProjectedCost> = path.draws().iter().map(|draw| path.outcome(draw)).collect();
     Ok(Projection {
         what_if: what_if.name.to_owned(),
         says: what_if.says.to_owned(),
@@ -103,7 +103,7 @@ struct Draw {
 }
 
 #[derive(Debug, Clone)]
-struct Outcome {
+struct ProjectedCost {
     /// CPU time of each end per byte sent.
     cpu_ns: Vec<f64>,
     throughput_bps: f64,
@@ -125,7 +125,7 @@ impl Path<'_> {
     }
 
     /// CPU time of the ends for each KiB that arrives.
-    fn ends(&self, outcome: &Outcome, spread: &[Outcome]) -> Vec<ProjectedEnd> {
+    fn ends(&self, outcome: &ProjectedCost, spread: &[ProjectedCost]) -> Vec<ProjectedEnd> {
         let per_kib = 1.024 / self.now.arrived;
         let end = |(place, (model, side)): (usize, (&EndModel, &EndWork))| ProjectedEnd {
             end: model.end,
@@ -138,11 +138,11 @@ impl Path<'_> {
         ends.enumerate().map(end).collect()
     }
 
-    fn outcome(&self, draw: &Draw) -> Outcome {
+    fn outcome(&self, draw: &Draw) -> ProjectedCost {
         let ends = 0..self.now_sides.len();
         let cpu_ns: Vec<f64> = ends.map(|end| self.cpu_then(end, draw)).collect();
         let (throughput_bps, ceiling) = self.capped(self.held(&cpu_ns));
-        Outcome {
+        ProjectedCost {
             cpu_ns,
             throughput_bps,
             ceiling,

@@ -147,7 +147,7 @@ impl Drop for Pump {
 
 /// One thread's links.
 struct Driver {
-    wires: Vec<Running>,
+    wires: Vec<DrivenLink>,
     poller: Poller,
     /// Times of the links count from here.
     epoch_ns: u64,
@@ -177,7 +177,7 @@ impl Driver {
             }
         }
         Ok(Self {
-            wires: wires.into_iter().map(Running::new).collect(),
+            wires: wires.into_iter().map(DrivenLink::new).collect(),
             poller,
             epoch_ns: now_ns(),
             published: Nanos::ZERO,
@@ -202,13 +202,13 @@ impl Driver {
         let is_wanted = asked > self.answered.load(Ordering::Relaxed);
         if is_wanted || now - self.published >= PUBLISH {
             self.published = now;
-            self.wires.iter_mut().for_each(Running::publish);
+            self.wires.iter_mut().for_each(DrivenLink::publish);
             self.answered.store(asked, Ordering::Release);
         }
     }
 
     fn wait(&mut self) {
-        let due = self.wires.iter().filter_map(Running::next_due).min();
+        let due = self.wires.iter().filter_map(DrivenLink::next_due).min();
         let now = self.now();
         let sleep = match due {
             Some(due) if due <= now + SPIN => Duration::ZERO,
@@ -230,17 +230,17 @@ impl Driver {
 }
 
 /// A link that is driven.
-struct Running {
+struct DrivenLink {
     sockets: [PacketSocket; 2],
     ways: [OneWay; 2],
-    meters: [Meter; 2],
+    meters: [DirectionMeter; 2],
     /// Present where a direction damages packets in a way that no checksum detects.
     spared: Option<Spared>,
 }
 
 /// Collects the figures of a direction between two publications.
 #[derive(Default)]
-struct Meter {
+struct DirectionMeter {
     gauge: Gauge,
     lateness: LatencyHistogram,
     /// Frames that the far socket did not take.
@@ -248,7 +248,7 @@ struct Meter {
     changed: bool,
 }
 
-impl Running {
+impl DrivenLink {
     fn new(wire: Wire) -> Self {
         let [up, down] = &wire.ways;
         Self {

@@ -110,12 +110,12 @@ pub(crate) struct Pages {
     objects: u32,
     /// From the beginning of one page to that of the next; 0 if they follow each other at once.
     every_ns: u64,
-    state: Mutex<State>,
+    state: Mutex<PageState>,
     next: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct PageState {
     /// When the present page begins.
     began_ns: u64,
     taken: u32,
@@ -128,7 +128,7 @@ impl Pages {
         Self {
             objects,
             every_ns: rate_per_s.map_or(0, |rate| (1e9 / rate) as u64),
-            state: Mutex::new(State {
+            state: Mutex::new(PageState {
                 began_ns,
                 taken: 0,
                 there: 0,

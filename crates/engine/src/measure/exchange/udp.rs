@@ -48,7 +48,7 @@ pub(super) fn receive(
 /// A request in flight. Its sequence number is `generation × slots + slot`, so that the number in
 /// an answer leads to the slot. STAMP's numbers go up one by one; their slot is searched for.
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct RequestSlot {
     sequence: u64,
     start_ns: u64,
     sent_ns: u64,
@@ -64,7 +64,7 @@ pub(super) struct UdpRequests<'a> {
     request: Vec<u8>,
     response: Vec<u8>,
     /// Their number is a power of two, as the number of tags is.
-    slots: Vec<Slot>,
+    slots: Vec<RequestSlot>,
     /// The slot that has been free for longest is first, so that a tag repeats as late as possible.
     free: VecDeque<u32>,
     /// The slot whose request the kernel has not taken.
@@ -96,9 +96,9 @@ impl<'a> UdpRequests<'a> {
             // a STAMP packet only the front has a meaning.
             response: vec![0; test.response_bytes as usize + 1],
             slots: (0..slots)
-                .map(|slot| Slot {
+                .map(|slot| RequestSlot {
                     sequence: slot.into(),
-                    ..Slot::default()
+                    ..RequestSlot::default()
                 })
                 .collect(),
             free: (0..slots).collect(),
@@ -109,7 +109,7 @@ impl<'a> UdpRequests<'a> {
 
     /// The slot of the request that `response` answers, if the request still waits.
     fn slot_of_response(&self) -> Option<usize> {
-        let is_it = |slot: &Slot| slot.busy && self.tag.is(slot.sequence, &self.response);
+        let is_it = |slot: &RequestSlot| slot.busy && self.tag.is(slot.sequence, &self.response);
         if self.stamp.is_some() {
             return self.slots.iter().position(is_it);
         }
@@ -117,7 +117,7 @@ impl<'a> UdpRequests<'a> {
         is_it(&self.slots[slot]).then_some(slot)
     }
 
-    fn release(&mut self, slot: usize) -> Slot {
+    fn release(&mut self, slot: usize) -> RequestSlot {
         let stride = self.slots.len() as u64;
         let entry = &mut self.slots[slot];
         let was = *entry;

@@ -16,7 +16,7 @@ use linerate_core::units::format_rfc3339;
 use linerate_sys::poll::wait_readable;
 
 use self::test::{Adapted, adapt};
-use super::{Ended, ServerAddress, live, start_half};
+use super::{PartnerResult, ServerAddress, live, start_half};
 use crate::client::{
     Observe, Outcome, both, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket,
 };
@@ -68,7 +68,7 @@ pub struct Accounts {
 }
 
 /// A test that is running.
-struct Run<'a> {
+struct Iperf3Run<'a> {
     server: &'a ServerAddress,
     session: Session,
     socket: ControlSocket,
@@ -156,13 +156,13 @@ impl Iperf3 {
         server: &'a ServerAddress,
         adapted: &Adapted,
         first: Option<TcpStream>,
-    ) -> Result<Run<'a>, MeasureError> {
+    ) -> Result<Iperf3Run<'a>, MeasureError> {
         let stream = match first {
             Some(stream) => stream,
             None => connect_first(&server.target, &server.stop)?.0,
         };
         let cookie = self.cookie;
-        let mut run = Run {
+        let mut run = Iperf3Run {
             server,
             session: Session::new(now(), cookie, adapted.params.clone()),
             socket: ControlSocket::new(stream).map_err(MeasureError::connect(server.peer))?,
@@ -174,7 +174,7 @@ impl Iperf3 {
     }
 }
 
-impl Run<'_> {
+impl Iperf3Run<'_> {
     /// Opens all streams.
     pub(super) fn connect_flows(&mut self) -> Result<Vec<Flow>, MeasureError> {
         let udp = self.adapted.test.protocol == Protocol::Udp;
@@ -333,7 +333,11 @@ impl Run<'_> {
     }
 
     /// Ends the test at both ends and takes the results of both, also after an interruption.
-    fn conclude(mut self, half: Half, watched: Result<(), MeasureError>) -> (Ended, Accounts) {
+    fn conclude(
+        mut self,
+        half: Half,
+        watched: Result<(), MeasureError>,
+    ) -> (PartnerResult, Accounts) {
         half.request_stop();
         self.session.end(now());
         let asked = self.await_report();
@@ -348,7 +352,7 @@ impl Run<'_> {
         let counted = !matches!(self.adapted.test.extent, Extent::Time(_));
         let there = there.map(|results| results.to_half(&here, counted));
         let (there, error) = both(there, watched);
-        let ended = Ended {
+        let ended = PartnerResult {
             here,
             there,
             exchange: None,

@@ -15,7 +15,7 @@ use linerate_core::units::{DEFAULT_PORT, format_rfc3339};
 
 use self::connection::Connection;
 use self::test::{Adapted, adapt};
-use super::{Ended, ServerAddress, start_half};
+use super::{PartnerResult, ServerAddress, start_half};
 use crate::client::{Observe, Outcome, both};
 use crate::error::MeasureError;
 use crate::measure::flow::Flow;
@@ -75,7 +75,7 @@ pub(super) fn run(
     } = half.stop(server.host_facts());
     here.caveats.extend(caveats);
     let (there, error) = both(results(server, &test, &here, connections), watched);
-    let ended = Ended {
+    let ended = PartnerResult {
         here,
         there: there.flatten(),
         exchange: exchange.map(|outcome| ExchangeTotals::from(&outcome)),

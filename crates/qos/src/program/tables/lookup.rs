@@ -6,7 +6,7 @@ use crate::rules::Field;
 use super::super::assembler::{Condition, Operation, Register, Size};
 use super::super::generator::{Generator, TABLES};
 use super::rows::NEXT_LEVEL;
-use super::{Dimension, Key, Lookup};
+use super::{Dimension, Lookup, SearchKey};
 
 use Condition::{Above, AtMost};
 use Operation::{Add, And, Mul, Negate, Or, ShiftLeft, ShiftRight, Sub, Xor};
@@ -97,12 +97,12 @@ impl Generator<'_> {
     }
 
     /// Loads the value to search for into `R1`, or its upper half, with the lower in `R8`.
-    fn sought(&mut self, field: Field, family: Family, key: Key) {
+    fn sought(&mut self, field: Field, family: Family, key: SearchKey) {
         match field {
             Field::Cgroup(level) => self.group(level),
             Field::Source | Field::Destination => {
                 let at = if field == Field::Source { 8 } else { 24 };
-                if key == Key::Address {
+                if key == SearchKey::Address {
                     self.code.load(Double, R8, R7, at + 8);
                     self.code.swap(R8, 64);
                 }
@@ -116,7 +116,7 @@ impl Generator<'_> {
 
     /// Loads into `R2` the position of the last key not above `R1` (and `R8`). It has no branches:
     /// those of a search go either way equally often, which the processor cannot predict.
-    fn search(&mut self, keys_at: u32, steps: u32, key: Key) {
+    fn search(&mut self, keys_at: u32, steps: u32, key: SearchKey) {
         self.code.set(R2, 0);
         let map = self.map(TABLES);
         self.code.map_value(R3, map, keys_at);
@@ -126,12 +126,12 @@ impl Generator<'_> {
             self.code.operate(Add, R4, R2);
             self.code.operate_with(Add, R4, 1 << shift);
             match key {
-                Key::Word => self.below_word(),
-                Key::Double => {
+                SearchKey::Word => self.below_word(),
+                SearchKey::Double => {
                     self.code.load(Double, R0, R4, 0);
                     self.borrow(R4, R1, None);
                 }
-                Key::Address => {
+                SearchKey::Address => {
                     self.code.load(Double, R0, R4, 8);
                     self.borrow(R5, R8, None);
                     self.code.load(Double, R0, R4, 0);
@@ -173,7 +173,7 @@ impl Generator<'_> {
     }
 }
 
-impl Key {
+impl SearchKey {
     fn log_bytes(self) -> u32 {
         match self {
             Self::Word => 2,

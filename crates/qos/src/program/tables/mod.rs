@@ -76,13 +76,13 @@ enum Lookup {
         keys_at: u32,
         rows_at: u32,
         steps: u32,
-        key: Key,
+        key: SearchKey,
     },
 }
 
 /// The keys of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Key {
+enum SearchKey {
     /// Numbers of 32 bits.
     Word,
     /// 64-bit numbers, or the upper half of addresses that differ only there.

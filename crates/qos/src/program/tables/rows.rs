@@ -7,13 +7,13 @@ use crate::rules::{Field, Rule};
 
 use super::super::CompileError;
 use super::content::Content;
-use super::{Dimension, Key, Lookup};
+use super::{Dimension, Lookup, SearchKey};
 
 /// Ranges of values, each starting at the value given, with the position and number of their row.
-type Steps = Vec<(u128, Row)>;
+type Steps = Vec<(u128, TableRow)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
+struct TableRow {
     number: u32,
     at: u32,
 }
@@ -30,18 +30,18 @@ pub(super) fn dimensions(
     fields.sort_unstable();
     fields.dedup();
     let dimension = |field| {
-        let rows = Rows::new(content, rules, field, family)?;
+        let rows = FieldRows::new(content, rules, field, family)?;
         let absent = rows.absent.at;
         let lookup = match (field, family) {
             (Field::Source | Field::Destination, Family::V4) => levels(content, &rows.steps),
             (Field::Source | Field::Destination, _) => addresses(content, &rows.steps),
             (Field::Cgroup(_) | Field::SourceMac | Field::DestinationMac, _) => {
-                search(content, &rows.steps, Key::Double)
+                search(content, &rows.steps, SearchKey::Double)
             }
             (
                 Field::FlowLabel | Field::Length | Field::Uid | Field::Incoming | Field::Mark(_),
                 _,
-            ) => search(content, &rows.steps, Key::Word),
+            ) => search(content, &rows.steps, SearchKey::Word),
             _ => direct(content, &rows, field.max(family) as u32),
         };
         content.check()?;
@@ -55,16 +55,16 @@ pub(super) fn dimensions(
 }
 
 /// The rows of a field.
-struct Rows {
+struct FieldRows {
     steps: Steps,
     /// The row of the rules that do not test the field.
-    absent: Row,
+    absent: TableRow,
     /// Position of the first row; the others follow.
     at: u32,
     count: usize,
 }
 
-impl Rows {
+impl FieldRows {
     fn new(
         content: &mut Content,
         rules: &[Rule],
@@ -88,7 +88,7 @@ impl Rows {
             }
         }
         changes.sort_unstable();
-        let mut known = Known::new(content.reserve(0), bits.len());
+        let mut known = KnownRows::new(content.reserve(0), bits.len());
         let absent = known.row(content, &bits);
         let mut steps: Steps = vec![(0, absent)];
         for of_value in changes.chunk_by(|one, other| one.0 == other.0) {
@@ -117,13 +117,13 @@ fn flip(bits: &mut [u64], number: usize) {
 }
 
 /// Known rows, so that none is stored twice.
-struct Known {
+struct KnownRows {
     rows: HashMap<Box<[u64]>, u32>,
     at: u32,
     words: usize,
 }
 
-impl Known {
+impl KnownRows {
     fn new(at: u32, words: usize) -> Self {
         Self {
             rows: HashMap::new(),
@@ -132,7 +132,7 @@ impl Known {
         }
     }
 
-    fn row(&mut self, content: &mut Content, bits: &[u64]) -> Row {
+    fn row(&mut self, content: &mut Content, bits: &[u64]) -> TableRow {
         let next = self.rows.len() as u32;
         let number = match self.rows.get(bits) {
             Some(number) => *number,
@@ -144,15 +144,15 @@ impl Known {
             }
         };
         let at = self.at + number * 8 * self.words as u32;
-        Row { number, at }
+        TableRow { number, at }
     }
 }
 
 /// A table with an entry for each value and one for packets without the field.
-fn direct(content: &mut Content, rows: &Rows, highest: u32) -> Lookup {
+fn direct(content: &mut Content, rows: &FieldRows, highest: u32) -> Lookup {
     let wide = rows.count > 1 << 16;
     let mut bytes = Vec::with_capacity(4 * (highest as usize + 2));
-    let mut put = |row: Row, count: usize| {
+    let mut put = |row: TableRow, count: usize| {
         if wide {
             bytes.extend(row.at.to_ne_bytes().repeat(count))
         } else {
@@ -174,7 +174,7 @@ fn direct(content: &mut Content, rows: &Rows, highest: u32) -> Lookup {
 }
 
 /// A table of the upper 16 bits, with more tables of 8 bits where the lower bits matter.
-fn levels(content: &mut Content, steps: &[(u128, Row)]) -> Lookup {
+fn levels(content: &mut Content, steps: &[(u128, TableRow)]) -> Lookup {
     let at = content.reserve(4 << 16);
     let levels = fill_level(content, at, 0, 16, steps);
     Lookup::Levels { at, levels }
@@ -187,7 +187,7 @@ fn fill_level(
     at: u32,
     first: u64,
     bits: u32,
-    mut steps: &[(u128, Row)],
+    mut steps: &[(u128, TableRow)],
 ) -> u32 {
     let entries: u64 = if bits == 16 { 1 << 16 } else { 256 };
     let mut levels = 1;
@@ -213,18 +213,18 @@ fn fill_level(
 }
 
 /// IPv6 addresses: if no step is inside a 64-bit network, the upper half suffices.
-fn addresses(content: &mut Content, steps: &[(u128, Row)]) -> Lookup {
+fn addresses(content: &mut Content, steps: &[(u128, TableRow)]) -> Lookup {
     if steps.iter().any(|(value, _)| *value as u64 != 0) {
-        return search(content, steps, Key::Address);
+        return search(content, steps, SearchKey::Address);
     }
     let upper: Steps = steps
         .iter()
         .map(|(value, row)| (value >> 64, *row))
         .collect();
-    search(content, &upper, Key::Double)
+    search(content, &upper, SearchKey::Double)
 }
 
-fn search(content: &mut Content, steps: &[(u128, Row)], key: Key) -> Lookup {
+fn search(content: &mut Content, steps: &[(u128, TableRow)], key: SearchKey) -> Lookup {
     let count = steps.len().next_power_of_two();
     let (_, last) = steps[steps.len() - 1];
     let (mut keys, mut rows) = (Vec::new(), Vec::new());
@@ -233,9 +233,9 @@ fn search(content: &mut Content, steps: &[(u128, Row)], key: Key) -> Lookup {
     let filling = std::iter::repeat_n((u128::MAX, last), count - steps.len());
     for (value, row) in filled.chain(filling) {
         match key {
-            Key::Word => keys.extend((value as u32).to_ne_bytes()),
-            Key::Double => keys.extend((value as u64).to_ne_bytes()),
-            Key::Address => {
+            SearchKey::Word => keys.extend((value as u32).to_ne_bytes()),
+            SearchKey::Double => keys.extend((value as u64).to_ne_bytes()),
+            SearchKey::Address => {
                 keys.extend(((value >> 64) as u64).to_ne_bytes());
                 keys.extend((value as u64).to_ne_bytes());
             }

@@ -18,12 +18,12 @@ pub(in crate::endpoint) struct Calls(Arc<Mutex<Book>>);
 
 #[derive(Default)]
 struct Book {
-    tests: HashMap<Cookie, Test>,
+    tests: HashMap<Cookie, ExpectedTest>,
     /// A UDP greeting does not name its test: from each address one test at a time opens its flows.
-    turns: HashMap<IpAddr, Turn>,
+    turns: HashMap<IpAddr, OpeningTurn>,
 }
 
-struct Turn {
+struct OpeningTurn {
     cookie: Cookie,
     /// When the turn began, or when its last flow arrived.
     at: Instant,
@@ -32,7 +32,7 @@ struct Turn {
 /// A test that opens no flow for this long loses its turn if another one waits.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-struct Test {
+struct ExpectedTest {
     /// The address of the control connection, from which data connections must come.
     peer: IpAddr,
     inbox: Option<Inbox>,
@@ -76,7 +76,8 @@ impl Calls {
         if book.tests.contains_key(&cookie) {
             return None;
         }
-        book.tests.insert(cookie, Test { peer, inbox: None });
+        book.tests
+            .insert(cookie, ExpectedTest { peer, inbox: None });
         Some(Call {
             calls: self.clone(),
             cookie,
@@ -166,7 +167,7 @@ impl Call {
     /// Takes the turn to open UDP flows from the client's address; false if another test has it.
     pub(super) fn take_turn(&self) -> bool {
         let mut book = self.calls.book();
-        let mine = || Turn {
+        let mine = || OpeningTurn {
             cookie: self.cookie,
             at: Instant::now(),
         };

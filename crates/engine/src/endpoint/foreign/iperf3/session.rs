@@ -51,14 +51,14 @@ pub(in crate::endpoint) fn run(client: ForeignClient, stream: TcpStream, cookie:
     };
     socket.expect_signs_of_life();
     let longest = Duration::from_secs_f64(client.context.options.limits.seconds);
-    let session = Session {
+    let session = Iperf3Session {
         server: Server::new(now(), longest),
         client,
         local,
         call,
         cookie,
         live: None,
-        stage: Stage::Idle,
+        stage: Iperf3Stage::Idle,
         asked: None,
         started_at: String::new(),
         account: None,
@@ -67,7 +67,7 @@ pub(in crate::endpoint) fn run(client: ForeignClient, stream: TcpStream, cookie:
 }
 
 /// What the session does at present.
-enum Stage {
+enum Iperf3Stage {
     Idle,
     /// Waiting while another test from the same address opens its UDP flows.
     Queueing {
@@ -115,13 +115,13 @@ impl Heard {
 }
 
 /// A test as it was requested, and as it is run: without an end, because the client ends it.
-struct Asked {
+struct RequestedTest {
     params: Params,
     test: Test,
     driven: Test,
 }
 
-impl Asked {
+impl RequestedTest {
     /// Bytes of a counted test, over all flows of a direction; 0 for a timed test.
     fn amount(&self) -> u64 {
         let params = &self.params;
@@ -139,7 +139,7 @@ impl Asked {
     }
 }
 
-struct Session {
+struct Iperf3Session {
     client: ForeignClient,
     /// The address of this host to which the client has connected.
     local: SocketAddr,
@@ -148,14 +148,14 @@ struct Session {
     /// Number of intervals that were logged; `None` before the test runs.
     live: Option<u64>,
     server: Server,
-    stage: Stage,
-    asked: Option<Asked>,
+    stage: Iperf3Stage,
+    asked: Option<RequestedTest>,
     started_at: String,
     /// This end's report, until the client's results have arrived.
     account: Option<(HalfReport, Status)>,
 }
 
-impl Session {
+impl Iperf3Session {
     fn drive(mut self, mut socket: ControlSocket) {
         let mut reason = None;
         loop {
@@ -218,9 +218,11 @@ impl Session {
 
     fn patience(&self) -> Duration {
         match &self.stage {
-            Stage::Idle => IDLE_TICK,
-            Stage::Queueing { .. } | Stage::Opening { .. } | Stage::Draining { .. } => TICK,
-            Stage::Running { half, .. } => self.until_interval(half),
+            Iperf3Stage::Idle => IDLE_TICK,
+            Iperf3Stage::Queueing { .. }
+            | Iperf3Stage::Opening { .. }
+            | Iperf3Stage::Draining { .. } => TICK,
+            Iperf3Stage::Running { half, .. } => self.until_interval(half),
         }
     }
 
@@ -231,7 +233,7 @@ impl Session {
                 self.client.log_client();
                 let arrivals = self.call.open(asked.params.flows());
                 match asked.params.transport {
-                    Transport::Udp(_) => self.stage = Stage::Queueing { arrivals },
+                    Transport::Udp(_) => self.stage = Iperf3Stage::Queueing { arrivals },
                     Transport::Tcp => self.open(arrivals),
                 }
                 self.asked = Some(asked);
@@ -240,7 +242,7 @@ impl Session {
         }
     }
 
-    fn admit(&self, params: Params) -> Result<Asked, (ErrorCode, String)> {
+    fn admit(&self, params: Params) -> Result<RequestedTest, (ErrorCode, String)> {
         let context = &self.client.context;
         match &context.options.iperf3 {
             Some(access) => access
@@ -278,7 +280,7 @@ impl Session {
         let free = client.presence.enter().and_then(|()| client.claim(&driven));
         let free = free.and_then(|()| client.place.begin_test());
         free.map_err(|why| (ErrorCode::BUSY, why))?;
-        Ok(Asked {
+        Ok(RequestedTest {
             params,
             test,
             driven: *driven,
@@ -287,7 +289,7 @@ impl Session {
 
     fn open(&mut self, arrivals: Receiver<Flow>) {
         self.server.accept(now());
-        self.stage = Stage::Opening {
+        self.stage = Iperf3Stage::Opening {
             flows: Vec::new(),
             arrivals,
         };
@@ -295,20 +297,20 @@ impl Session {
 
     /// Looks for flows that have arrived, and at the running half.
     fn look(&mut self) {
-        match std::mem::replace(&mut self.stage, Stage::Idle) {
-            Stage::Idle => {}
-            Stage::Queueing { arrivals } if self.call.take_turn() => self.open(arrivals),
-            Stage::Queueing { arrivals } => self.stage = Stage::Queueing { arrivals },
-            Stage::Opening { flows, arrivals } => self.gather(flows, arrivals),
-            Stage::Running { half, mut heard } => {
+        match std::mem::replace(&mut self.stage, Iperf3Stage::Idle) {
+            Iperf3Stage::Idle => {}
+            Iperf3Stage::Queueing { arrivals } if self.call.take_turn() => self.open(arrivals),
+            Iperf3Stage::Queueing { arrivals } => self.stage = Iperf3Stage::Queueing { arrivals },
+            Iperf3Stage::Opening { flows, arrivals } => self.gather(flows, arrivals),
+            Iperf3Stage::Running { half, mut heard } => {
                 if self.receives() && heard.silence(&half) > SILENCE {
                     let why = format!("nothing came for {} s", SILENCE.as_secs());
                     self.server.refuse(ErrorCode::NO_MESSAGE, why);
                 }
                 self.log_intervals(&half);
-                self.stage = Stage::Running { half, heard };
+                self.stage = Iperf3Stage::Running { half, heard };
             }
-            Stage::Draining {
+            Iperf3Stage::Draining {
                 half,
                 mut heard,
                 until,
@@ -319,7 +321,7 @@ impl Session {
                 if is_silent || self.has_all(&half) || now() > until {
                     self.report(half);
                 } else {
-                    self.stage = Stage::Draining { half, heard, until };
+                    self.stage = Iperf3Stage::Draining { half, heard, until };
                 }
             }
         }
@@ -341,7 +343,7 @@ impl Session {
             return self.server.refuse(ErrorCode::STREAM, why);
         }
         let whole = flows.len() as u32 == asked.params.flows();
-        self.stage = Stage::Opening { flows, arrivals };
+        self.stage = Iperf3Stage::Opening { flows, arrivals };
         if whole {
             self.call.end_turn();
             self.server.begin(now());
@@ -349,9 +351,10 @@ impl Session {
     }
 
     fn begin(&mut self) {
-        let (Stage::Opening { flows, .. }, Some(asked)) =
-            (std::mem::replace(&mut self.stage, Stage::Idle), &self.asked)
-        else {
+        let (Iperf3Stage::Opening { flows, .. }, Some(asked)) = (
+            std::mem::replace(&mut self.stage, Iperf3Stage::Idle),
+            &self.asked,
+        ) else {
             return;
         };
         let marks = match asked.params.transport {
@@ -367,7 +370,7 @@ impl Session {
         match Half::start(End::Server, test, flows, source, options) {
             Ok(half) => {
                 let heard = Heard::new();
-                self.stage = Stage::Running { half, heard };
+                self.stage = Iperf3Stage::Running { half, heard };
             }
             Err(error) => self.server.refuse(
                 ErrorCode::STREAM,
@@ -378,13 +381,15 @@ impl Session {
 
     /// Handles the end of the test by the client.
     fn end(&mut self) {
-        let Stage::Running { half, .. } = std::mem::replace(&mut self.stage, Stage::Idle) else {
+        let Iperf3Stage::Running { half, .. } =
+            std::mem::replace(&mut self.stage, Iperf3Stage::Idle)
+        else {
             return;
         };
         let counted = self.asked.as_ref();
         let counted = counted.is_some_and(|a| !matches!(a.test.extent, Extent::Time(_)));
         if counted && self.receives() && !self.has_all(&half) {
-            self.stage = Stage::Draining {
+            self.stage = Iperf3Stage::Draining {
                 half,
                 heard: Heard::new(),
                 until: now() + ALL_LAST_BYTES,
@@ -505,8 +510,8 @@ impl Session {
 
     fn leave(mut self, mut socket: ControlSocket, reason: Option<String>) {
         // The test ends first: otherwise its threads would go on.
-        if let Stage::Running { half, .. } | Stage::Draining { half, .. } =
-            std::mem::replace(&mut self.stage, Stage::Idle)
+        if let Iperf3Stage::Running { half, .. } | Iperf3Stage::Draining { half, .. } =
+            std::mem::replace(&mut self.stage, Iperf3Stage::Idle)
         {
             let report = self.stop(half);
             self.account = Some((report, Status::Partial));

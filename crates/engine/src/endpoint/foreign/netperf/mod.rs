@@ -50,30 +50,30 @@ pub(in crate::endpoint) fn serve(
         };
         let (passphrase, guesses) = (options.passphrase.clone(), Arc::clone(&guesses));
         context.spawn("netperf", peer, move || {
-            Session::run(client, stream, passphrase, guesses);
+            NetperfSession::run(client, stream, passphrase, guesses);
         });
     });
 }
 
 /// What the session does at present.
-enum Stage {
+enum NetperfStage {
     Idle,
     /// The data sockets are open; no data has arrived.
     Waiting(Box<Data>),
     Running(Box<Running>),
 }
 
-struct Session {
+struct NetperfSession {
     client: ForeignClient,
     server: Server,
-    stage: Stage,
+    stage: NetperfStage,
     /// The address of this host to which the client has connected.
     local: SocketAddr,
     facts: HostFacts,
     guesses: Arc<Guesses>,
 }
 
-impl Session {
+impl NetperfSession {
     /// Serves a client until it leaves.
     fn run(
         client: ForeignClient,
@@ -95,7 +95,7 @@ impl Session {
         let session = Self {
             client,
             server: Server::new(now(), settings),
-            stage: Stage::Idle,
+            stage: NetperfStage::Idle,
             local,
             facts,
             guesses,
@@ -127,7 +127,9 @@ impl Session {
             }
         }
         socket.transmit(&mut self.server);
-        if let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Idle) {
+        if let NetperfStage::Running(running) =
+            std::mem::replace(&mut self.stage, NetperfStage::Idle)
+        {
             running.end(&self.client, self.facts.clone(), Status::Partial);
         }
         self.client.end_test();
@@ -139,9 +141,9 @@ impl Session {
     /// A session that waits for data waits at the data sockets, in [`Self::look`].
     fn patience(&self) -> Duration {
         match &self.stage {
-            Stage::Idle => IDLE_TICK,
-            Stage::Waiting(_) => Duration::ZERO,
-            Stage::Running(_) => TICK,
+            NetperfStage::Idle => IDLE_TICK,
+            NetperfStage::Waiting(_) => Duration::ZERO,
+            NetperfStage::Running(_) => TICK,
         }
     }
 
@@ -161,7 +163,7 @@ impl Session {
         match self.open_data(test) {
             Ok(data) => {
                 self.server.ready(&data.ready(&self.facts));
-                self.stage = Stage::Waiting(Box::new(data));
+                self.stage = NetperfStage::Waiting(Box::new(data));
             }
             Err(refusal) => self.refuse(refusal),
         }
@@ -180,12 +182,12 @@ impl Session {
 
     /// Looks at the data sockets and at the running half.
     fn look(&mut self) {
-        match std::mem::replace(&mut self.stage, Stage::Idle) {
-            Stage::Idle => {}
-            Stage::Waiting(data) => self.wait(data),
-            Stage::Running(mut running) => {
+        match std::mem::replace(&mut self.stage, NetperfStage::Idle) {
+            NetperfStage::Idle => {}
+            NetperfStage::Waiting(data) => self.wait(data),
+            NetperfStage::Running(mut running) => {
                 if !running.is_over() {
-                    self.stage = Stage::Running(running);
+                    self.stage = NetperfStage::Running(running);
                     return;
                 }
                 let results = running.end(&self.client, self.facts.clone(), Status::Complete);
@@ -208,9 +210,9 @@ impl Session {
                     )),
                 }
             }
-            Ok(None) => self.stage = Stage::Waiting(data),
+            Ok(None) => self.stage = NetperfStage::Waiting(data),
             Ok(Some(source)) => match Running::start(*data, source) {
-                Ok(running) => self.stage = Stage::Running(Box::new(running)),
+                Ok(running) => self.stage = NetperfStage::Running(Box::new(running)),
                 Err(refusal) => self.refuse(refusal),
             },
             Err(refusal) => self.refuse(refusal),
