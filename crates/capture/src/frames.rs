@@ -218,8 +218,10 @@ fn take(
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
             let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-            let kept = packet.data.get(..packet.caplen as usize);
-            let kept = kept.unwrap_or(packet.data);
+            let kept = packet
+                .data
+                .get(..packet.caplen as usize)
+                .unwrap_or(packet.data);
             (packet.if_id as usize, ticks, kept, packet.origlen)
         }
         // Simple packets have no time and are skipped.

@@ -15,8 +15,11 @@ use crate::output::{self, Output};
 /// A file cannot be read or is wrong, an option names what is not in it, or a write failed.
 pub(crate) fn execute(args: &AnalyzeArgs) -> Result<(), Failure> {
     let options = options(args)?;
-    let files = args.files.iter().map(Contents::read);
-    let files = files.collect::<Result<Vec<_>, _>>()?;
+    let files = args
+        .files
+        .iter()
+        .map(Contents::read)
+        .collect::<Result<Vec<_>, _>>()?;
     let inputs: Vec<Input<'_>> = files.iter().map(Contents::input).collect();
     let table = analyze::read(&inputs).map_err(Failure::usage)?;
     let analysis = analyze::analyze(&table, &options).map_err(Failure::usage)?;

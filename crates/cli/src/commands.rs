@@ -135,8 +135,9 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let output = Output::open(&args.document, format)?.titled(&args.title);
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
-    let remote = by_ssh.map(|host| Remote::start(&host.host, args.path.port.unwrap_or(0)));
-    let remote = remote.transpose()?;
+    let remote = by_ssh
+        .map(|host| Remote::start(&host.host, args.path.port.unwrap_or(0)))
+        .transpose()?;
     let (site, target, doubt) = match (&remote, &args.host, &args.path.lab) {
         (Some(remote), ..) => {
             let target = remote.target(&args.path, &mut progress)?;

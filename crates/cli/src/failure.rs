@@ -184,8 +184,9 @@ fn without_passwords(text: &str) -> String {
             None if !host.is_empty() && is_of_nats => format!("…@{host}"),
             _ => main.to_owned(),
         };
-        let parameters = parameters.split('&');
-        let parameters = parameters.filter(|it| !it.is_empty() && !it.starts_with("password="));
+        let parameters = parameters
+            .split('&')
+            .filter(|it| !it.is_empty() && !it.starts_with("password="));
         for (place, parameter) in parameters.enumerate() {
             shown += if place == 0 { "?" } else { "&" };
             shown += parameter;

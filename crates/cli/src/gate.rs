@@ -67,8 +67,12 @@ pub(crate) fn hold_change(found: &Baseline, worst: Option<Percent>) -> Result<()
         }
     };
     held().map_err(Failure::failed)?;
-    let headlines = found.changes.iter().filter(|change| change.headline);
-    let headlines: Vec<String> = headlines.map(beside).collect();
+    let headlines: Vec<String> = found
+        .changes
+        .iter()
+        .filter(|change| change.headline)
+        .map(beside)
+        .collect();
     note(&format!(
         "--fail-on-worse {worst}: passed, {}",
         headlines.join("; ")

@@ -151,8 +151,8 @@ impl About {
         let schema = text("/schema");
         let name = schema
             .strip_prefix("linerate.")
-            .and_then(|it| it.split('/').next());
-        let name = name.unwrap_or_default();
+            .and_then(|it| it.split('/').next())
+            .unwrap_or_default();
         let (workload, detail) = match name {
             "record" | "sweep" => (
                 text("/workload"),
@@ -223,8 +223,9 @@ pub(crate) fn beside(place: &Place) -> anyhow::Result<PathBuf> {
     match place {
         Place::File(path) => Ok(path.clone()),
         Place::Server(_) => {
-            let name = place.to_string();
-            let name = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
+            let name = place
+                .to_string()
+                .replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
             Ok(state_directory()?.join(name))
         }
     }

@@ -57,8 +57,9 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
     };
     let (directory, _) = look()?;
     let seed = args.seed.unwrap_or_else(plan::fresh_seed).to_string();
-    let arguments = ["lab", "hold", "--name", &args.name, "--seed", &seed];
-    let mut arguments = arguments.map(OsStr::new).to_vec();
+    let mut arguments = ["lab", "hold", "--name", &args.name, "--seed", &seed]
+        .map(OsStr::new)
+        .to_vec();
     let spec = args.lab.map(|spec| spec.to_string());
     if let Some(spec) = &spec {
         arguments.extend(["--lab", spec].map(OsStr::new));

@@ -57,8 +57,9 @@ pub(crate) fn execute(args: LoadArgs) -> Result<(), Failure> {
 fn words(args: &LoadArgs) -> anyhow::Result<(Vec<EndpointName>, &str)> {
     let (host, mix) = (args.host.as_deref(), args.mix.as_deref());
     if args.path.lab.is_none() {
-        let hosts = host.into_iter().flat_map(|hosts| hosts.split(','));
-        let hosts = hosts
+        let hosts = host
+            .into_iter()
+            .flat_map(|hosts| hosts.split(','))
             .map(str::parse)
             .collect::<Result<Vec<EndpointName>, _>>()
             .with_context(|| format!("HOST {}", quoted(host.unwrap_or_default())))?;

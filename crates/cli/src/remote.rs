@@ -160,8 +160,9 @@ fn port_of(stdout: impl Read + Send + 'static, patience: Duration) -> io::Result
         let _ = sender.send(read.map(|_| line));
         io::copy(&mut events, &mut io::sink())
     });
-    let line = first.recv_timeout(patience);
-    let line = line.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let line = first
+        .recv_timeout(patience)
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let event: Value = serde_json::from_str(&line).map_err(io::Error::from)?;
     let address = event["addresses"][0].as_str().unwrap_or_default();
     let port = address
@@ -193,16 +194,20 @@ impl SshHost {
 }
 
 fn known_to_ssh(place: &str) -> anyhow::Result<SshHost> {
-    let known = Command::new("ssh").args(["-G", "--", place]).output();
-    let known = known.context("ssh: is it installed?")?;
+    let known = Command::new("ssh")
+        .args(["-G", "--", place])
+        .output()
+        .context("ssh: is it installed?")?;
     ensure!(
         known.status.success(),
         "{place}: {}",
         String::from_utf8_lossy(&known.stderr).trim()
     );
     let text = String::from_utf8_lossy(&known.stdout);
-    let name = text.lines().find_map(|line| line.strip_prefix("hostname "));
-    let name = name.ok_or_else(|| anyhow!("{place}: ssh -G says no hostname"))?;
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("hostname "))
+        .ok_or_else(|| anyhow!("{place}: ssh -G says no hostname"))?;
     let mut lines = text.lines();
     Ok(SshHost {
         host: name.trim_matches(['[', ']']).to_owned(),

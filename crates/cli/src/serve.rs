@@ -148,8 +148,11 @@ struct Log {
 
 impl Log {
     fn started(self, endpoint: &Endpoint) -> Result<(), Failure> {
-        let addresses = endpoint.addresses();
-        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = endpoint
+            .addresses()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         endpoint.notes().iter().for_each(|note| self.say(note));
         self.say(&format!("listening on {}", addresses.join(" and ")));
         let mut others: BTreeMap<_, Vec<String>> = BTreeMap::new();

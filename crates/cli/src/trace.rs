@@ -210,10 +210,14 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
     let named = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));
-    let found = (named.unwrap_or(host), 0).to_socket_addrs();
-    let found = found.with_context(|| format!("{host}: unknown host"))?;
-    let family = args.way.family.chosen();
-    let family = family.or(args.way.source.map(Family::from));
+    let found = (named.unwrap_or(host), 0)
+        .to_socket_addrs()
+        .with_context(|| format!("{host}: unknown host"))?;
+    let family = args
+        .way
+        .family
+        .chosen()
+        .or(args.way.source.map(Family::from));
     let is_wanted = |address: &IpAddr| family.is_none_or(|family| Family::from(*address) == family);
     let address = found.map(|address| address.ip()).find(is_wanted);
     address.ok_or_else(|| match family {

@@ -37,8 +37,7 @@ impl Turn {
     /// The file cannot be written.
     pub(crate) fn take(history: &Path, running: Running) -> anyhow::Result<Option<Self>> {
         let path = place(history);
-        let file = linerate_engine::open_lock(&path);
-        let file = file.with_context(|| path.display().to_string())?;
+        let file = linerate_engine::open_lock(&path).with_context(|| path.display().to_string())?;
         for _ in 0..ATTEMPTS {
             if file.try_lock().is_ok() {
                 let turn = Self { file, running };

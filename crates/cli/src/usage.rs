@@ -49,8 +49,10 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Fa
 /// clap refuses them.
 pub(crate) fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
     let mut command = Cli::command();
-    let named = words.get(1).and_then(|word| word.to_str());
-    let named = named.and_then(|word| command.find_subcommand(word));
+    let named = words
+        .get(1)
+        .and_then(|word| word.to_str())
+        .and_then(|word| command.find_subcommand(word));
     if let Some(name) = named.map(|named| named.get_name().to_owned()) {
         command = command.mut_subcommand(name, |named| with_negatives(args::built(named)));
     }
@@ -73,8 +75,9 @@ fn with_negatives(command: clap::Command) -> clap::Command {
 pub(crate) fn load(words: &str) -> anyhow::Result<Load> {
     let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
     let command = with_negatives(LoadLine::command());
-    let read = command.try_get_matches_from(&words);
-    let read = read.and_then(|matches| LoadLine::from_arg_matches(&matches));
+    let read = command
+        .try_get_matches_from(&words)
+        .and_then(|matches| LoadLine::from_arg_matches(&matches));
     let named: Vec<_> = ["linerate".into()].into_iter().chain(words).collect();
     read.map(|read| read.load)
         .map_err(|error| match error.kind() {
@@ -122,8 +125,8 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
         }
         ErrorKind::InvalidValue if value.is_empty() => needs_a_value(name),
         ErrorKind::InvalidValue => {
-            let valid = text(ContextKind::ValidValue);
-            let valid: Vec<_> = valid.iter().map(String::as_str).collect();
+            let values = text(ContextKind::ValidValue);
+            let valid: Vec<_> = values.iter().map(String::as_str).collect();
             format!(
                 "{name} {}: it must be {}",
                 quoted(&value),
@@ -131,8 +134,9 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
             )
         }
         ErrorKind::ValueValidation => {
-            let why = std::error::Error::source(error).map(ToString::to_string);
-            let why = why.unwrap_or_default();
+            let why = std::error::Error::source(error)
+                .map(ToString::to_string)
+                .unwrap_or_default();
             // It names the value, where a file has it.
             let own = format!("`{}`: ", shortened(&value));
             let why = match plain(why.strip_prefix(&own).unwrap_or(&why)) {

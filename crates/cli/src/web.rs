@@ -258,8 +258,8 @@ impl WebSite {
             found.ok_or((404, "The file has no such test of that path.".to_owned()))?;
         let task = self.tasks[number];
         self.has_room(monitor, number)?;
-        let turn = monitor::turn(&self.beside, monitor, task);
-        let turn = turn.map_err(|failure| (500, failure.chain()))?;
+        let turn =
+            monitor::turn(&self.beside, monitor, task).map_err(|failure| (500, failure.chain()))?;
         let turn = turn.ok_or((
             409,
             "Another test is running: two would disturb each other.".to_owned(),

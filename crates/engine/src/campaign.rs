@@ -164,8 +164,11 @@ fn left_s(plan: &Plan, done: usize, elapsed_s: f64, beside_s: f64) -> Option<f64
     let Repeats::Times(times) = plan.repeats else {
         return None;
     };
-    let of_each = plan.tests.iter().map(Test::seconds);
-    let of_each: Vec<f64> = of_each.collect::<Option<_>>()?;
+    let of_each: Vec<f64> = plan
+        .tests
+        .iter()
+        .map(Test::seconds)
+        .collect::<Option<_>>()?;
     let runs = of_each
         .iter()
         .flat_map(|s| iter::repeat_n(*s, times as usize));
@@ -218,17 +221,21 @@ fn size_figure(test: &Test, rows: &[Record], samples: &[f64]) -> Option<SizeFigu
 
 /// Caveats about the figures: too few runs, or no single figure.
 fn doubts(figures: &[SizeFigure]) -> Vec<Caveat> {
-    let few = figures.iter().find_map(|of_size| match &of_size.figure {
-        Figure::One(one) if !one.reaches_confidence() => Some(one.n),
-        _ => None,
-    });
-    let few = few.map(|n| {
-        Caveat::new(
-            CaveatKind::FewRuns,
-            format!("{n} runs cannot give an interval of 95 %: the one given is their whole range"),
-            "--repeat 6 or more, or --precision",
-        )
-    });
+    let few = figures
+        .iter()
+        .find_map(|of_size| match &of_size.figure {
+            Figure::One(one) if !one.reaches_confidence() => Some(one.n),
+            _ => None,
+        })
+        .map(|n| {
+            Caveat::new(
+                CaveatKind::FewRuns,
+                format!(
+                    "{n} runs cannot give an interval of 95 %: the one given is their whole range"
+                ),
+                "--repeat 6 or more, or --precision",
+            )
+        });
     let several = figures
         .iter()
         .filter(|of_size| !matches!(of_size.figure, Figure::One(_)));

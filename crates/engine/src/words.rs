@@ -45,8 +45,11 @@ pub(crate) fn tested(test: &Test, report: &HalfReport) -> String {
         return summary(report);
     }
     let transactions: u64 = report.flows.iter().map(|flow| flow.messages).sum();
-    let seconds = report.flows.iter().map(|flow| flow.seconds);
-    let seconds = seconds.fold(0.0, f64::max);
+    let seconds = report
+        .flows
+        .iter()
+        .map(|flow| flow.seconds)
+        .fold(0.0, f64::max);
     format!("{transactions} transactions in {seconds:.2} s")
 }
 

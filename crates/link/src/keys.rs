@@ -191,8 +191,10 @@ fn file(text: &str) -> Result<String, Refusal> {
 
 /// The arguments of `name(…)`.
 fn arguments<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
-    let inside = text.strip_prefix(name)?.strip_prefix('(')?;
-    let inside = inside.strip_suffix(')')?;
+    let inside = text
+        .strip_prefix(name)?
+        .strip_prefix('(')?
+        .strip_suffix(')')?;
     Some(inside.split(',').map(str::trim).collect())
 }
 

@@ -141,8 +141,10 @@ impl Link {
     }
 
     fn with_line(spec: &LinkSpec, rate: Option<RateTrace>, seed: u64) -> Self {
-        let policer = spec.policer_bps.map(RateTrace::constant);
-        let policer = policer.map(|rate| TokenBucket::new(rate, spec.policer_burst_bytes()));
+        let policer = spec
+            .policer_bps
+            .map(RateTrace::constant)
+            .map(|rate| TokenBucket::new(rate, spec.policer_burst_bytes()));
         let codel = match spec.aqm {
             Aqm::Fifo => None,
             Aqm::CoDel { marks_ect } => Some(CoDel::new(marks_ect, spec.full_packet_wire_bytes())),

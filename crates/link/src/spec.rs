@@ -321,8 +321,8 @@ impl LinkSpec {
             ("mtu", self.mtu.map(|mtu| mtu.to_string())),
             ("framing", is_aal5.then(|| "aal5".to_owned())),
             ("overhead", overhead.map(|bytes| bytes.to_string())),
-        ];
-        let entries = entries.into_iter();
+        ]
+        .into_iter();
         entries
             .filter_map(|(key, value)| Some((key, value?)))
             .collect()

@@ -234,8 +234,10 @@ fn share_out(
     let others = u64::from(default.is_some());
     let default = default.unwrap_or(BitRate(0));
     let reserved = (classes.iter()).fold(0_u64, |sum, class| sum.saturating_add(class.rate.0));
-    let spare = rate.0.checked_sub(reserved.saturating_add(default.0));
-    let mut spare = spare.ok_or(BitRate(reserved))?;
+    let mut spare = rate
+        .0
+        .checked_sub(reserved.saturating_add(default.0))
+        .ok_or(BitRate(reserved))?;
     let without = classes.iter().filter(|class| !class.reserves).count() as u64;
     let even = (spare + default.0 + without * MIN_RATE.0) / (without + others).max(1);
     let part = even.min(MIN_RATE.0 + spare / without.max(1));

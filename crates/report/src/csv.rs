@@ -41,8 +41,9 @@ pub fn intervals(records: &[&Record], names: &[&str]) -> String {
         let intervals = run.record.intervals_of(run.leg).collect::<Vec<_>>();
         intervals.into_iter().map(move |interval| {
             document["interval"] = json!(interval);
-            let fields = INTERVAL_COLUMNS.iter();
-            let fields = fields.map(|(_, path)| field(&document, path));
+            let fields = INTERVAL_COLUMNS
+                .iter()
+                .map(|(_, path)| field(&document, path));
             fields.chain([run.name.to_owned()]).collect()
         })
     });
@@ -81,8 +82,11 @@ impl CsvRun<'_> {
         let kinds: Vec<String> = (record.caveats.iter())
             .map(|caveat| key_of(&caveat.kind))
             .collect();
-        let of_two = record.legs.iter().filter(|_| record.legs.len() > 1);
-        let of_two = of_two.map(|leg| (leg.direction.word().to_owned(), json!(leg)));
+        let of_two = record
+            .legs
+            .iter()
+            .filter(|_| record.legs.len() > 1)
+            .map(|leg| (leg.direction.word().to_owned(), json!(leg)));
         json!({
             "run": self.number,
             "record": record,

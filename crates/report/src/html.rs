@@ -121,8 +121,9 @@ const CLOSE: &str = "</script>";
 /// `linerate.check/1, begun 2026-11-21T09:00:00Z`
 fn about(json: &str) -> String {
     let value: Value = serde_json::from_str(json).unwrap_or_default();
-    let begun = ["/started_at", "/record/started_at", "/rows/0/started_at"];
-    let begun = begun.iter().find_map(|at| value.pointer(at)?.as_str());
+    let begun = ["/started_at", "/record/started_at", "/rows/0/started_at"]
+        .iter()
+        .find_map(|at| value.pointer(at)?.as_str());
     let begun = begun.map(|begun| format!(", begun {}", escaped(begun)));
     let schema = value["schema"].as_str().map(escaped);
     schema.unwrap_or_default() + &begun.unwrap_or_default()
@@ -187,10 +188,9 @@ fn ends(page: &mut String, environment: &Environment) {
         if cells.iter().flatten().all(String::is_empty) {
             continue;
         }
-        let cells = cells
-            .into_iter()
-            .map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
         let cells: String = cells
+            .into_iter()
+            .map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
             .map(|cell| format!("<td>{}</td>", escaped(&cell)))
             .collect();
         let _ = writeln!(page, "<tr><th>{name}</th>{cells}</tr>");
@@ -207,7 +207,9 @@ pub fn documents(bytes: &[u8]) -> Result<Vec<Box<dyn Document>>, ReadError> {
         return Ok(vec![read(bytes)?]);
     }
     let text = String::from_utf8_lossy(bytes);
-    let blocks = text.split(OPEN).skip(1);
-    let blocks = blocks.map(|rest| rest.split(CLOSE).next().unwrap_or(rest));
+    let blocks = text
+        .split(OPEN)
+        .skip(1)
+        .map(|rest| rest.split(CLOSE).next().unwrap_or(rest));
     blocks.map(|json| read(json.as_bytes())).collect()
 }

@@ -314,8 +314,8 @@ mod tests {
         let mut all = 0.0;
         for (number, noise) in NOISES.into_iter().enumerate() {
             let alarms = false_alarms(noise, 1000, 200);
-            let found = [0.0025, 0.005, 0.01, 0.015, 0.02, 0.03];
-            let found = found.map(|scatter| shifts_found(noise, scatter, 1000));
+            let found = [0.0025, 0.005, 0.01, 0.015, 0.02, 0.03]
+                .map(|scatter| shifts_found(noise, scatter, 1000));
             println!(
                 "noise {number}: alarms {alarms:.3}, shifts found at 0.25, 0.5, 1, 1.5, 2, 3 %: \
                  {found:.3?}"

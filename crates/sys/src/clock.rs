@@ -106,8 +106,10 @@ pub fn clock_source() -> Result<String, ProcError> {
 /// A moment as C's `strftime` writes it, in UTC or in this host's time zone; nothing beyond 255
 /// bytes.
 pub fn format_moment(moment: SystemTime, format: &str, is_utc: bool) -> String {
-    let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = seconds.as_secs() as libc::time_t;
+    let seconds = moment
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs() as libc::time_t;
     let Ok(format) = CString::new(format) else {
         return String::new();
     };

@@ -34,8 +34,10 @@ impl Process {
     /// # Errors
     /// `NotFound` if there is none, or none that began then.
     pub fn open(pid: u32, started: u64) -> io::Result<Self> {
-        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let number = number.ok_or(io::ErrorKind::NotFound)?;
+        let number = i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or(io::ErrorKind::NotFound)?;
         let descriptor = pidfd_open(number, PidfdFlags::empty()).map_err(gone)?;
         // Checked after opening, when the number can no longer pass to another unnoticed.
         if start_time(pid)? == started {

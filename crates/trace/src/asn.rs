@@ -91,8 +91,8 @@ impl AsTable {
                 problem,
             })?;
         }
-        let lengths = (0..=128).zip(builder.lengths);
-        let lengths = lengths
+        let lengths = (0..=128)
+            .zip(builder.lengths)
             .rev()
             .filter_map(|(length, map)| Some((length, map?)));
         Ok(Self {
@@ -142,8 +142,12 @@ impl Builder {
         let asn = asn.ok_or((end, "a prefix has no AS number".into()))?;
         let (bits, length) = prefix(first, address, length_word)?;
         let name_at = asn.as_ptr() as usize - line.as_ptr() as usize + asn.len();
-        let name = line[name_at..].trim().chars().filter(|c| !c.is_control());
-        let name = name.take(MAX_NAME).collect();
+        let name = line[name_at..]
+            .trim()
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(MAX_NAME)
+            .collect();
         let numbers = numbers(asn)?;
         self.prefixes += 1;
         if self.prefixes > MAX_PREFIXES {
@@ -198,14 +202,17 @@ fn prefix<'a>(
     let no_address = |_| (address, format!("`{}` is no address", shown(address)));
     let parsed: IpAddr = address.parse().map_err(no_address)?;
     let most = if parsed.is_ipv4() { 32 } else { 128 };
-    let bits_long = length.parse::<u8>().ok().filter(|bits| *bits <= most);
-    let bits_long = bits_long.ok_or_else(|| {
-        let shown = shown(length);
-        (
-            length,
-            format!("`{shown}` is no length of a prefix: 0 to {most}"),
-        )
-    })?;
+    let bits_long = length
+        .parse::<u8>()
+        .ok()
+        .filter(|bits| *bits <= most)
+        .ok_or_else(|| {
+            let shown = shown(length);
+            (
+                length,
+                format!("`{shown}` is no length of a prefix: 0 to {most}"),
+            )
+        })?;
     let length = bits_long + if parsed.is_ipv4() { MAPPED_BITS } else { 0 };
     let bits = bits_of(parsed);
     if bits & !mask(length) != 0 {
@@ -218,8 +225,10 @@ fn prefix<'a>(
 fn numbers(word: &str) -> Result<Vec<u32>, Problem<'_>> {
     let bare = word.trim_start_matches('{').trim_end_matches('}');
     let number = |part: &str| {
-        let digits = part.strip_prefix("AS").or_else(|| part.strip_prefix("as"));
-        let digits = digits.unwrap_or(part);
+        let digits = part
+            .strip_prefix("AS")
+            .or_else(|| part.strip_prefix("as"))
+            .unwrap_or(part);
         // A sign is not accepted, although Rust parses it.
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
         digits.parse::<u32>().ok().filter(|_| is_number)

@@ -239,8 +239,9 @@ fn packet_v4(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
     // wrong length.
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let end = if total < length { bytes.len() } else { total };
-    let rest = bytes.get(length..end.min(bytes.len()));
-    let rest = rest.ok_or(Problem::Short)?;
+    let rest = bytes
+        .get(length..end.min(bytes.len()))
+        .ok_or(Problem::Short)?;
     let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
     Ok(QuotedPacket {
         source: address_v4(&header[12..16]),

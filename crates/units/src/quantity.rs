@@ -233,12 +233,12 @@ impl BitRate {
     /// As options and files take it, exact, in the largest unit that keeps a whole number of
     /// tenths: `43.7mbit`.
     pub fn typed(self) -> String {
-        let units = [
+        let mut units = [
             (1_000_000_000, "gbit"),
             (1_000_000, "mbit"),
             (1_000, "kbit"),
-        ];
-        let mut units = units.into_iter();
+        ]
+        .into_iter();
         match units.find(|(scale, _)| self.0 >= *scale && self.0.is_multiple_of(scale / 10)) {
             Some((scale, unit)) => format!("{}{unit}", self.0 as f64 / scale as f64),
             None => format!("{}bit", self.0),
@@ -250,8 +250,7 @@ impl ByteCount {
     /// As options and files take it, exact, in the largest unit of which it is a multiple: `64KiB`,
     /// `1500`.
     pub fn typed(self) -> String {
-        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        let mut units = units.into_iter();
+        let mut units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")].into_iter();
         match units.find(|(scale, _)| self.0 != 0 && self.0.is_multiple_of(*scale)) {
             Some((scale, unit)) => format!("{}{unit}", self.0 / scale),
             None => self.0.to_string(),

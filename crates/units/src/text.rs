@@ -73,8 +73,10 @@ pub fn suggestion<W: AsRef<str>>(text: &str, words: impl IntoIterator<Item = W>)
         };
         near(&short).min(last.map_or((usize::MAX, false), near))
     };
-    let words = words.into_iter().map(|word| word.as_ref().to_owned());
-    let words: Vec<String> = words.collect();
+    let words: Vec<String> = words
+        .into_iter()
+        .map(|word| word.as_ref().to_owned())
+        .collect();
     let mut ends: Vec<&str> = words.iter().map(String::as_str).collect();
     ends.retain(|word| word.to_lowercase().ends_with(&ending));
     if ends.is_empty() {

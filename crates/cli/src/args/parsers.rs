@@ -110,14 +110,15 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
             'd' => c.is_ascii_digit(),
             form => c == form,
         });
-    let parts = [
+    let mut parts = [
         (5, 1..=12),
         (8, 1..=31),
         (11, 0..=23),
         (14, 0..=59),
         (17, 0..=59),
-    ];
-    let mut parts = parts.into_iter().filter_map(|(at, range)| {
+    ]
+    .into_iter()
+    .filter_map(|(at, range)| {
         let part = text.get(at..at + 2)?.parse::<u32>().ok()?;
         Some(range.contains(&part))
     });

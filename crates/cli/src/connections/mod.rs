@@ -98,8 +98,10 @@ pub(crate) fn in_words<const N: usize>(
 ) -> Option<String> {
     let numbers: Vec<String> = ports.iter().map(ToString::to_string).collect();
     let ports = (!ports.is_empty()).then(|| format!("with port {}", numbers.join(" or ")));
-    let parts = ports.into_iter().chain(others.into_iter().flatten());
-    let parts: Vec<String> = parts.collect();
+    let parts: Vec<String> = ports
+        .into_iter()
+        .chain(others.into_iter().flatten())
+        .collect();
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
@@ -146,8 +148,9 @@ fn peers(text: &str) -> anyhow::Result<Vec<(IpAddr, u8)>> {
         })?;
         return Ok(vec![network]);
     }
-    let found = (text, 0).to_socket_addrs();
-    let found = found.with_context(|| format!("--peer {text}: unknown host"))?;
+    let found = (text, 0)
+        .to_socket_addrs()
+        .with_context(|| format!("--peer {text}: unknown host"))?;
     Ok(found.map(|address| host(address.ip())).collect())
 }
 

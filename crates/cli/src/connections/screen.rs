@@ -252,8 +252,10 @@ impl View {
         let all = self.page.connections.iter();
         let wanted: Vec<&Connection> = all.filter(|one| self.is_wanted(one)).collect();
         self.top = self.top.min(wanted.len().saturating_sub(self.height));
-        let rows = wanted.into_iter().skip(self.top).take(self.height);
-        let rows: Vec<ConnectionRow<'_>> = rows
+        let rows: Vec<ConnectionRow<'_>> = wanted
+            .into_iter()
+            .skip(self.top)
+            .take(self.height)
             .map(|connection| ConnectionRow {
                 connection,
                 recent_bps: self

@@ -58,8 +58,11 @@ impl Page {
         if !self.options.json {
             let title = self.options.title.as_ref();
             let title = title.map_or(String::new(), |title| format!("{title}:  "));
-            let when = self.options.timestamps.as_ref();
-            let when = when.map_or(String::new(), |format| words::moment(format, false));
+            let when = self
+                .options
+                .timestamps
+                .as_ref()
+                .map_or(String::new(), |format| words::moment(format, false));
             self.write(&format!("{when}{title}{line}\n"));
         }
     }

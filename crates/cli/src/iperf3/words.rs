@@ -60,8 +60,8 @@ pub(super) fn kernels(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::TimedOut {
         return "Connection timed out".to_owned();
     }
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
+    let message = error.to_string();
+    let text = message.split(" (os error").next().unwrap_or_default();
     // For unknown names the standard library puts words before the resolver's message.
     let text = text.rsplit(": ").next().unwrap_or_default();
     text.to_owned()

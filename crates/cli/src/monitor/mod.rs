@@ -142,8 +142,9 @@ fn own_seed() -> u64 {
 
 /// The owner of a monitor's alarms: this host and the monitor's file.
 fn owner(file: &Path) -> anyhow::Result<String> {
-    let whole = file.canonicalize();
-    let whole = whole.with_context(|| file.display().to_string())?;
+    let whole = file
+        .canonicalize()
+        .with_context(|| file.display().to_string())?;
     Ok(format!("{:016x} {}", own_seed(), whole.display()))
 }
 
@@ -181,8 +182,8 @@ pub(crate) fn parts(monitor: &Monitor, task: Task) -> (&MonitoredTest, &Monitore
 /// The labels with which runs of a task are saved.
 pub(crate) fn labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
     let (test, path) = parts(monitor, task);
-    let own = [("test", &test.name), ("path", &path.name)];
-    let own = own.map(|(key, value)| (key.to_owned(), value.clone()));
+    let own = [("test", &test.name), ("path", &path.name)]
+        .map(|(key, value)| (key.to_owned(), value.clone()));
     own.into_iter().chain(path.labels.iter().cloned()).collect()
 }
 
@@ -271,8 +272,9 @@ impl MonitorLoop {
         let tasks: Vec<Task> = schedule.tasks().collect();
         let health = tasks
             .iter()
-            .map(|task| Health::new(&history, &runs_until(now, &monitor, *task)));
-        let health = health.collect::<Result<_, _>>().map_err(unusable)?;
+            .map(|task| Health::new(&history, &runs_until(now, &monitor, *task)))
+            .collect::<Result<_, _>>()
+            .map_err(unusable)?;
         Ok(Self {
             retention: Retention::new(monitor.keep_s, monitor.tests.iter().map(|it| it.every_s)),
             monitor,
@@ -337,8 +339,11 @@ impl MonitorLoop {
 
     /// Deletes the runs of this monitor that are older than `keep` of its file.
     fn delete_old(&mut self) {
-        let runs = self.tasks.iter().map(|task| runs_of(&self.monitor, *task));
-        let runs: Vec<Filter> = runs.collect();
+        let runs: Vec<Filter> = self
+            .tasks
+            .iter()
+            .map(|task| runs_of(&self.monitor, *task))
+            .collect();
         self.retention.delete_old(&mut self.history, &runs);
     }
 

@@ -13,8 +13,9 @@ pub(super) fn hint(command: &str, option: &str) -> Option<&'static str> {
     if command.is_empty() {
         return iperf3::instead(option).map(|_| IPERF3);
     }
-    let tables = OPTIONS.iter();
-    let mut tables = tables.filter(|(commands, _)| commands.contains(&command));
+    let mut tables = OPTIONS
+        .iter()
+        .filter(|(commands, _)| commands.contains(&command));
     tables.find_map(|(_, hints)| found(hints, option))
 }
 

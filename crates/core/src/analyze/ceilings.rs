@@ -128,8 +128,9 @@ impl Figures {
         let Some(throughput_bps) = figure(Quantity::Throughput)? else {
             return Ok(None);
         };
-        let congestion = columns.measure(Quantity::Congestion);
-        let congestion = congestion.and_then(|measure| table.text(row, measure.column));
+        let congestion = columns
+            .measure(Quantity::Congestion)
+            .and_then(|measure| table.text(row, measure.column));
         // Of several flows the columns have one window and one loss, and the throughput of all.
         let is_one = figure(Quantity::Streams)?.is_none_or(|streams| streams <= 1.0);
         Ok(Some(Self {

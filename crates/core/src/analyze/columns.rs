@@ -41,13 +41,15 @@ impl Columns {
     pub(super) fn new(table: &Table, given: &[(String, String)]) -> Result<Self, AnalyzeError> {
         let mut columns = Self::default();
         for (name, own) in given {
-            let known = KNOWN.iter().find(|(_, known, _)| known == name);
-            let known = known.ok_or_else(|| {
-                let hint = quantity_hint(name);
-                AnalyzeError::new(format!(
-                    "`{name}` is no quantity that a column can be; {hint}"
-                ))
-            })?;
+            let known = KNOWN
+                .iter()
+                .find(|(_, known, _)| known == name)
+                .ok_or_else(|| {
+                    let hint = quantity_hint(name);
+                    AnalyzeError::new(format!(
+                        "`{name}` is no quantity that a column can be; {hint}"
+                    ))
+                })?;
             columns.insert(*known, table.column(own)?);
         }
         for known in KNOWN {

@@ -255,8 +255,9 @@ fn compare(
     }
     if table.find(PAIR_COLUMN).is_some() && table.find(SIDE_COLUMN).is_some() {
         let verdict = table.find(VERDICT_COLUMN);
-        let verdicts = (0..table.len()).filter_map(|row| table.text(row, verdict?));
-        let verdicts: BTreeSet<&str> = verdicts.collect();
+        let verdicts: BTreeSet<&str> = (0..table.len())
+            .filter_map(|row| table.text(row, verdict?))
+            .collect();
         let verdicts: Vec<&str> = verdicts.into_iter().collect();
         analysis.notes.push(format!(
             "these runs were paired, and the comparison's own verdict, {}, uses it; here they are \
@@ -314,8 +315,9 @@ fn doubt(
     clock: &Clock<'_>,
 ) -> Result<(), AnalyzeError> {
     let settings = settings(table, asked);
-    let elapsed = columns.measure(Quantity::Elapsed);
-    let elapsed = elapsed.map(|measure| measure.column);
+    let elapsed = columns
+        .measure(Quantity::Elapsed)
+        .map(|measure| measure.column);
     let is_other = |column: &Column| {
         let split = &asked.split;
         let is_named = split.by.contains(column) || split.factor == Some(*column);

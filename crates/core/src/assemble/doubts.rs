@@ -31,8 +31,12 @@ const MAX_TOLD: usize = 32;
 /// All caveats of `record`, which was made from `run`.
 pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     let mut doubts = run.client.caveats.clone();
-    let told = run.server.iter().flat_map(|half| &half.caveats);
-    let told = told.take(MAX_TOLD).cloned();
+    let told = run
+        .server
+        .iter()
+        .flat_map(|half| &half.caveats)
+        .take(MAX_TOLD)
+        .cloned();
     doubts.extend(told.map(|caveat| caveat.told_by(End::Server)));
     doubts.extend(partial(record));
     doubts.extend(linerate_limited(record));
@@ -46,8 +50,11 @@ pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(legs.filter_map(|leg| queue_of_warm_up(record, leg)));
     doubts.extend(stolen(record));
     doubts.extend(clock(&record.environment.client));
-    let server = record.environment.server.as_ref();
-    let server = server.filter(|_| !record.environment.shared_kernel);
+    let server = record
+        .environment
+        .server
+        .as_ref()
+        .filter(|_| !record.environment.shared_kernel);
     doubts.extend(server.and_then(clock));
     doubts.extend(shared_kernel(record));
     doubts

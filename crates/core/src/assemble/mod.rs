@@ -75,8 +75,10 @@ impl Run {
             Traffic::Stream(_) => self.test.direction.parts(),
             Traffic::Rr(_) | Traffic::Crr(_) => &[Direction::Up],
         };
-        let parts = directions.iter().map(|direction| self.part(*direction));
-        let parts: Vec<Part<'_>> = parts.collect();
+        let parts: Vec<Part<'_>> = directions
+            .iter()
+            .map(|direction| self.part(*direction))
+            .collect();
         let environment = self.environment();
         let mut record = Record {
             status: self.status,
@@ -107,8 +109,10 @@ impl Run {
         }
         let flows = (0..self.test.flows()).map(|id| {
             let client = find(&self.client, id, direction);
-            let server = self.server.as_ref();
-            let server = server.and_then(|half| find(half, id, direction));
+            let server = self
+                .server
+                .as_ref()
+                .and_then(|half| find(half, id, direction));
             match direction {
                 Direction::Up | Direction::Both => (client, server),
                 Direction::Down => (server, client),

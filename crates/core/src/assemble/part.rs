@@ -85,8 +85,9 @@ impl<'a> Part<'a> {
             return Vec::new();
         }
         // A last piece that is shorter than half an interval belongs to the one before it.
-        let count = (seconds / width).round();
-        let count = count.clamp(1.0, MAX_INTERVALS as f64 / 2.0) as u32;
+        let count = (seconds / width)
+            .round()
+            .clamp(1.0, MAX_INTERVALS as f64 / 2.0) as u32;
         let width = if f64::from(count) < seconds / width - 0.5 {
             seconds / f64::from(count)
         } else {

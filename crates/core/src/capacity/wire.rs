@@ -60,13 +60,13 @@ impl Header {
     /// Reads a header; `None` if it is invalid.
     pub fn decode(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let word = u64::from_be_bytes(bytes);
-        let kinds = [
+        let mut kinds = [
             Kind::Open,
             Kind::OpenAnswered,
             Kind::Heartbeat,
             Kind::Request,
-        ];
-        let mut kinds = kinds.into_iter();
+        ]
+        .into_iter();
         let kind = kinds.find(|kind| u64::from(*kind as u8) == word >> 56)?;
         let number = word % Self::NUMBERS;
         Some(Self { kind, number })

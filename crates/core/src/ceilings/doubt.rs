@@ -25,8 +25,9 @@ impl Votes {
         for _ in 0..COPIES {
             disturb(&mut copy, view.record, &mut dice);
             let views = views(&copy);
-            let mut views = views.iter();
-            let same = views.find(|other| other.leg.direction == view.leg.direction);
+            let same = views
+                .iter()
+                .find(|other| other.leg.direction == view.leg.direction);
             *votes
                 .entry(same.map_or(Cause::Unexplained, &judge))
                 .or_insert(0) += 1;
@@ -41,8 +42,10 @@ impl Votes {
 
     /// The most frequent other cause.
     pub(super) fn next(&self, after: Cause) -> Option<Cause> {
-        let others = self.0.iter();
-        let others = others.filter(|(cause, _)| ![after, Cause::Unexplained].contains(cause));
+        let others = self
+            .0
+            .iter()
+            .filter(|(cause, _)| ![after, Cause::Unexplained].contains(cause));
         others
             .max_by_key(|(_, votes)| **votes)
             .map(|(cause, _)| *cause)
@@ -52,8 +55,11 @@ impl Votes {
 /// Share of the verdicts with this margin that is right (docs/truth.md: checked with seeds that
 /// were never used before).
 pub(super) fn confidence(margin: f64) -> f64 {
-    let above = MEASURED.iter().position(|(known, _)| *known >= margin);
-    let above = above.unwrap_or(MEASURED.len() - 1).max(1);
+    let above = MEASURED
+        .iter()
+        .position(|(known, _)| *known >= margin)
+        .unwrap_or(MEASURED.len() - 1)
+        .max(1);
     let [(from, low), (to, high)] = [MEASURED[above - 1], MEASURED[above]];
     let share = ((margin - from) / (to - from)).clamp(0.0, 1.0);
     low + share * (high - low)

@@ -426,8 +426,11 @@ impl View<'_> {
     /// Rate asked of the UDP senders, bits per second; `None` unless all of them were asked for
     /// one.
     pub(super) fn asked_bps(&self) -> Option<f64> {
-        let asked = self.udp.iter();
-        let asked: Option<f64> = asked.map(|udp| positive(udp.asked_bps? as f64)).sum();
+        let asked: Option<f64> = self
+            .udp
+            .iter()
+            .map(|udp| positive(udp.asked_bps? as f64))
+            .sum();
         asked.filter(|_| !self.udp.is_empty())
     }
 

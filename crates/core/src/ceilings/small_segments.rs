@@ -104,8 +104,9 @@ fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
 pub(super) fn full_segment(view: &View<'_>) -> Option<f64> {
     let mss = view.mss()?;
     let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
-    let mtus = hosts.filter_map(|host| Some(host.device.as_ref()?.mtu_bytes));
-    let mtus: Vec<u32> = mtus.collect();
+    let mtus: Vec<u32> = hosts
+        .filter_map(|host| Some(host.device.as_ref()?.mtu_bytes))
+        .collect();
     let of_mtu = |mtu: u32| mss_of(view, f64::from(mtu));
     let shared = of_mtu(*mtus.iter().min()?).filter(|full| mss < SEGMENT_SMALL * full);
     shared.or_else(|| of_mtu(*mtus.iter().max()?.max(&USUAL_MTU)))

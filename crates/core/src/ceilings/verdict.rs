@@ -154,8 +154,10 @@ fn is_finite(ceiling: &Ceiling) -> bool {
 }
 
 fn sorted(candidates: &[Candidate]) -> Vec<Ceiling> {
-    let ceilings = candidates.iter().filter_map(|c| c.ceiling.clone());
-    let mut ceilings: Vec<Ceiling> = ceilings.collect();
+    let mut ceilings: Vec<Ceiling> = candidates
+        .iter()
+        .filter_map(|c| c.ceiling.clone())
+        .collect();
     ceilings.sort_by(|a, b| {
         let order = a.limit_bps.total_cmp(&b.limit_bps);
         order.then(a.cause.cmp(&b.cause))

@@ -190,8 +190,10 @@ impl<'a> TcpFlow<'a> {
 }
 
 fn udp_flows<'a>(record: &'a Record, leg: &'a Leg) -> Vec<&'a UdpEvidence> {
-    let flows = record.flows_of(leg);
-    let mut flows: Vec<_> = flows.filter_map(|flow| flow.udp.as_ref()).collect();
+    let mut flows: Vec<_> = record
+        .flows_of(leg)
+        .filter_map(|flow| flow.udp.as_ref())
+        .collect();
     if flows.is_empty() {
         flows.extend(&leg.udp);
     }

@@ -104,8 +104,10 @@ impl Comparison {
 
 /// The options of a comparison, as a user types them.
 pub fn asked_of_both(test: &Test, sides: [&Treatments; 2], with: Option<&Test>) -> Vec<String> {
-    let sides = ["--a", "--b"].into_iter().zip(sides);
-    let sides = sides.map(|(option, side)| format!("{option} {side}"));
+    let sides = ["--a", "--b"]
+        .into_iter()
+        .zip(sides)
+        .map(|(option, side)| format!("{option} {side}"));
     let with = with.map(|with| format!("--with \"{}\"", asked(with).join(" ")));
     asked(test).into_iter().chain(sides).chain(with).collect()
 }

@@ -161,8 +161,11 @@ impl Ledger {
         pair.excluded.extend(self.faults(Side::B, b));
         pair.excluded.extend(self.without_ratio(&pair));
         if pair.counts() {
-            let ratios = self.metrics.iter().filter_map(|m| ratio(&pair, m));
-            let ratios: Vec<f64> = ratios.collect();
+            let ratios: Vec<f64> = self
+                .metrics
+                .iter()
+                .filter_map(|m| ratio(&pair, m))
+                .collect();
             self.conclusion = self.sequential.push(&ratios)?;
         }
         self.pairs.push(pair);

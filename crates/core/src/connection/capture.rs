@@ -107,8 +107,9 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     let sent = steady.sent;
     let again = steady.retransmitted();
     let rtts = steady.rtts_us();
-    let windows = Some(steady.flights()).filter(|_| follows_losses(steady));
-    let windows = windows.unwrap_or_default();
+    let windows = Some(steady.flights())
+        .filter(|_| follows_losses(steady))
+        .unwrap_or_default();
     let samples = Some(steady.readings.len() as u64).filter(|_| is_always_repairing(steady));
     let all_bytes = sent.bytes + sent.retransmitted.bytes;
     let segment = share(all_bytes, sent.counts.segments);
@@ -229,13 +230,14 @@ fn unread(steady: &Steady<'_>) -> Vec<u64> {
 /// Payload bits per second of each step.
 fn rates(steady: &Steady<'_>, counts: impl Fn(&Reading) -> bool) -> Vec<f64> {
     let readings = steady.readings;
-    let before = std::iter::once(steady.bytes_before());
-    let before = before.chain(readings.iter().map(|reading| reading.bytes));
+    let before =
+        std::iter::once(steady.bytes_before()).chain(readings.iter().map(|reading| reading.bytes));
     // The last one may be of a moment.
     let longest = readings.iter().map(|r| r.length).max();
     let is_whole = |reading: &Reading| longest.is_some_and(|most| reading.length.0 * 4 >= most.0);
-    let steps = before.zip(readings);
-    let steps = steps.filter(|(_, reading)| is_whole(reading) && counts(reading));
+    let steps = before
+        .zip(readings)
+        .filter(|(_, reading)| is_whole(reading) && counts(reading));
     let rates = steps.map(|(before, r)| rate(r.bytes.saturating_sub(before), seconds(r.length)));
     rates.filter(|bps| *bps > 0.0).collect()
 }
@@ -291,8 +293,9 @@ fn merge(interval: &mut Interval, next: &Interval) {
     interval.seconds += next.seconds;
     interval.bytes += next.bytes;
     interval.throughput_bps = rate(interval.bytes, interval.seconds);
-    let again = interval.retransmitted_segments;
-    let again = again.zip(next.retransmitted_segments);
+    let again = interval
+        .retransmitted_segments
+        .zip(next.retransmitted_segments);
     interval.retransmitted_segments = again.map(|(one, other)| one + other);
 }
 

@@ -381,11 +381,14 @@ impl PlanError {
 
     /// The message with the name that `name` gives to each key of an option.
     pub fn named(&self, name: impl Fn(&str) -> String) -> String {
-        let parts = self.message.split('`').enumerate();
-        let parts = parts.map(|(at, part)| match part {
-            key if at % 2 == 1 && !key.starts_with('-') => name(key),
-            part => part.to_owned(),
-        });
+        let parts = self
+            .message
+            .split('`')
+            .enumerate()
+            .map(|(at, part)| match part {
+                key if at % 2 == 1 && !key.starts_with('-') => name(key),
+                part => part.to_owned(),
+            });
         parts.collect()
     }
 }

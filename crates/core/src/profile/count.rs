@@ -49,8 +49,10 @@ pub fn count(profile: EndProfile, end: End) -> EndLayers {
         cpu_seconds: parts.iter().map(|(_, part)| part.seconds).sum(),
         sampled,
     };
-    let layers = parts.iter().map(|&(layer, part)| costs.layer(layer, part));
-    let mut layers: Vec<LayerCost> = layers.collect();
+    let mut layers: Vec<LayerCost> = parts
+        .iter()
+        .map(|&(layer, part)| costs.layer(layer, part))
+        .collect();
     let unattributed = layers.iter().find(|cost| cost.layer == Layer::Unattributed);
     let unattributed_percent = unattributed.map_or(0.0, |cost| cost.share_percent);
     let more_seconds = sampled.and_then(|samples| more_seconds(&layers, samples, &profile));

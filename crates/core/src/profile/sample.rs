@@ -214,8 +214,11 @@ impl EndProfile {
             return Err("a profile with an absurd time".to_owned());
         }
         self.folded.iter().try_for_each(FoldedStack::check)?;
-        let counts = self.folded.iter().map(|stack| stack.count);
-        let mut counts = counts.chain([self.other_samples]);
+        let mut counts = self
+            .folded
+            .iter()
+            .map(|stack| stack.count)
+            .chain([self.other_samples]);
         let sum = counts.try_fold(0_u64, u64::checked_add);
         let samples = self.samples;
         if sum.is_none_or(|sum| sum > samples) {

@@ -209,8 +209,9 @@ impl Observed {
         let mut all = Self::default();
         let is_sweep = sizes.len() > 1;
         for size in &sizes {
-            let own = rows.iter();
-            let own = own.filter(|row| row.plan.traffic.message_bytes() == *size);
+            let own = rows
+                .iter()
+                .filter(|row| row.plan.traffic.message_bytes() == *size);
             let suffix = match is_sweep {
                 true => format!("@{size}"),
                 false => String::new(),
@@ -365,8 +366,9 @@ impl Observed {
         if matches!(first.plan.traffic, Traffic::Stream(_)) && first.direction == Direction::Both {
             for direction in Direction::Both.parts() {
                 let metric = format!("legs.{}.throughput_bps{suffix}", direction.word());
-                let values = rows.iter();
-                let values = values.filter_map(|row| row.leg_to(*direction)?.throughput_bps);
+                let values = rows
+                    .iter()
+                    .filter_map(|row| row.leg_to(*direction)?.throughput_bps);
                 self.median(metric, values, true);
             }
             return;

@@ -92,8 +92,7 @@ impl Leg {
 
     /// The reports of sender and receiver, as far as they are known.
     pub fn ends(&self) -> impl Iterator<Item = (&'static str, &EndReport)> {
-        let ends = [("sender", &self.sender), ("receiver", &self.receiver)];
-        let ends = ends.into_iter();
+        let ends = [("sender", &self.sender), ("receiver", &self.receiver)].into_iter();
         ends.filter_map(|(name, end)| Some((name, end.as_ref()?)))
     }
 }

@@ -90,8 +90,10 @@ fn command(remedy: &Remedy, run: Option<&Run<'_>>) -> String {
             format!("{}  # {}, and then: {line}", before.words, before.place)
         }
     });
-    let reason = [note.as_str(), remedy.reason.as_str()];
-    let reason: Vec<&str> = reason.into_iter().filter(|part| !part.is_empty()).collect();
+    let reason: Vec<&str> = [note.as_str(), remedy.reason.as_str()]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect();
     let comment = match (place.as_str(), reason.join(", ")) {
         ("", reason) => reason,
         (place, reason) if reason.is_empty() => place.to_owned(),
@@ -267,8 +269,9 @@ fn program(
         }
         _ => {
             let name = name.unwrap_or("the program");
-            let asked = value.map(|bytes| format!(", or with {bytes} bytes"));
-            let asked = asked.unwrap_or_default();
+            let asked = value
+                .map(|bytes| format!(", or with {bytes} bytes"))
+                .unwrap_or_default();
             let look = format!("linerate explain --port {port}");
             (look, format!("after {name} runs without {option}{asked}"))
         }
@@ -277,8 +280,11 @@ fn program(
 
 /// A hard limit is raised by root alone, and no further than `fs.nr_open`.
 fn raised_before(program: &str, at_server: bool) -> String {
-    let place = at_server.then_some(" on the endpoint's host");
-    let place = place.unwrap_or_default();
+    let place = if at_server {
+        " on the endpoint's host"
+    } else {
+        ""
+    };
     format!("as root, before `linerate {program}`{place}")
 }
 
@@ -373,8 +379,10 @@ fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
         without.extend(option.excludes);
     }
     let family = (run.family == Family::Ipv6).then(|| "-6".to_owned());
-    let words = ["linerate".to_owned(), verb.to_owned(), target(&run.target)];
-    let words = words.into_iter().chain(family).chain(test.typed(&without));
+    let words = ["linerate".to_owned(), verb.to_owned(), target(&run.target)]
+        .into_iter()
+        .chain(family)
+        .chain(test.typed(&without));
     words.collect::<Vec<_>>().join(" ")
 }
 

@@ -314,8 +314,8 @@ mod tests {
     #[test]
     fn a_remedy_in_json_has_kind_end_object_and_value_with_its_command() {
         let figures = [4096, 131_072, 8_388_608];
-        let remedy = Remedy::host_setting(Some(End::Server), "net.ipv4.tcp_rmem", &figures);
-        let remedy = remedy.typed(None);
+        let remedy =
+            Remedy::host_setting(Some(End::Server), "net.ipv4.tcp_rmem", &figures).typed(None);
         let json = serde_json::to_value(&remedy).unwrap();
         let expected = serde_json::json!({
             "kind": "host_setting",

@@ -109,8 +109,8 @@ mod tests {
             (UNSENT_LIMIT, "4294967295"),
             (CONGESTION, congestion),
             (AVAILABLE, "reno bbr cubic"),
-        ];
-        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
         let disciplines: Vec<String> = disciplines.iter().map(|&name| name.to_owned()).collect();
         let host = SendingHost {
             end: End::Client,

@@ -48,8 +48,9 @@ impl Key {
     /// A message authentication code: only who has the key can make it. HMAC (RFC 2104) with
     /// BLAKE2s, of whose 32 bytes the first 16 are taken.
     pub fn mac(&self, text: &[u8]) -> u128 {
-        let hash = DefaultResolver.resolve_hash(&HashChoice::Blake2s);
-        let mut hash = hash.expect("snow is built with BLAKE2");
+        let mut hash = DefaultResolver
+            .resolve_hash(&HashChoice::Blake2s)
+            .expect("snow is built with BLAKE2");
         let mut code = [0; 32];
         hash.hmac(&self.0, text, &mut code);
         u128::from_be_bytes(*code.first_chunk().expect("it has 32 bytes"))
@@ -119,14 +120,15 @@ impl Seal {
     fn new(key: &Key, client: bool) -> Result<Self, SealError> {
         let parameters = PATTERN.parse().map_err(|_| SealError::Setup)?;
         let builder = snow::Builder::new(parameters).psk(0, &key.0);
-        let handshake = builder.and_then(|builder| {
-            if client {
-                builder.build_initiator()
-            } else {
-                builder.build_responder()
-            }
-        });
-        let handshake = handshake.map_err(|_| SealError::Setup)?;
+        let handshake = builder
+            .and_then(|builder| {
+                if client {
+                    builder.build_initiator()
+                } else {
+                    builder.build_responder()
+                }
+            })
+            .map_err(|_| SealError::Setup)?;
         Ok(Self {
             state: SealState::Handshake(Box::new(handshake)),
         })

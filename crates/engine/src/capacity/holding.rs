@@ -239,8 +239,10 @@ impl Holding {
 
 /// The connections of each worker for TCP, and the sockets of that for UDP.
 fn shares(request: &CapacityRequest) -> [Vec<u64>; 2] {
-    let each = descriptor_limit().hard;
-    let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
+    let each = descriptor_limit()
+        .hard
+        .saturating_sub(DESCRIPTOR_RESERVE)
+        .max(1);
     [
         share::workers(request.connections, each, MAX_WORKERS),
         // UDP needs no socket for each peer: one process answers all.

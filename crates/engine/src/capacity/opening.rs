@@ -105,8 +105,9 @@ impl Round<'_> {
         let rate = self.document.test.rate_per_s;
         let opening = &self.openings[which];
         let pool = self.workers.pool(which);
-        let orders = pool.enumerate();
-        let orders = orders.map(|(share, index)| (index, opening.order(share, to, rate)));
+        let orders = pool
+            .enumerate()
+            .map(|(share, index)| (index, opening.order(share, to, rate)));
         let goes_on = self.watch_ramp(which, (before, began), orders.collect())?;
         let totals = self.workers.status(self.workers.pool(which));
         let opening = &mut self.openings[which];

@@ -103,8 +103,10 @@ pub(super) fn add_server(
     document.server = server;
     let mut there = None;
     if let Some(half) = &mut document.server {
-        let caveats = half.caveats.drain(..);
-        let caveats = caveats.map(|caveat| caveat.told_by(End::Server));
+        let caveats = half
+            .caveats
+            .drain(..)
+            .map(|caveat| caveat.told_by(End::Server));
         document.caveats.extend(caveats);
         there = half.facts.take().map(|facts| *facts);
         // The growth of its processes counts for the pool that was tested first.

@@ -213,8 +213,9 @@ impl<T: Transport> Pool<T> {
 
     /// Begins a connection in the slot, or in a new one.
     fn begin_in(&mut self, slot: Option<usize>, last: bool) -> Result<(), FailureCause> {
-        let begun = self.open_slot(slot.is_some(), last);
-        let begun = begun.inspect_err(|cause| self.report.status.failures.count(*cause))?;
+        let begun = self
+            .open_slot(slot.is_some(), last)
+            .inspect_err(|cause| self.report.status.failures.count(*cause))?;
         let slot = match slot {
             Some(slot) => {
                 self.all[slot] = begun;
@@ -645,8 +646,8 @@ mod tests {
             backlog: 64,
             mptcp: Mptcp::Off,
         };
-        let listener = listen("127.0.0.1:0".parse().expect("an address"), options);
-        let listener = listener.expect("loopback is there");
+        let listener =
+            listen("127.0.0.1:0".parse().expect("an address"), options).expect("loopback is there");
         let peer = listener.local_addr().expect("it has one");
         let pool = Pool::new(&order(peer, patience_s)).expect("nothing is lacking");
         (pool, listener)

@@ -60,8 +60,11 @@ impl<'a> Round<'a> {
         let source = client.local_address()?;
         document.client.limits = limits(options);
         let limits = &document.client.limits;
-        let each = limits.descriptors_each.unwrap_or(0);
-        let each = each.saturating_sub(DESCRIPTOR_RESERVE).max(1);
+        let each = limits
+            .descriptors_each
+            .unwrap_or(0)
+            .saturating_sub(DESCRIPTOR_RESERVE)
+            .max(1);
         let most = limits.workers_most.unwrap_or(MAX_WORKERS);
         let tcp = share::workers(test.connections, each, most);
         let udp = share::workers(test.udp_sockets, each, most);

@@ -91,8 +91,8 @@ pub fn knows_congestion(name: &str) -> Result<(), MeasureError> {
     let socket = socket.map_err(MeasureError::host("cannot make a socket"))?;
     match socket::set_congestion(&socket, name) {
         Err(OptionError::Set { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            let known = sysctl::read("net.ipv4.tcp_available_congestion_control");
-            let known = known.unwrap_or_default();
+            let known =
+                sysctl::read("net.ipv4.tcp_available_congestion_control").unwrap_or_default();
             let known: Vec<&str> = known.split_whitespace().collect();
             let all = || format!("it has {}; modprobe may load others", listed(&known, "and"));
             let hint = suggestion(name, &known).unwrap_or_else(all);

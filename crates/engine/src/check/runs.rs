@@ -52,10 +52,10 @@ impl Runs {
     /// A doubt where not all runs have the same cause.
     pub(super) fn disagreement(&self, direction: &str) -> Option<Caveat> {
         let causes = self.causes();
-        let counted = causes
+        let counted: Vec<String> = causes
             .iter()
-            .map(|(cause, runs)| format!("{} in {runs}", cause.words()));
-        let counted: Vec<String> = counted.collect();
+            .map(|(cause, runs)| format!("{} in {runs}", cause.words()))
+            .collect();
         (causes.len() > 1).then(|| {
             let all = self.records.len();
             let message = format!(

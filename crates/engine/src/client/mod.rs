@@ -310,8 +310,10 @@ impl Client {
             let (target, stop) = (&self.target, &self.stop);
             let measure = |direction| move || train::measure(target, direction, seed, stop);
             let found: Vec<_> = thread::scope(|scope| {
-                let threads = directions.iter().map(|part| scope.spawn(measure(*part)));
-                let threads: Vec<_> = threads.collect();
+                let threads: Vec<_> = directions
+                    .iter()
+                    .map(|part| scope.spawn(measure(*part)))
+                    .collect();
                 threads.into_iter().map(|thread| thread.join()).collect()
             });
             for (direction, found) in directions.iter().zip(found) {

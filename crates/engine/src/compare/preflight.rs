@@ -88,8 +88,10 @@ pub(super) fn examine(
         let is_there = |metric: &Metric| metric.of(&record).is_some_and(|value| value > 0.0);
         metrics.retain(|metric| options.metrics.contains(metric) || is_there(metric));
         // Such as what the endpoint could not forget of the run before.
-        let unread = record.caveats.into_iter();
-        let unread = unread.filter(|caveat| caveat.kind == CaveatKind::NotReadable);
+        let unread = record
+            .caveats
+            .into_iter()
+            .filter(|caveat| caveat.kind == CaveatKind::NotReadable);
         caveats.extend(unread);
     }
     caveats.dedup();

@@ -155,8 +155,10 @@ fn kind(error: &NamespaceError) -> Option<io::ErrorKind> {
 /// Namespaces with a name, as `ip netns list` finds them.
 fn names() -> Vec<String> {
     let entries = fs::read_dir(NAMED).into_iter().flatten();
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = names.take(MAX_NAMES).collect();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .take(MAX_NAMES)
+        .collect();
     names.sort();
     names
 }

@@ -192,10 +192,14 @@ impl Watch {
 
     /// Looks for the owners of new sockets at once: a socket that has ended has none any more.
     fn find_owners_of_new(&mut self) -> Result<(), ConnectionsError> {
-        let changed = self.changed.iter();
-        let changed = changed.filter_map(|cookie| self.seen.get(cookie));
-        let new = changed.filter(|one| one.is_new && !one.has_ended);
-        let new: HashSet<u32> = new.map(|one| one.inode).collect();
+        let changed = self
+            .changed
+            .iter()
+            .filter_map(|cookie| self.seen.get(cookie));
+        let new: HashSet<u32> = changed
+            .filter(|one| one.is_new && !one.has_ended)
+            .map(|one| one.inode)
+            .collect();
         let may_take = (now_ns().saturating_sub(self.began_ns) / SEARCHED_PART).max(SEARCH_NS);
         if self.searched.as_nanos() >= may_take.into() {
             return Ok(());
@@ -250,8 +254,7 @@ impl Watch {
             return Ok(());
         }
         let began = Instant::now();
-        let found = owner::owners(&wanted, self.pids.as_deref());
-        let found = found.map_err(ConnectionsError::Proc)?;
+        let found = owner::owners(&wanted, self.pids.as_deref()).map_err(ConnectionsError::Proc)?;
         self.searched += began.elapsed();
         let missing = |inode: &&u32| !found.by_inode.contains_key(*inode);
         self.unowned.extend(wanted.iter().filter(missing));

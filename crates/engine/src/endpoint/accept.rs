@@ -239,11 +239,14 @@ impl Acceptor {
     fn start_session(&mut self, pending: Pending, sealed: bool) {
         let peer = pending.peer;
         let newcomer = self.context.options.key.as_ref().map(|_| &pending.stream);
-        let admitted = self.context.clients.admit(peer.ip(), None, newcomer);
-        let admitted = admitted.and_then(|presence| {
-            let thread = self.context.take_thread(peer.ip());
-            Ok((presence, thread.map_err(|refusal| refusal.message)?))
-        });
+        let admitted = self
+            .context
+            .clients
+            .admit(peer.ip(), None, newcomer)
+            .and_then(|presence| {
+                let thread = self.context.take_thread(peer.ip());
+                Ok((presence, thread.map_err(|refusal| refusal.message)?))
+            });
         let admitted = match admitted {
             Ok(admitted) => admitted,
             Err(message) => return self.refuse(pending, RefusalReason::Busy, message),

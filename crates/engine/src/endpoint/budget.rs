@@ -222,8 +222,10 @@ impl Budget {
 impl Accounts {
     fn take(&mut self, address: IpAddr, cost: Cost, has_key: bool) -> Result<(), Refusal> {
         let none = Cost::default();
-        let of_all = self.taken.values();
-        let of_all = of_all.fold(none, |sum, taken| sum.map(*taken, u64::saturating_add));
+        let of_all = self
+            .taken
+            .values()
+            .fold(none, |sum, taken| sum.map(*taken, u64::saturating_add));
         let of_one = self.taken.get(&address).copied().unwrap_or_default();
         within(self.all, of_all, cost, "all tests")?;
         if !has_key {

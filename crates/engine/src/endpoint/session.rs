@@ -380,8 +380,10 @@ impl ControlSession<'_> {
         let test = within_rate(open.test, context.options.limits.rate_bps)
             .map_err(|message| (RefusalReason::Limit, message))?;
         can_do(&test, has_key).map_err(|message| (RefusalReason::Test, message))?;
-        let claim = context.budget.take(self.peer.ip(), &test, has_key);
-        let claim = claim.map_err(|refusal| (refusal.reason, refusal.message))?;
+        let claim = context
+            .budget
+            .take(self.peer.ip(), &test, has_key)
+            .map_err(|refusal| (refusal.reason, refusal.message))?;
         self.begin_test()?;
         self.claim = Some(claim);
         self.forget_earlier(&test);
@@ -515,8 +517,9 @@ impl ControlSession<'_> {
         self.begin_test()?;
         let ends = (self.local.ip(), self.peer.ip());
         let context = self.context;
-        let thread = context.take_thread(self.peer.ip());
-        let thread = thread.map_err(|refusal| (refusal.reason, refusal.message));
+        let thread = context
+            .take_thread(self.peer.ip())
+            .map_err(|refusal| (refusal.reason, refusal.message));
         let started = thread
             .and_then(|thread| Tracing::start(request, ends, &context.options.limits, thread));
         match started {
@@ -597,8 +600,8 @@ impl ControlSession<'_> {
         let (context, peer) = (self.context, self.peer.ip());
         let claim = context
             .budget
-            .take_holding(peer, request, context.has_key());
-        let claim = claim.map_err(|refusal| (refusal.reason, refusal.message))?;
+            .take_holding(peer, request, context.has_key())
+            .map_err(|refusal| (refusal.reason, refusal.message))?;
         self.begin_test()?;
         let claim = (Box::new(claim) as _, context.limits().connections);
         let started = Holding::start(request, (self.local, peer), self.token, claim);

@@ -50,8 +50,10 @@ pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
     }
     let is_emulated = topology.links.iter().any(|link| !link.is_plain());
     let inside = is_emulated.then(|| make_namespace("pump")).transpose()?;
-    let handles = namespaces.iter().map(Namespace::netlink);
-    let mut handles: Vec<Netlink> = handles.collect::<Result<_, _>>()?;
+    let mut handles: Vec<Netlink> = namespaces
+        .iter()
+        .map(Namespace::netlink)
+        .collect::<Result<_, _>>()?;
     let mut inner = inside.as_ref().map(Namespace::netlink).transpose()?;
     for (number, link) in topology.links.iter().enumerate() {
         join(

@@ -121,8 +121,8 @@ fn topology(spec: &PathSpec, fault: &DemoFault) -> Topology {
         let own = fault
             .settings
             .iter()
-            .filter(|(host, ..)| *host == node.name);
-        let own = own.map(|(_, key, value)| ((*key).to_owned(), (*value).to_owned()));
+            .filter(|(host, ..)| *host == node.name)
+            .map(|(_, key, value)| ((*key).to_owned(), (*value).to_owned()));
         node.sysctls.extend(own);
     }
     topology

@@ -152,8 +152,10 @@ impl LabPath {
         let mut caveats = Vec::new();
         for link in &report.links {
             let directions = [&link.up, &link.down];
-            let late = directions.iter().filter_map(|way| way.lateness_p99_us);
-            let late = late.fold(0.0, f64::max);
+            let late = directions
+                .iter()
+                .filter_map(|way| way.lateness_p99_us)
+                .fold(0.0, f64::max);
             let lost: u64 = directions.iter().map(|way| way.overflowed).sum();
             if late > tolerance {
                 caveats.push(overload(format!(

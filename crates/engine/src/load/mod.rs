@@ -55,8 +55,8 @@ pub fn load(
     observer.phase("connecting");
     let firsts = targets
         .iter()
-        .map(|target| Client::connect(target.clone(), stop.clone()));
-    let firsts = firsts.collect::<Result<Vec<_>, _>>()?;
+        .map(|target| Client::connect(target.clone(), stop.clone()))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut mix = mix.clone();
     let reflects = |first: &Client| first.welcome().operations.iter().any(|name| name == STAMP);
     if !firsts.iter().all(reflects) {

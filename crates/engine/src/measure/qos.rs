@@ -149,8 +149,10 @@ fn name_classes(classes: &mut [QosClass], counting: &Counting) {
 
 fn policies(counting: &Counting, begin: &QosReading, end: &QosReading) -> Vec<QosPolicy> {
     let counts = begin.counts.iter().zip(&end.counts);
-    let policies = counting.policies.iter().zip(counts);
-    let mut policies: Vec<QosPolicy> = policies
+    let mut policies: Vec<QosPolicy> = counting
+        .policies
+        .iter()
+        .zip(counts)
         .map(|(policy, (then, now))| QosPolicy {
             policy: policy.name.clone(),
             packets: now.packets.saturating_sub(then.packets),

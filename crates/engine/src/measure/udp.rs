@@ -324,8 +324,9 @@ pub(crate) fn receive(
         if let Some(pause) = &mut pause {
             pause.add(receiver.datagrams - datagrams, receiver.bytes - bytes);
             // Datagrams that wait already are received before a pause.
-            let due = pause.due(arrived, || receive_buffer(socket));
-            let due = due.filter(|_| !batch.is_full());
+            let due = pause
+                .due(arrived, || receive_buffer(socket))
+                .filter(|_| !batch.is_full());
             due.into_iter().for_each(std::thread::sleep);
         }
         if let Some(pacer) = &mut pacer {

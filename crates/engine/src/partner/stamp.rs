@@ -42,8 +42,8 @@ pub(super) fn find(target: Target, stop: Stop) -> Result<ServerAddress, MeasureE
             _ if stop.is_requested() => return Err(MeasureError::Interrupted),
             Ok(None) => {
                 let reason = "no STAMP reflector answers there: it may answer none but addresses \
-                              that its owner has named (`linerate serve --stamp --stamp-allow`)";
-                let reason = reason.to_owned();
+                              that its owner has named (`linerate serve --stamp --stamp-allow`)"
+                    .to_owned();
                 last = Some(MeasureError::Foreign { peer, reason });
             }
             Err(error) => last = Some(error),

@@ -68,8 +68,9 @@ pub fn disk_beside(
     let write_bps = figure(&written, "throughput_bps");
     let read_bps = figure(&read, "throughput_bps");
     let slower = write_bps.min(read_bps);
-    let absolute = directory.canonicalize();
-    let absolute = absolute.unwrap_or_else(|_| directory.to_owned());
+    let absolute = directory
+        .canonicalize()
+        .unwrap_or_else(|_| directory.to_owned());
     let path = record.throughput_bps().unwrap_or(0.0);
     Ok(DiskBeside {
         directory: absolute.display().to_string(),

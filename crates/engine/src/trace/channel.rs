@@ -96,17 +96,18 @@ impl Way {
                 target,
             });
         }
-        let found = source_for(target, device.as_deref());
-        let found = found.map_err(|source| match (source.kind(), &device) {
-            (io::ErrorKind::NotFound, Some(device)) => no_device(device, source),
-            _ if source.raw_os_error() == Some(ENODEV) => {
-                no_device(device.as_deref().unwrap_or_default(), source)
+        let found = source_for(target, device.as_deref()).map_err(|source| {
+            match (source.kind(), &device) {
+                (io::ErrorKind::NotFound, Some(device)) => no_device(device, source),
+                _ if source.raw_os_error() == Some(ENODEV) => {
+                    no_device(device.as_deref().unwrap_or_default(), source)
+                }
+                _ => TraceError::NoRoute {
+                    target,
+                    device: device.clone(),
+                    source,
+                },
             }
-            _ => TraceError::NoRoute {
-                target,
-                device: device.clone(),
-                source,
-            },
         })?;
         Ok(Self {
             target,
@@ -210,8 +211,8 @@ impl Channel {
         }
         let needs = "CAP_NET_RAW, or a group of the caller's in sysctl net.ipv4.ping_group_range; \
                      --protocol udp needs neither";
-        let socket = ProbeSocket::echo(way.source);
-        let socket = socket.map_err(|source| no_socket("ICMP", way, needs, source))?;
+        let socket = ProbeSocket::echo(way.source)
+            .map_err(|source| no_socket("ICMP", way, needs, source))?;
         self.codec.source_port = local_port(&socket)?;
         self.sender = Some(socket);
         self.method = Method::IcmpErrors;

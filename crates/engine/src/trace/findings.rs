@@ -126,8 +126,8 @@ impl RoundContext<'_> {
             }
             pause_until(next, self.stop);
         }
-        let hops = samples.into_iter();
-        let hops: Vec<_> = hops
+        let hops: Vec<_> = samples
+            .into_iter()
             .map(|(ttl, samples)| SizedSamples { ttl, samples })
             .collect();
         Ok(link_rates(&hops))

@@ -38,8 +38,8 @@ impl SynProbes {
     pub(super) fn send(&mut self, probe: &Probe, poller: &Poller) -> Result<(), TraceError> {
         let to = SocketAddr::new(self.way.target, self.way.port);
         let marks = (probe.ttl, probe.traffic_class());
-        let socket = SynSocket::send(self.way.source, to, marks, self.way.device.as_deref());
-        let socket = socket.map_err(|source| kernel("send a SYN", source))?;
+        let socket = SynSocket::send(self.way.source, to, marks, self.way.device.as_deref())
+            .map_err(|source| kernel("send a SYN", source))?;
         let number = u64::from(probe.id.0);
         // A socket that is connected or has failed becomes writable.
         let watched = poller.add_writable(&socket, number);
@@ -59,8 +59,8 @@ impl SynProbes {
         buffer: &mut ReceiveBuffer,
         answer: &mut dyn FnMut(Nanos, Answer),
     ) -> Result<(), TraceError> {
-        let ready = poller.wait(Duration::ZERO);
-        let ready: Vec<u64> = ready
+        let ready: Vec<u64> = poller
+            .wait(Duration::ZERO)
             .map_err(|source| kernel("wait for answers", source))?
             .collect();
         for number in ready {

@@ -46,8 +46,11 @@ fn in_tree(file: &PolicyFile, adapter: &Adapter) -> Vec<usize> {
     let mut rest = vec![None];
     while let Some(parent) = rest.pop() {
         tree.extend(parent);
-        let inside = adapter.policies.iter().rev();
-        let inside = inside.filter(|at| file.policies[**at].parent == parent);
+        let inside = adapter
+            .policies
+            .iter()
+            .rev()
+            .filter(|at| file.policies[**at].parent == parent);
         rest.extend(inside.map(|at| Some(*at)));
     }
     tree

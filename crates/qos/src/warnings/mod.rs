@@ -258,8 +258,12 @@ fn write_hidden(
     if let Some(adapter) = adapter {
         write!(f, " on adapter `{adapter}`")?;
     }
-    let named = by.iter().take(MAX_NAMES).map(|name| format!("`{name}`"));
-    let named = named.collect::<Vec<_>>().join(", ");
+    let named = by
+        .iter()
+        .take(MAX_NAMES)
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
     let more = match by.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more"),

@@ -58,8 +58,11 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
             }
         }
     }
-    let fates = covers.into_iter().zip(is_asked).enumerate();
-    let fates = fates.map(|(filter, (by, is_asked))| fate(filter, by, is_asked));
+    let fates = covers
+        .into_iter()
+        .zip(is_asked)
+        .enumerate()
+        .map(|(filter, (by, is_asked))| fate(filter, by, is_asked));
     Found {
         fates: fates.collect(),
         ties,

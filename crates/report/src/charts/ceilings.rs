@@ -34,8 +34,9 @@ pub(super) fn ceilings(
         ceiling.independent || ceiling.limit_bps < end || Some(ceiling.cause) == cause
     };
     let shown = lowest.iter().filter(tells);
-    let rows = shown.map(|ceiling| bar(ceiling, measured, Some(ceiling.cause) == cause));
-    let rows: Vec<Bar> = rows.collect();
+    let rows: Vec<Bar> = shown
+        .map(|ceiling| bar(ceiling, measured, Some(ceiling.cause) == cause))
+        .collect();
     let highest = rows.iter().map(|row| row.value).fold(0.0, f64::max);
     let named = rows
         .iter()

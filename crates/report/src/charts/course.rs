@@ -42,8 +42,10 @@ const SHOWN: [Shown; 6] = [
 /// lines in the first panel.
 pub(super) fn over_time(name: &str, courses: &[Course<'_>]) -> Option<Chart> {
     let courses: Vec<&Course> = courses.iter().filter(|it| it.intervals.len() > 1).collect();
-    let panels = SHOWN.iter().filter_map(|shown| panel(shown, &courses));
-    let panels: Vec<Panel> = panels.collect();
+    let panels: Vec<Panel> = SHOWN
+        .iter()
+        .filter_map(|shown| panel(shown, &courses))
+        .collect();
     if panels.is_empty() {
         return None;
     }
@@ -75,8 +77,10 @@ fn says(course: &Course<'_>) -> String {
     let intervals = &course.intervals;
     let [low, high] = ends(intervals.iter().map(|interval| interval.throughput_bps));
     let length = intervals.iter().map(|interval| interval.seconds).sum();
-    let lost = intervals.iter().filter_map(|it| it.retransmitted_segments);
-    let lost = lost.reduce(u64::saturating_add);
+    let lost = intervals
+        .iter()
+        .filter_map(|it| it.retransmitted_segments)
+        .reduce(u64::saturating_add);
     let lost = lost.map(|n| format!(", {} segments retransmitted", count(n)));
     format!(
         "{}: {} intervals in {}, goodput from {} to {}{}.",

@@ -70,8 +70,9 @@ fn quantiles(all: &LatencySummary) -> Vec<[f64; 2]> {
         (all.p99, 99.0, 100),
         (all.p999, 99.9, 1000),
         (all.max, 100.0, 1),
-    ];
-    let known = known.into_iter().filter(|(.., least)| all.count >= *least);
+    ]
+    .into_iter()
+    .filter(|(.., least)| all.count >= *least);
     known.map(|(us, share, _)| [us, share]).collect()
 }
 

@@ -27,8 +27,11 @@ fn of_metric(metric: &ComparedMetric, comparison: &Comparison) -> Chart {
     ];
     let mut figures = Panel::new("Figures", unit_of(path), sides);
     figures.close = true;
-    let excluded = comparison.runs.iter().filter(|pair| !pair.counts());
-    let excluded = excluded.filter_map(|pair| Some([number(pair), pair.change_percent(path)?]));
+    let excluded = comparison
+        .runs
+        .iter()
+        .filter(|pair| !pair.counts())
+        .filter_map(|pair| Some([number(pair), pair.change_percent(path)?]));
     let mut changes = vec![side("B against A", Mark::Dots, 2, |pair, path| {
         pair.change_percent(path)
     })];

@@ -87,8 +87,7 @@ fn latency_by_number(latency: &[LatencyAt]) -> Option<Chart> {
 }
 
 fn opened(document: &CapacityDocument) -> Option<Chart> {
-    let pools = [("TCP", &document.tcp), ("UDP", &document.udp)];
-    let pools = pools
+    let pools = [("TCP", &document.tcp), ("UDP", &document.udp)]
         .into_iter()
         .filter_map(|(name, pool)| Some((name, pool.as_ref()?)));
     let mut series = Vec::new();
@@ -119,10 +118,10 @@ pub(crate) fn profile(document: &ProfileDocument) -> Vec<Chart> {
         ("sender", &document.sender),
         ("receiver", &document.receiver),
     ];
-    let charts = ends
+    let mut charts: Vec<Chart> = ends
         .into_iter()
-        .filter_map(|(name, end)| layers(name, end.as_ref()?));
-    let mut charts: Vec<Chart> = charts.collect();
+        .filter_map(|(name, end)| layers(name, end.as_ref()?))
+        .collect();
     if !charts.is_empty() {
         let says =
             "Flame graph of both ends: width is CPU time, height the depth of the call chain.";
@@ -158,12 +157,12 @@ fn layers(end: &str, of: &EndLayers) -> Option<Chart> {
 pub(crate) fn experiment(document: &ExperimentDocument) -> Vec<Chart> {
     let columns = document.table.columns.iter().enumerate().take(MAX_COLUMNS);
     let charts = columns.filter_map(|(number, column)| {
-        let rows = document
+        let rows: Vec<Bar> = document
             .table
             .rows
             .iter()
-            .filter_map(|row| figure(row, number));
-        let rows: Vec<Bar> = rows.collect();
+            .filter_map(|row| figure(row, number))
+            .collect();
         let unit = match column.ratio_to {
             Some(_) => Unit::Count,
             None => unit_of(&column.metric),

@@ -54,13 +54,14 @@ fn held(direction: &str, leg: &Leg) -> Option<String> {
 
 /// `pit.example: down 180 Mbit/s, bottleneck: path rate, 97 % sure; up …`
 pub(crate) fn check_answer(check: &Check) -> String {
-    let ways = [(Direction::Down, &check.down), (Direction::Up, &check.up)];
-    let ways = ways.into_iter().filter_map(|(direction, record)| {
-        let held = held("", record.as_ref()?.leg()?);
-        let held = held.map_or_else(String::new, |held| format!(" ({held})"));
-        let reached = rate(check.throughput_bps(direction)?);
-        Some(format!("{} {reached}{held}", direction.word()))
-    });
+    let ways = [(Direction::Down, &check.down), (Direction::Up, &check.up)]
+        .into_iter()
+        .filter_map(|(direction, record)| {
+            let held = held("", record.as_ref()?.leg()?);
+            let held = held.map_or_else(String::new, |held| format!(" ({held})"));
+            let reached = rate(check.throughput_bps(direction)?);
+            Some(format!("{} {reached}{held}", direction.word()))
+        });
     match joined(ways, ", ") {
         none if none.is_empty() => format!("{}: throughput was not measured", check.host),
         ways => format!("{}: {ways}", check.host),
@@ -113,8 +114,7 @@ fn of_leg(record: &Record, leg: &Leg) -> Option<Chart> {
 }
 
 pub(crate) fn check(check: &Check) -> Vec<Chart> {
-    let ways = [(Direction::Down, &check.down), (Direction::Up, &check.up)];
-    let ways = ways
+    let ways = [(Direction::Down, &check.down), (Direction::Up, &check.up)]
         .into_iter()
         .filter_map(|(way, record)| Some((way, record.as_ref()?)));
     let mut charts = Vec::new();
@@ -166,8 +166,10 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
         false => ("Run by run", "Run", Unit::Count),
     };
     let unit = unit_of(metric);
-    let says = runs.iter().take(MAX_SAID);
-    let says = says.map(|[x, y]| format!("{}: {}", x_unit.write(*x), unit.write(*y)));
+    let says = runs
+        .iter()
+        .take(MAX_SAID)
+        .map(|[x, y]| format!("{}: {}", x_unit.write(*x), unit.write(*y)));
     let says = joined(says, "; ") + ".";
     let mut panel = Panel::new(y, unit, vec![Series::new("each run", Mark::Dots, 0, runs)]);
     if medians.len() > 1 {
@@ -207,8 +209,10 @@ fn medians(sweep: &Sweep, is_sweep: bool, runs: &[[f64; 2]]) -> Vec<[f64; 2]> {
 const MAX_SAID: usize = 40;
 
 pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
-    let streams = load.members.iter();
-    let streams = streams.filter(|it| it.record.workload == Workload::Stream);
+    let streams = load
+        .members
+        .iter()
+        .filter(|it| it.record.workload == Workload::Stream);
     let courses = streams.flat_map(|member: &LoadMember| {
         let begin_s = member.started_s.unwrap_or(member.start_s);
         member.record.legs.iter().map(move |leg| {

@@ -45,8 +45,9 @@ impl Metrics {
     /// Adds a sample to the metric family begun last. Label values may be any text; label names
     /// must be valid names.
     pub fn sample<'a>(&mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>, value: f64) {
-        let labels = labels.into_iter();
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let labels = labels
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
         if let Some(family) = self.0.last_mut() {
             family.samples.push((labels.collect(), value));
         }

@@ -350,8 +350,12 @@ mod tests {
                     if colour(one).1 != colour(other).1 {
                         continue;
                     }
-                    let apart = seen(one).into_iter().zip(seen(other));
-                    let apart = apart.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                    let apart = seen(one)
+                        .into_iter()
+                        .zip(seen(other))
+                        .map(|(a, b)| (a - b).powi(2))
+                        .sum::<f64>()
+                        .sqrt();
                     // A difference of 2.3 is just noticed.
                     assert!(apart > 15.0, "{one:?} and {other:?}: {apart}");
                 }

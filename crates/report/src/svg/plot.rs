@@ -183,8 +183,10 @@ impl Series {
     }
 
     fn draw(&self, svg: &mut String, x: &Scale, y: &Scale) {
-        let places = self.points.iter();
-        let places = places.map(|point| (x.at(point[0]), y.at(point[1])));
+        let places = self
+            .points
+            .iter()
+            .map(|point| (x.at(point[0]), y.at(point[1])));
         match self.mark {
             Mark::Dots | Mark::Rings => places.for_each(|(x, y)| svg.push_str(&self.dot(x, y))),
             Mark::Line | Mark::Dashed => {

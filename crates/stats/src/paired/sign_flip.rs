@@ -219,8 +219,11 @@ impl Boundary {
         let rounding = 1e-9;
         let most = (alpha * keys.len() as f64 + rounding) as usize;
         // Those gone have the greatest key of all, so they are counted with whatever crosses.
-        let standing = keys.iter().zip(&self.gone).map(|(key, gone)| key | gone);
-        let standing: Vec<u16> = standing.collect();
+        let standing: Vec<u16> = keys
+            .iter()
+            .zip(&self.gone)
+            .map(|(key, gone)| key | gone)
+            .collect();
         let (mut low, mut high) = (0, BEYOND);
         while low < high {
             let middle = u16::midpoint(low, high);

@@ -29,8 +29,10 @@ pub(super) fn family_number(exchange: &mut Exchange, name: &str) -> Result<u16, 
     };
     let operation = format!("find the generic netlink family {name}");
     let answer = exchange.request(&operation, query, 0)?;
-    let number = answer.iter().flat_map(|message| &message.attributes);
-    let number = number.filter(|attribute| attribute.kind() == CTRL_ATTR_FAMILY_ID);
+    let number = answer
+        .iter()
+        .flat_map(|message| &message.attributes)
+        .filter(|attribute| attribute.kind() == CTRL_ATTR_FAMILY_ID);
     number
         .filter_map(|attribute| parse_u16(&value_of(attribute)).ok())
         .next()

@@ -220,14 +220,14 @@ impl Netlink {
             RouteNetlinkMessage::NewTrafficClass(class) => Some(class),
             _ => None,
         });
-        let classes = own
+        let mut classes = own
             .filter(|class| class.header.handle.major == major && is_htb(class))
             .map(|class| {
                 parse(&class).ok_or_else(|| {
                     NetlinkError::malformed(&operation, "a class without its parameters")
                 })
-            });
-        let mut classes = classes.collect::<Result<Vec<_>, _>>()?;
+            })
+            .collect::<Result<Vec<_>, _>>()?;
         classes.sort_by_key(|(class, _)| class.id);
         Ok(classes)
     }
@@ -507,10 +507,10 @@ mod tests {
         };
         netlink.put_htb_class(index, &faster, false).unwrap();
         let classes = netlink.htb_classes(index, major).unwrap();
-        let found = classes
+        let found: Vec<_> = classes
             .iter()
-            .map(|(class, _)| (class.id, class.parent, class.rate, class.priority));
-        let found: Vec<_> = found.collect();
+            .map(|(class, _)| (class.id, class.parent, class.rate, class.priority))
+            .collect();
         assert_eq!(
             found,
             [

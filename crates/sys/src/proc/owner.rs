@@ -79,8 +79,9 @@ pub fn sockets_of(pid: u32) -> io::Result<HashSet<u32>> {
 
 fn pids() -> io::Result<Vec<u32>> {
     let names = fs::read_dir("/proc")?.filter_map(Result::ok);
-    let pids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut pids: Vec<u32> = pids.collect();
+    let mut pids: Vec<u32> = names
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
     pids.sort_unstable();
     let first = pids.iter().take_while(|pid| **pid == 1).count();
     pids.rotate_left(first);

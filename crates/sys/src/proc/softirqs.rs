@@ -20,11 +20,11 @@ pub fn parse(text: &str, kind: &str) -> Result<u64, Malformed> {
         let (name, counts) = line.split_once(':')?;
         (name.trim() == kind).then(|| counts.to_owned())
     };
-    let counts = text
+    let row = text
         .lines()
         .find_map(of_kind)
         .ok_or_else(|| Malformed::new("a kind of soft interrupt", text))?;
-    let counts = counts.split_ascii_whitespace();
+    let counts = row.split_ascii_whitespace();
     let counts: Result<Vec<u64>, _> = counts.map(|count| field(Some(count), "a count")).collect();
     Ok(counts?.into_iter().fold(0, u64::saturating_add))
 }

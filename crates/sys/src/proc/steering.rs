@@ -169,8 +169,10 @@ pub fn parse_mask(text: &str) -> Result<Vec<u32>, Malformed> {
     let mut cpus = Vec::new();
     for (number, group) in groups.iter().rev().enumerate() {
         let plain = group.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let bits = u32::from_str_radix(group, 16).ok().filter(|_| plain);
-        let bits = bits.ok_or_else(|| Malformed::new(EXPECTED, group))?;
+        let bits = u32::from_str_radix(group, 16)
+            .ok()
+            .filter(|_| plain)
+            .ok_or_else(|| Malformed::new(EXPECTED, group))?;
         let own = (0..u32::BITS).filter(|bit| bits & (1 << bit) != 0);
         cpus.extend(own.map(|bit| number as u32 * u32::BITS + bit));
     }

@@ -96,8 +96,11 @@ fn queue_or_propagation(
             ms(queue)
         ));
     }
-    let beyond = analysis.hops.iter().rev();
-    let beyond = beyond.take_while(|hop| 2.0 * varies(hop) >= queue);
+    let beyond = analysis
+        .hops
+        .iter()
+        .rev()
+        .take_while(|hop| 2.0 * varies(hop) >= queue);
     let first = beyond.last().unwrap_or(last);
     let before = analysis.hops.iter().rfind(|hop| hop.ttl < first.ttl);
     Some(format!(

@@ -289,8 +289,10 @@ impl TraceDocument {
 
 /// Time between the first and the last probe, seconds.
 fn probed_s(hops: &[HopDocument]) -> f64 {
-    let sent = hops.iter().flat_map(|hop| &hop.probes);
-    let sent = sent.map(|probe| probe.sent_us);
+    let sent = hops
+        .iter()
+        .flat_map(|hop| &hop.probes)
+        .map(|probe| probe.sent_us);
     let [first, last] = sent.fold([f64::INFINITY, 0.0], |[first, last], at| {
         [at.min(first), at.max(last)]
     });

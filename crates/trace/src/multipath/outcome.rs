@@ -91,8 +91,10 @@ pub(super) fn assemble(finder: &PathFinder) -> PathsDocument {
 
 /// The cells of a TTL that are on their flow's path, not past its end.
 fn cells(finder: &PathFinder, ttl: u8) -> impl Iterator<Item = (u16, &FlowCell)> {
-    let cells = finder.cells.range((ttl, 0)..=(ttl, u16::MAX));
-    let cells = cells.map(|((_, flow), cell)| (*flow, cell));
+    let cells = finder
+        .cells
+        .range((ttl, 0)..=(ttl, u16::MAX))
+        .map(|((_, flow), cell)| (*flow, cell));
     cells.filter(move |(flow, _)| finder.end_of(*flow).is_none_or(|end| ttl <= end))
 }
 

@@ -41,8 +41,10 @@ pub(super) fn confounded(
     let changes = |column: &&Column| {
         let mut any = false;
         let agrees = grouping.groups.iter().all(|group| {
-            let levels = group.of_level.iter();
-            let levels = levels.filter(|rows| rows.len() >= FEWEST_RUNS);
+            let levels = group
+                .of_level
+                .iter()
+                .filter(|rows| rows.len() >= FEWEST_RUNS);
             let sets: Vec<_> = levels.map(|rows| values(table, rows, **column)).collect();
             let single =
                 |set: &Option<BTreeSet<&str>>| set.as_ref().is_some_and(|set| set.len() == 1);
@@ -69,16 +71,19 @@ pub(super) fn not_interleaved(grouping: &Grouping<'_>) -> Option<Doubt> {
     let mut apart = 0;
     let mut repeated = 0;
     for group in &grouping.groups {
-        let levels = group.of_level.iter().filter(|rows| rows.len() > 1);
-        let levels: Vec<&Vec<usize>> = levels.collect();
+        let levels: Vec<&Vec<usize>> = group
+            .of_level
+            .iter()
+            .filter(|rows| rows.len() > 1)
+            .collect();
         if levels.len() < 2 {
             continue;
         }
         repeated += 1;
-        let spans = levels
+        let mut spans: Vec<(usize, usize)> = levels
             .iter()
-            .map(|rows| rows.first().copied().zip(rows.last().copied()));
-        let mut spans: Vec<(usize, usize)> = spans.flatten().collect();
+            .filter_map(|rows| rows.first().copied().zip(rows.last().copied()))
+            .collect();
         spans.sort_unstable();
         apart += usize::from(spans.windows(2).all(|two| two[0].1 < two[1].0));
     }

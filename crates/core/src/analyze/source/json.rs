@@ -260,10 +260,9 @@ impl Cost {
                 ("protocol", of.protocol.clone()),
                 ("workload", of.workload.clone()),
                 ("message_bytes", of.message_bytes.to_string()),
-            ];
-            let names = names
-                .into_iter()
-                .map(|(name, text)| (name.to_owned(), text));
+            ]
+            .into_iter()
+            .map(|(name, text)| (name.to_owned(), text));
             let figures = run.0.into_iter().map(|(path, text)| {
                 let name = path.strip_prefix("figures.").unwrap_or(&path);
                 (name.to_owned(), text)
@@ -327,8 +326,10 @@ impl Flat {
             "end.sum.bits_per_second",
         ];
         let of = |name: &str| self.0.iter().find(|(path, _)| path == name);
-        let rate = sums.iter().find_map(|name| of(name));
-        let rate = rate.map(|(_, text)| text.clone());
+        let rate = sums
+            .iter()
+            .find_map(|name| of(name))
+            .map(|(_, text)| text.clone());
         self.0
             .extend(rate.map(|text| ("throughput_bps".to_owned(), text)));
     }
@@ -444,8 +445,12 @@ impl<'de> Visitor<'de> for JsonWalk<'_> {
             }
             if is_root && key == VERDICT_COLUMN {
                 let found: serde_json::Value = object.next_value()?;
-                let cause = found.get("cause").unwrap_or(&found).as_str();
-                let cause = cause.unwrap_or_default().to_owned();
+                let cause = found
+                    .get("cause")
+                    .unwrap_or(&found)
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
                 self.member(&key, |walk| walk.leaf(cause))?;
             } else if is_root && SKIPPED.contains(&key.as_str()) {
                 object.next_value::<IgnoredAny>()?;

@@ -128,12 +128,12 @@ fn conntrack(view: &LimitView<'_>) -> Option<LimitFinding> {
 /// A SYN or an acknowledgement that is dropped is retransmitted, and the client gives up at last.
 fn queues(view: &LimitView<'_>) -> Option<LimitFinding> {
     let server = view.document.server.as_ref()?;
-    let unanswered = [
+    let mut unanswered = [
         FailureCause::TimedOut,
         FailureCause::Reset,
         FailureCause::Refused,
-    ];
-    let mut unanswered = unanswered.into_iter();
+    ]
+    .into_iter();
     let (cause, count) = unanswered.find_map(|cause| Some((cause, failed_at(view, cause)?.1)))?;
     let table = [
         ("TCPReqQFullDrop", LimitKind::SynQueue),

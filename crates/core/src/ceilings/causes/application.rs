@@ -117,15 +117,16 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
     }
     let receivers = view.tcp_receivers();
-    let filled = receivers.iter().map(|receiver| {
-        Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
-    });
-    let filled: Option<f64> = filled.sum();
+    let filled: Option<f64> = receivers
+        .iter()
+        .map(|receiver| {
+            Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
+        })
+        .sum();
     let filled = filled.filter(|_| !receivers.is_empty());
     let unread = filled.map(|filled| filled / receivers.len() as f64);
     // Small segments fill a buffer with little payload; then the window that is left tells.
-    let unread_bytes = receivers.iter().map(|receiver| receiver.unread_bytes);
-    let unread_bytes: Option<u64> = unread_bytes.sum();
+    let unread_bytes: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
     let left = view.sum(|flow| flow.tcp.send_window_bytes.map(|bytes| bytes as f64));
     let fills = unread_bytes
         .zip(left)

@@ -328,8 +328,8 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
         ));
     }
     // Without the sender's threads only unread data tells whose work fills the CPUs.
-    let full = full_host(view, end, reader, view.writer().unwrap_or_default());
-    let full = full.filter(|_| late || view.writer().is_some());
+    let full = full_host(view, end, reader, view.writer().unwrap_or_default())
+        .filter(|_| late || view.writer().is_some());
     let quota = quota_used_up(view, end);
     say.extend(full.map(full_sentence));
     say.extend(quota.map(quota_sentence));

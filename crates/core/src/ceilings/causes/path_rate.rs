@@ -181,8 +181,7 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
 /// On a short path packets and acknowledgements wait for the scheduler if others have the hosts'
 /// CPUs, and for the soft interrupts of a CPU if they are many and small.
 fn is_wait_for_cpu(view: &View<'_>, inflation: Inflation) -> bool {
-    let threads = [view.writer(), view.reader()];
-    let mut threads = threads.into_iter().flatten();
+    let mut threads = [view.writer(), view.reader()].into_iter().flatten();
     let taken = threads.any(|thread| thread.delayed >= CPU_TAKEN);
     inflation.may_be_of_cpus() && taken || queue_of_cpu(view).is_some()
 }

@@ -202,8 +202,10 @@ fn own_remedy(view: &View<'_>, receiver: &TcpReceiver, target_bps: f64) -> Optio
         let bytes = remedy::buffer_for(product, None);
         return Some(buffer(view, Role::Receiver, bytes));
     }
-    let share = receiver.window_bytes.zip(receiver.buffer_bytes);
-    let share = share.and_then(|(window, buffer)| positive(window as f64 / buffer as f64));
+    let share = receiver
+        .window_bytes
+        .zip(receiver.buffer_bytes)
+        .and_then(|(window, buffer)| positive(window as f64 / buffer as f64));
     let bytes = remedy::buffer_for(product, share);
     tuning(view, Role::Receiver, bytes)
 }

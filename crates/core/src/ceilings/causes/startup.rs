@@ -111,8 +111,9 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let flows = view.tcp.len() as f64;
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
-    let seconds = time.map_or(0.0, |time| (time / flows * 20.0).ceil());
-    let seconds = seconds.clamp(MIN_SECONDS, MAX_SECONDS);
+    let seconds = time
+        .map_or(0.0, |time| (time / flows * 20.0).ceil())
+        .clamp(MIN_SECONDS, MAX_SECONDS);
     Some(Remedy::option(RunOption::Time, format!("{seconds:.0}s")))
 }
 

@@ -207,8 +207,8 @@ impl Client {
                 let Some(json) = self.reader.json(Results::MAX_FROM_SERVER)? else {
                     return Ok(false);
                 };
-                let results = Results::parse(&json, self.params.flows());
-                let results = results.map_err(ClientError::Results)?;
+                let results =
+                    Results::parse(&json, self.params.flows()).map_err(ClientError::Results)?;
                 self.enter(ClientStage::Display, Some(now + RESULTS_TIMEOUT));
                 self.events
                     .push_back(ClientEvent::Results(Box::new(results)));
@@ -243,8 +243,10 @@ impl Client {
             }
             (State::TEST_START, ClientStage::Opening) => {}
             (State::TEST_RUNNING, ClientStage::Opening) => {
-                let deadline = self.params.seconds();
-                let deadline = deadline.map(|s| now + Duration::from_secs_f64(s) + GRACE);
+                let deadline = self
+                    .params
+                    .seconds()
+                    .map(|s| now + Duration::from_secs_f64(s) + GRACE);
                 self.enter(ClientStage::Running, deadline);
                 self.events.push_back(ClientEvent::Begin);
             }

@@ -59,8 +59,8 @@ impl Results {
     /// # Errors
     /// Why these are not the results of this test.
     pub fn parse(json: &[u8], flows: u32) -> Result<Self, String> {
-        let raw = serde_json::from_slice(json);
-        let raw: Value = raw.map_err(|error| format!("the results: {error}"))?;
+        let raw: Value =
+            serde_json::from_slice(json).map_err(|error| format!("the results: {error}"))?;
         let streams = raw["streams"].as_array();
         let streams = streams.ok_or("the results have no streams")?;
         let count = streams.len();

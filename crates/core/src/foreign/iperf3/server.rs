@@ -240,8 +240,10 @@ impl Server {
     fn take(&mut self, now: Duration) -> Result<bool, (ErrorCode, ServerError)> {
         match self.stage {
             ServerStage::Params => {
-                let json = self.reader.json(Params::MAX_BYTES);
-                let json = json.map_err(|error| (ErrorCode::PARAMS, error.into()))?;
+                let json = self
+                    .reader
+                    .json(Params::MAX_BYTES)
+                    .map_err(|error| (ErrorCode::PARAMS, error.into()))?;
                 let Some(json) = json else {
                     return Ok(false);
                 };
@@ -253,8 +255,10 @@ impl Server {
                 self.events.push_back(ServerEvent::Asked(Box::new(params)));
             }
             ServerStage::Results => {
-                let json = self.reader.json(Results::MAX_FROM_CLIENT);
-                let json = json.map_err(|error| (ErrorCode::MESSAGE, error.into()))?;
+                let json = self
+                    .reader
+                    .json(Results::MAX_FROM_CLIENT)
+                    .map_err(|error| (ErrorCode::MESSAGE, error.into()))?;
                 let Some(json) = json else {
                     return Ok(false);
                 };

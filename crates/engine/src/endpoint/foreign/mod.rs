@@ -89,8 +89,11 @@ impl ForeignClient {
     /// # Errors
     /// They are not available, as the message says.
     pub(super) fn claim(&self, test: &Test) -> Result<(), String> {
-        let claim = self.context.budget.take(self.peer.ip(), test, false);
-        let claim = claim.map_err(|refusal| refusal.message)?;
+        let claim = self
+            .context
+            .budget
+            .take(self.peer.ip(), test, false)
+            .map_err(|refusal| refusal.message)?;
         self.claim.set(Some(claim));
         Ok(())
     }

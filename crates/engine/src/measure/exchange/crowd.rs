@@ -61,8 +61,10 @@ pub(crate) fn exchange(
     let quickack = QuickAck::new(&shared.test);
     match shared.side {
         End::Client => {
-            let tallies = flows.iter().map(|flow| Tally::new(shared, flow, test));
-            let mut tallies: Vec<Tally<'_>> = tallies.collect();
+            let mut tallies: Vec<Tally<'_>> = flows
+                .iter()
+                .map(|flow| Tally::new(shared, flow, test))
+                .collect();
             let members = sockets.iter().zip(&mut tallies).map(|(socket, tally)| {
                 let requests = TcpRequests::new(socket, test, quickack)?;
                 Ok(Pipeline::new(requests, tally, test, None))

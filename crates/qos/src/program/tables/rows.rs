@@ -159,8 +159,9 @@ fn direct(content: &mut Content, rows: &FieldRows, highest: u32) -> Lookup {
             bytes.extend((row.number as u16).to_ne_bytes().repeat(count))
         }
     };
-    let ends = (rows.steps.iter().skip(1)).map(|(value, _)| *value);
-    let ends = ends.chain([u128::from(highest) + 1]);
+    let ends = (rows.steps.iter().skip(1))
+        .map(|(value, _)| *value)
+        .chain([u128::from(highest) + 1]);
     for ((from, row), end) in rows.steps.iter().zip(ends) {
         put(*row, (end - from) as usize);
     }

@@ -51,8 +51,9 @@ impl Filter {
 
     /// A `struct inet_diag_req` with the filter's program as its attribute.
     pub(super) fn request(&self) -> Vec<u8> {
-        let extensions = [INET_DIAG_INFO, INET_DIAG_CONG, INET_DIAG_SKMEMINFO];
-        let extensions = extensions.iter().fold(0, |bits, one| bits | 1 << (one - 1));
+        let extensions = [INET_DIAG_INFO, INET_DIAG_CONG, INET_DIAG_SKMEMINFO]
+            .iter()
+            .fold(0, |bits, one| bits | 1 << (one - 1));
         let mut request = vec![libc::AF_UNSPEC as u8, 0, 0, extensions];
         request.extend([0; SOCKET_ID]);
         request.extend(self.states.to_ne_bytes());
@@ -74,8 +75,10 @@ impl Filter {
             .ports
             .iter()
             .flat_map(|port| [BC_S_COND, BC_D_COND].map(|code| condition(code, None, Some(*port))));
-        let peers = self.peers.iter();
-        let peers = peers.map(|prefix| condition(BC_D_COND, Some(*prefix), None));
+        let peers = self
+            .peers
+            .iter()
+            .map(|prefix| condition(BC_D_COND, Some(*prefix), None));
         let groups = [ports.collect::<Vec<_>>(), peers.collect()];
         let all = groups.iter().map(|group| length(group)).sum::<usize>();
         let mut program = Vec::with_capacity(all);

@@ -80,8 +80,9 @@ impl Iperf3Access {
     fn check(&self, token: Option<&str>) -> Result<(), NotAllowed> {
         let cipher = token.and_then(from_base64).ok_or(NotAllowed::Token)?;
         let credentials = self.read(&cipher).ok_or(NotAllowed::Token)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.unwrap_or(Duration::ZERO);
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
         self.users
             .admit(&credentials, now, |bytes| self.key.sha256(bytes))
     }

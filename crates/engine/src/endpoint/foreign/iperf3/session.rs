@@ -277,8 +277,11 @@ impl Iperf3Session {
             None => (ErrorCode::STREAM, why),
         })?;
         let client = &self.client;
-        let free = client.presence.enter().and_then(|()| client.claim(&driven));
-        let free = free.and_then(|()| client.place.begin_test());
+        let free = client
+            .presence
+            .enter()
+            .and_then(|()| client.claim(&driven))
+            .and_then(|()| client.place.begin_test());
         free.map_err(|why| (ErrorCode::BUSY, why))?;
         Ok(RequestedTest {
             params,
@@ -386,8 +389,10 @@ impl Iperf3Session {
         else {
             return;
         };
-        let counted = self.asked.as_ref();
-        let counted = counted.is_some_and(|a| !matches!(a.test.extent, Extent::Time(_)));
+        let counted = self
+            .asked
+            .as_ref()
+            .is_some_and(|a| !matches!(a.test.extent, Extent::Time(_)));
         if counted && self.receives() && !self.has_all(&half) {
             self.stage = Iperf3Stage::Draining {
                 half,

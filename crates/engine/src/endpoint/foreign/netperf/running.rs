@@ -51,10 +51,10 @@ impl Running {
             FirstData::Connections(source) => (Vec::new(), source),
         };
         let options = Marks::None.into();
-        let half = Half::start(End::Server, &data.test, flows, source, options);
-        let half = half.map_err(|error| {
-            Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
-        })?;
+        let half =
+            Half::start(End::Server, &data.test, flows, source, options).map_err(|error| {
+                Refusal::new(errno::EINVAL, format!("cannot start the test: {error}"))
+            })?;
         let began = Instant::now();
         Ok(Self {
             buffers,
