@@ -75,8 +75,6 @@ needs! {
     Iperf = "iperf",
     /// Chromium with its WebDriver.
     Browser = "browser",
-    /// A font that a picture's words are drawn with.
-    Fonts = "fonts",
     /// Prometheus's promtool.
     Promtool = "promtool",
     /// The program nats-server.

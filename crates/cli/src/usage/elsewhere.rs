@@ -103,6 +103,13 @@ const OPTIONS: &[(&[&str], Hints)] = &[
     (&["serve"], SERVE),
     (&["trace"], TRACE),
     (&["explain", "connections"], CONNECTIONS),
+    (
+        &["report"],
+        &[(
+            &["--png"],
+            "charts are SVG, by --svg; rsvg-convert makes PNG of it",
+        )],
+    ),
 ];
 
 const EXCHANGE: Hints = &[(
