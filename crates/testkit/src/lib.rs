@@ -83,6 +83,8 @@ needs! {
     Faketime = "faketime",
     /// A Prometheus server.
     Prometheus = "prometheus",
+    /// A Prometheus server that takes OTLP: 2.47 or later.
+    PrometheusOtlp = "prometheus_otlp",
     /// The programs of a PostgreSQL server.
     Postgres = "postgres",
     /// The program openssl.

@@ -62,14 +62,9 @@ pub(crate) struct MeshUpArgs {
     /// End when each test has measured each pair once, or cannot
     #[arg(long, help_heading = "Mesh")]
     pub(crate) once: bool,
-    /// Send each result to a store by Prometheus's remote write, such as http://HOST:9090
-    #[arg(
-        long,
-        value_name = "URL",
-        help_heading = "Mesh",
-        value_parser = parsers::receiver(parsers::REMOTE_WRITE_PATH)
-    )]
-    pub(crate) remote_write: Option<HttpUrl>,
+    /// Send each result by OTLP to a collector or a store, such as http://HOST:4318
+    #[arg(long, value_name = "URL", help_heading = "Mesh", value_parser = parsers::receiver)]
+    pub(crate) otlp: Option<HttpUrl>,
     /// No line on stdout for each run
     #[arg(long, help_heading = "Mesh")]
     pub(crate) quiet: bool,

@@ -104,6 +104,14 @@ const OPTIONS: &[(&[&str], Hints)] = &[
     (&["trace"], TRACE),
     (&["explain", "connections"], CONNECTIONS),
     (
+        &["monitor", "mesh up"],
+        &[(
+            &["--remote-write"],
+            "metrics are sent by --otlp; to Prometheus 2.47 or later as --otlp \
+             http://HOST:9090/api/v1/otlp/v1/metrics",
+        )],
+    ),
+    (
         &["report"],
         &[(
             &["--png"],
@@ -294,7 +302,9 @@ mod tests {
                 .iter()
                 .flat_map(|c| hints.iter().map(move |h| (c, h)))
             {
-                let command = cli.find_subcommand(command).unwrap();
+                let command = command
+                    .split(' ')
+                    .fold(&cli, |cli, name| cli.find_subcommand(name).unwrap());
                 // The options of a command that a hint names are that command's.
                 let own = hint.split("linerate ").next().unwrap_or_default();
                 assert_eq!(
