@@ -55,7 +55,7 @@ pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatu
 pub(crate) use load::LoadArgs;
 pub(crate) use mesh::{
     BusOptions, MeshCommand, MeshJoinArgs, MeshMatrixArgs, MeshPairArgs, MeshPermissionsArgs,
-    MeshSimulateArgs, MeshUpArgs,
+    MeshUpArgs,
 };
 pub(crate) use monitor::{MonitorArgs, ProbeArgs, WebArgs};
 pub(crate) use options::{Choice, TestOptions};
@@ -156,7 +156,7 @@ pub(crate) enum Command {
     History(HistoryArgs),
     /// Measure on a schedule; see also `linerate web`, `linerate mesh`
     Monitor(MonitorArgs),
-    /// Measure between many sites: up, join, matrix, simulate, permissions
+    /// Measure between many sites: up, join, matrix, pair, permissions
     #[command(subcommand, hide = true)]
     Mesh(MeshCommand),
     /// Show the history in a browser: paths, changes, reports; start a test

@@ -23,8 +23,6 @@ pub(crate) enum MeshCommand {
     Matrix(MeshMatrixArgs),
     /// Print the results from one site to another, the newest first
     Pair(MeshPairArgs),
-    /// Simulate the schedule: how long all pairs take, and what it carries
-    Simulate(MeshSimulateArgs),
     /// Print nats-server accounts in which no site can speak for another
     Permissions(MeshPermissionsArgs),
 }
@@ -75,8 +73,7 @@ pub(crate) struct MeshUpArgs {
 const EXAMPLES: &str = "\
 Examples:
   linerate mesh up sites.toml --lab hosts.toml --once
-  linerate mesh up sites.toml --bus nats://bus:4222 --credentials coordinator.nk
-  linerate mesh simulate sites.toml";
+  linerate mesh up sites.toml --bus nats://bus:4222 --credentials coordinator.nk";
 
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
@@ -171,12 +168,6 @@ pub(crate) struct MeshPairArgs {
     pub(crate) most: u32,
     #[command(flatten)]
     pub(crate) place: DbOptions,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MeshSimulateArgs {
-    /// Sites, groups and tests, in TOML; max 8 MiB
-    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 
 use crate::iperf3::args as iperf3;
 
-/// What to type instead of a command that is another program's name.
+/// What to type instead of a command that is another program's name, or is gone.
 pub(super) fn program(name: &str) -> Option<&'static str> {
     found(PROGRAMS, name)
 }
@@ -77,6 +77,10 @@ const PROGRAMS: Hints = &[
         "linerate connections --watch or linerate trace HOST --watch",
     ),
     (&["version"], "linerate --version"),
+    (
+        &["mesh simulate"],
+        "the source: cargo run --release -p linerate-mesh --example simulate FILE",
+    ),
 ];
 
 /// Commands that send to an endpoint.
