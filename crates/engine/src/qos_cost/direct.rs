@@ -116,7 +116,7 @@ fn frame(family: Family, protocol: Protocol) -> Vec<u8> {
         Family::Ipv6 => "[2001:2::1]:40000 > [2001:2::2]:5201",
     };
     let packet = format!("{protocol} {flow}").parse::<Packet>();
-    packet.expect("they are packets").frame()
+    packet.expect("they are packets").frame().to_vec()
 }
 
 #[cfg(test)]

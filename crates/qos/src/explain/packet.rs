@@ -1,133 +1,43 @@
-//! A packet as a user describes it.
+//! A packet as a user describes it, `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`: read into the
+//! bytes of a frame and what the kernel knows beside them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
-use linerate_core::units::Dscp;
+use linerate_core::units::{Dscp, shortened, suggestion};
 
-use crate::packet::{CGROUP_LEVELS, LinkType, Metadata};
-use crate::policy::{CgroupPath, Interface, Mac};
+use crate::packet::{CGROUP_LEVELS, EXTENSIONS, Metadata, icmp};
+use crate::policy::words::{
+    ECN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES, ICMP_TYPES, ICMPV6_TYPES, PROTOCOLS,
+    PROTOCOLS_WITH_PORTS, TCP, TCP_FLAGS, Words,
+};
+use crate::policy::{CgroupPath, Family, Interface, Mac};
 use crate::rules::Bindings;
 
-/// A packet: `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF length=1500 vlan=5`, or the bytes of a
-/// frame, `hex:…`.
+/// A packet: its Ethernet frame as far as rules look at it, and what the kernel knows beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// Headers, or the bytes.
-    pub what: What,
-    /// `uid=`: the owner of its socket.
-    pub uid: Option<u32>,
-    /// `cgroup=`: the control group of its socket.
-    pub cgroup: Option<CgroupPath>,
-    /// `incoming=`: the interface by which it came in.
-    pub incoming: Option<Interface>,
-    /// `mark=`: its mark.
-    pub mark: u32,
-    /// `source_mac=`: source address of its frame; default for a frame in hexadecimal.
-    pub source_mac: Mac,
-    /// `destination_mac=`: destination address of its frame.
-    pub destination_mac: Mac,
+    /// Headers without payload, checksums zero; or all bytes of `hex:…`.
+    frame: Vec<u8>,
+    /// Length of the frame on the wire, bytes.
+    wire_length: u32,
+    pub(super) uid: Option<u32>,
+    /// Path of the control group of its socket.
+    pub(super) cgroup: Option<CgroupPath>,
+    /// Interface by which it came in.
+    pub(super) incoming: Option<Interface>,
+    mark: u32,
 }
 
-/// The content of a packet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// A packet of IPv4 or IPv6.
-    Ip {
-        /// Addresses, protocol and header fields.
-        flow: Flow,
-        /// `vlan=`, `vlan_priority=`.
-        tag: Option<Tag>,
-    },
-    /// A packet of another protocol.
-    Other {
-        /// Its EtherType, of neither IPv4 nor IPv6 nor a VLAN tag.
-        ethertype: u16,
-        /// `vlan=`, `vlan_priority=`.
-        tag: Option<Tag>,
-    },
-    /// `hex:…`: an Ethernet frame.
-    Frame(Vec<u8>),
-}
-
-/// A VLAN tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tag {
-    /// Its id, 0 to 4094; 0 is a priority tag.
-    pub id: u16,
-    /// Its priority, 0 to 7.
-    pub priority: u8,
-}
-
-/// A packet of IPv4 or IPv6.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flow {
-    /// Source address.
-    pub source: IpAddr,
-    /// Destination address, of the same family.
-    pub destination: IpAddr,
-    /// IP protocol.
-    pub protocol: u8,
-    /// Fields of the transport header.
-    pub upper: Upper,
-    /// `dscp=`: its code point.
-    pub dscp: Dscp,
-    /// `ecn=`, 0 to 3.
-    pub ecn: u8,
-    /// `length=`: bytes of the IP packet; `None` for the headers alone.
-    pub length: Option<u32>,
-    /// `flow_label=`, 20 bits; IPv6.
-    pub flow_label: u32,
-    /// `fragment=`.
-    pub fragment: FragmentPart,
-}
-
-/// The fields of a transport header that rules can use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Upper {
-    /// TCP.
-    Tcp {
-        /// Source and destination port.
-        ports: (u16, u16),
-        /// `flags=`, as a number.
-        flags: u8,
-    },
-    /// Another protocol with ports.
-    Ports(u16, u16),
-    /// ICMP of its family.
-    Icmp {
-        /// `type=`.
-        kind: u8,
-        /// `code=`.
-        code: u8,
-    },
-    /// None: another protocol, or a later fragment.
-    Nothing,
-}
-
-/// Which fragment of a packet it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FragmentPart {
-    /// All of it.
-    Whole,
-    /// The first fragment.
-    First,
-    /// A later one.
-    Later,
-}
+/// An error in the text of a packet: what is wrong, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PacketError(String);
 
 impl Packet {
-    /// Returns the packet with a length: that of its headers, if none was given.
-    pub fn with_length(&self) -> Self {
-        let mut packet = self.clone();
-        if let What::Ip { flow, .. } = &mut packet.what {
-            flow.length = Some(flow.length());
-        }
-        packet
-    }
-
-    /// The link type of its bytes: always Ethernet.
-    pub fn link(&self) -> LinkType {
-        LinkType::Ethernet
+    /// Its Ethernet frame.
+    pub fn frame(&self) -> &[u8] {
+        &self.frame
     }
 
     /// What the kernel knows about the packet beside its bytes; names have the numbers in
@@ -136,7 +46,7 @@ impl Packet {
         let mut metadata = Metadata {
             uid: self.uid,
             cgroups: [0; CGROUP_LEVELS],
-            wire_length: self.wire_length(),
+            wire_length: self.wire_length,
             mark: self.mark,
             ..Metadata::default()
         };
@@ -156,3 +66,368 @@ impl Packet {
         metadata
     }
 }
+
+impl FromStr for Packet {
+    type Err = PacketError;
+
+    fn from_str(text: &str) -> Result<Self, PacketError> {
+        let mut keys = Keys::default();
+        let mut words = Vec::new();
+        for word in text.split_whitespace() {
+            match word.split_once('=') {
+                Some((key, value)) => keys.add(key, value)?,
+                None => words.push(word),
+            }
+        }
+        let Some((first, ends)) = words.split_first() else {
+            return wrong("a packet is missing", EXAMPLE);
+        };
+        let (frame, wire_length) = keys.frame(first, ends)?;
+        let packet = Self {
+            frame,
+            wire_length,
+            uid: keys.read("uid", |text| up_to(u32::MAX, text))?,
+            cgroup: keys.read("cgroup", |text| {
+                let path = text.trim_end_matches('/').to_owned();
+                path.starts_with('/').then_some(CgroupPath(path))
+            })?,
+            incoming: keys.read("incoming", |text| Some(Interface(text.to_owned())))?,
+            mark: keys
+                .read("mark", |text| up_to(u32::MAX, text))?
+                .unwrap_or(0),
+        };
+        match keys.0.first() {
+            None => Ok(packet),
+            Some((key, _)) => wrong(format!("such a packet has no `{key}`"), "leave it out"),
+        }
+    }
+}
+
+/// The `key=value` pairs that are not read yet.
+#[derive(Default)]
+struct Keys<'a>(Vec<(&'static str, &'a str)>);
+
+impl<'a> Keys<'a> {
+    fn add(&mut self, key: &str, value: &'a str) -> Result<(), PacketError> {
+        let named = |(name, alias, _): &&(&str, &str, _)| *name == key || *alias == key;
+        let Some((name, ..)) = KEYS.iter().find(named) else {
+            let names = KEYS.iter().map(|(name, ..)| *name);
+            let all = names.clone().collect::<Vec<_>>().join(", ");
+            let hint = suggestion(key, names).unwrap_or_else(|| format!("the keys are {all}"));
+            return wrong(format!("there is no key `{}`", shortened(key)), hint);
+        };
+        if self.0.iter().any(|(other, _)| other == name) {
+            return wrong(format!("`{name}` stands there twice"), "give it once");
+        }
+        self.0.push((name, value));
+        Ok(())
+    }
+
+    /// Reads and removes the value of a key, if it is given.
+    fn read<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, PacketError> {
+        let Some(at) = self.0.iter().position(|(name, _)| *name == key) else {
+            return Ok(None);
+        };
+        let (_, value) = self.0.remove(at);
+        let hints = KEYS.iter().filter(|(name, ..)| *name == key);
+        match read(value) {
+            Some(value) => Ok(Some(value)),
+            None => {
+                let hint: String = hints.map(|(.., hint)| *hint).collect();
+                wrong(
+                    format!("{key} `{}`", shortened(value)),
+                    format!("give {hint}"),
+                )
+            }
+        }
+    }
+
+    /// The frame of the first word and the ends behind it, and its length on the wire.
+    fn frame(&mut self, first: &str, ends: &[&str]) -> Result<(Vec<u8>, u32), PacketError> {
+        if let Some(digits) = first.strip_prefix("hex:") {
+            let Some(frame) = hex(digits).filter(|_| ends.is_empty()) else {
+                let hint = format!(
+                    "give two digits for each byte, at most {MAX_FRAME} bytes, from the destination \
+                     address on"
+                );
+                return wrong("that is no Ethernet frame in hexadecimal", hint);
+            };
+            let length = frame.len() as u32;
+            return Ok((frame, length));
+        }
+        let mac = |text: &str| text.parse::<Mac>().ok();
+        let destination = self.read("destination_mac", mac)?.unwrap_or_default();
+        let source = self.read("source_mac", mac)?.unwrap_or_default();
+        let mut frame = [destination.octets(), source.octets()].concat();
+        if let Some(id) = self.read("vlan", |text| up_to(4094, text))? {
+            let priority = self.read("vlan_priority", |text| up_to(7, text))?;
+            frame.extend([0x81, 0x00]);
+            frame.extend(((priority.unwrap_or(0) << 13 | id) as u16).to_be_bytes());
+        }
+        let protocol = named(&PROTOCOLS, 255, first);
+        let (ethertype, packet, length) = match (protocol, ends) {
+            (Some(protocol), [source, ">", destination]) => {
+                self.ip(protocol as u8, [source, destination])?
+            }
+            (Some(_), _) => return wrong("a protocol needs both ends", EXAMPLE),
+            (None, []) => (ethertype(first)?, Vec::new(), 0),
+            (None, _) => return wrong(format!("`{}` has no ends", shortened(first)), EXAMPLE),
+        };
+        frame.extend(ethertype.to_be_bytes());
+        let length = frame.len() as u32 + length;
+        frame.extend(packet);
+        Ok((frame, length))
+    }
+
+    /// The EtherType, the headers and the length of an IP packet.
+    fn ip(&mut self, protocol: u8, ends: [&str; 2]) -> Result<(u16, Vec<u8>, u32), PacketError> {
+        let part = |text: &str| FRAGMENTS.iter().position(|name| *name == text);
+        let fragment = self.read("fragment", part)?;
+        let has_ports = PROTOCOLS_WITH_PORTS.contains(&protocol) && fragment != LATER;
+        let (source, source_port) = end(ends[0], has_ports)?;
+        let (destination, destination_port) = end(ends[1], has_ports)?;
+        let family = if source.is_ipv4() {
+            Family::V4
+        } else {
+            Family::V6
+        };
+        let dscp = self
+            .read("dscp", |text| text.parse::<Dscp>().ok())?
+            .unwrap_or_default();
+        let ecn = self.read("ecn", |text| named(&ECN, 3, text))?.unwrap_or(0);
+        let class = dscp.octet() | ecn as u8;
+        let mut transport = Vec::new();
+        if has_ports {
+            transport = [
+                source_port.to_be_bytes(),
+                destination_port.to_be_bytes(),
+                [0; 2],
+                [0; 2],
+            ]
+            .concat();
+        }
+        if protocol == TCP && has_ports {
+            let flags = self.read("flags", flags)?.unwrap_or(ACK);
+            transport.extend([0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0]);
+        } else if Some(protocol) == icmp(family) && fragment != LATER {
+            let types = icmp_types(family);
+            let kind = self.read("type", |text| named(&types, 255, text))?;
+            let kind = kind.or(types.number("echo-request")).unwrap_or(0);
+            let code = self.read("code", |text| up_to(255, text))?.unwrap_or(0);
+            transport.extend([kind as u8, code as u8, 0, 0, 0, 0, 0, 0]);
+        }
+        let (network, most) = match (family, fragment) {
+            (Family::V4, _) => (20, 65_535),
+            (_, None) => (40, 40 + 65_535),
+            (_, Some(_)) => (48, 40 + 65_535),
+        };
+        let least = network + transport.len() as u32;
+        let fits = |length: &u32| *length >= least;
+        let length = self.read("length", |text| up_to(most, text).filter(fits))?;
+        let length = length.unwrap_or(least);
+        let (ethertype, mut headers) = match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let offset: u16 = [0x2000, LATER_OFFSET]
+                    .get(fragment.unwrap_or(9))
+                    .copied()
+                    .unwrap_or(0);
+                let mut header = vec![0x45, class];
+                header.extend([length as u16, 1, offset].map(u16::to_be_bytes).concat());
+                header.extend([64, protocol, 0, 0]);
+                header.extend([source.octets(), destination.octets()].concat());
+                (ETHERTYPE_IPV4, header)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) if !EXTENSIONS.contains(&protocol) => {
+                let label = self.read("flow_label", |text| up_to(0xf_ffff, text))?;
+                let word = 6 << 28 | u32::from(class) << 20 | label.unwrap_or(0);
+                let mut header = word.to_be_bytes().to_vec();
+                header.extend((length.saturating_sub(40) as u16).to_be_bytes());
+                header.extend([fragment.map_or(protocol, |_| FRAGMENT_HEADER), 64]);
+                header.extend([source.octets(), destination.octets()].concat());
+                if let Some(part) = fragment {
+                    header.extend([protocol, 0]);
+                    header.extend([1, LATER_OFFSET << 3][part].to_be_bytes());
+                    header.extend([0, 0, 0, 1]);
+                }
+                (ETHERTYPE_IPV6, header)
+            }
+            (IpAddr::V6(_), IpAddr::V6(_)) => {
+                let hint = "give the protocol behind extension headers";
+                return wrong("this is an extension header of IPv6", hint);
+            }
+            _ => {
+                return wrong(
+                    "the ends are of two families",
+                    "give both as IPv4 or both as IPv6",
+                );
+            }
+        };
+        headers.extend(transport);
+        Ok((ethertype, headers, length))
+    }
+}
+
+fn wrong<T>(problem: impl Into<String>, hint: impl Into<String>) -> Result<T, PacketError> {
+    Err(PacketError(format!("{}: {}", problem.into(), hint.into())))
+}
+
+/// A number up to `most`, decimal or hexadecimal.
+fn up_to(most: u32, text: &str) -> Option<u32> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    number.filter(|number| *number <= most)
+}
+
+/// A name of `words`, or a number up to `most`.
+fn named(words: &Words, most: u32, text: &str) -> Option<u32> {
+    let number = words.number(text).or_else(|| up_to(most, text));
+    number.filter(|number| *number <= most)
+}
+
+/// Flags such as `syn,ack`, or `none`.
+fn flags(text: &str) -> Option<u8> {
+    if text == NO_FLAGS {
+        return Some(0);
+    }
+    let mut names = text.split(',');
+    names.try_fold(0, |bits, name| Some(bits | TCP_FLAGS.number(name)? as u8))
+}
+
+/// Writes flags as [`flags`] reads them.
+pub(super) fn flags_in_words(flags: u8) -> String {
+    let set = TCP_FLAGS
+        .entries()
+        .filter(|(_, bit)| u32::from(flags) & bit != 0);
+    let names: Vec<_> = set.map(|(name, _)| name).collect();
+    match names.is_empty() {
+        true => NO_FLAGS.to_owned(),
+        false => names.join(","),
+    }
+}
+
+pub(super) fn icmp_types(family: Family) -> Words {
+    match family {
+        Family::V6 => ICMPV6_TYPES,
+        _ => ICMP_TYPES,
+    }
+}
+
+fn ethertype(word: &str) -> Result<u16, PacketError> {
+    let number = named(&ETHERTYPES, 0xffff, word).map(|number| number as u16);
+    match number {
+        Some(ETHERTYPE_IPV4 | ETHERTYPE_IPV6 | 0x8100 | 0x88a8) => {
+            wrong(format!("`{word}` says too little"), EXAMPLE)
+        }
+        Some(ethertype) => Ok(ethertype),
+        None => {
+            let names = PROTOCOLS.names().chain(ETHERTYPES.names());
+            let hint = suggestion(word, names).unwrap_or_else(|| EXAMPLE.to_owned());
+            let word = shortened(word);
+            wrong(
+                format!("`{word}` is not a protocol, an EtherType or `hex:`"),
+                hint,
+            )
+        }
+    }
+}
+
+/// An address, with a port if the protocol has ports.
+fn end(word: &str, has_port: bool) -> Result<(IpAddr, u16), PacketError> {
+    let (read, hint) = if has_port {
+        let end = word.parse::<SocketAddr>().ok();
+        let hint = "write 198.18.0.1:80 or [2001:2::1]:80";
+        (end.map(|end| (end.ip(), end.port())), hint)
+    } else {
+        let inner = word
+            .strip_prefix('[')
+            .and_then(|word| word.strip_suffix(']'));
+        let v6 = inner
+            .and_then(|word| word.parse::<Ipv6Addr>().ok())
+            .map(IpAddr::V6);
+        let hint = "write 198.18.0.1 or 2001:2::1; this packet has no ports";
+        (
+            v6.or_else(|| word.parse().ok()).map(|address| (address, 0)),
+            hint,
+        )
+    };
+    read.map_or_else(
+        || wrong(format!("`{}` is no end of it", shortened(word)), hint),
+        Ok,
+    )
+}
+
+fn hex(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.chars().filter(|c| *c != ':');
+    let digits: Vec<u32> = digits.map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let pairs = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8);
+    (digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME).then(|| pairs.collect())
+}
+
+/// Keys, their names as conditions of filters, and their values.
+const KEYS: &[(&str, &str, &str)] = &[
+    ("dscp", "", "0 to 63 or a name such as EF, AF41, CS1, LE"),
+    ("ecn", "", "not-ect, ect0, ect1 or ce, or 0 to 3"),
+    (
+        "length",
+        "",
+        "the bytes of the IP packet with its headers, at most 65535",
+    ),
+    (
+        "flags",
+        "tcp_flags",
+        "some of fin, syn, rst, psh, ack, urg, ece and cwr, as in syn,ack; or none",
+    ),
+    (
+        "type",
+        "icmp_type",
+        "0 to 255 or a name such as echo-request",
+    ),
+    ("code", "icmp_code", "0 to 255"),
+    ("flow_label", "", "0 to 0xfffff"),
+    ("fragment", "", "first or later"),
+    ("vlan", "", "0 to 4094"),
+    ("vlan_priority", "", "0 to 7"),
+    ("uid", "", "the number of a user"),
+    (
+        "cgroup",
+        "",
+        "the path of a control group, such as /system.slice/ssh.service",
+    ),
+    ("incoming", "", "an interface"),
+    ("mark", "", "0 to 0xffffffff"),
+    (
+        "source_mac",
+        "",
+        "an Ethernet address such as 02:00:5e:10:00:01",
+    ),
+    (
+        "destination_mac",
+        "",
+        "an Ethernet address such as 02:00:5e:10:00:01",
+    ),
+];
+
+const EXAMPLE: &str = "write `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, `arp vlan=5` or \
+    `hex:…` (an Ethernet frame)";
+
+/// Values of `fragment`.
+const FRAGMENTS: [&str; 2] = ["first", "later"];
+const LATER: Option<usize> = Some(1);
+
+/// Offset of a later fragment of a 1500-byte packet, in units of eight bytes.
+const LATER_OFFSET: u16 = 185;
+const FRAGMENT_HEADER: u8 = 44;
+
+const NO_FLAGS: &str = "none";
+
+/// Flags of a TCP packet by default: data on an established connection.
+const ACK: u8 = 0x10;
+
+/// Maximum bytes of a frame in hexadecimal.
+const MAX_FRAME: usize = 9216;
