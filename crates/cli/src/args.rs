@@ -19,7 +19,6 @@ mod options;
 mod parsers;
 mod profile;
 mod qos;
-mod qos_cost;
 mod report;
 mod rerun;
 mod run;
@@ -65,7 +64,6 @@ pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosInterfaceArgs,
     QosStatsArgs, QosStatusArgs,
 };
-pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use report::ReportArgs;
 pub(crate) use rerun::RerunArgs;
 pub(crate) use run::ExperimentArgs;

@@ -78,6 +78,11 @@ const PROGRAMS: Hints = &[
     ),
     (&["version"], "linerate --version"),
     (
+        &["qos cost"],
+        "linerate compare HOST --a none --b qos=FILE; or the paper's: linerate run \
+         experiments/ipqos.toml",
+    ),
+    (
         &["mesh simulate"],
         "the source: cargo run --release -p linerate-mesh --example simulate FILE",
     ),
