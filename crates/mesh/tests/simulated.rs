@@ -1,5 +1,7 @@
 //! Laws of the schedule, in a simulated mesh.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 #[path = "../examples/simulate/world.rs"]
 mod world;
 

@@ -196,7 +196,7 @@ fn wrong_packets_are_refused_with_what_would_be_right() {
     let wrong = |text: &str| text.parse::<Packet>().unwrap_err().to_string();
     let cases = [
         ("", "a packet is missing"),
-        ("tcpp 198.18.0.1:1 > 198.18.0.2:2", "has no ends"),
+        ("tcpp 198.18.0.1:1 > 198.18.0.2:2", "did you mean `tcp`?"),
         ("tcpp", "did you mean `tcp`?"),
         ("tcp", "needs both ends"),
         ("tcp 198.18.0.1:1", "write `tcp 198.18.0.1:1234 >"),

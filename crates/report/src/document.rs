@@ -231,9 +231,7 @@ pub enum ReadError {
         known: String,
     },
     /// The schema is one that earlier versions wrote.
-    #[error(
-        "its schema is `{0}`, which this version does not explain; `linerate analyze` has its figures"
-    )]
+    #[error("its schema is `{0}`, which is gone; `linerate analyze` has its figures")]
     Gone(&'static str),
     /// The document does not match its schema.
     #[error("not a whole {schema}")]

@@ -84,7 +84,7 @@ const PROGRAMS: Hints = &[
     ),
     (
         &["mesh simulate"],
-        "the source: cargo run --release -p linerate-mesh --example simulate FILE",
+        "in the source: cargo run --release -p linerate-mesh --example simulate FILE",
     ),
 ];
 

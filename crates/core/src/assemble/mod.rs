@@ -20,9 +20,10 @@ use crate::record::{
     EndReport, Environment, FlowRecord, Interval, Leg, Record, Status, TcpEvidence, UdpEvidence,
 };
 
-/// Service demand in CPU µs per KiB: CPU time of the whole host ÷ (bytes ÷ 1024), as netperf defines
-/// it (`calc_service_demand` in its `src/netlib.c`); none where nothing was transferred. Two hosts
-/// with the same throughput differ in what is left for the application, whatever the number of CPUs.
+/// Service demand in CPU µs per KiB: CPU time of the whole host ÷ (bytes ÷ 1024), as netperf
+/// defines it (`calc_service_demand` in its `src/netlib.c`); none where nothing was transferred.
+/// Two hosts with the same throughput differ in what is left for the application, whatever the
+/// number of CPUs.
 pub fn service_demand(cpu_time: Duration, bytes: u64) -> Option<f64> {
     (bytes > 0).then(|| cpu_time.as_secs_f64() * 1e6 / (bytes as f64 / 1024.0))
 }

@@ -30,7 +30,8 @@ pub struct Run {
     pub faults: Vec<String>,
     /// Why the run failed. A failed run is not evaluated.
     pub error: Option<String>,
-    /// Figures of a workload that is not a network test, by name; and [`QOS_PACKET_NS`].
+    /// Figures that no record has, by name: of a workload that is not a network test, and
+    /// `qos_packet_ns`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
     /// The record of a network test.
@@ -75,8 +76,8 @@ pub enum Measure {
     Special(&'static str),
 }
 
-/// Nanoseconds that the program of the client's `qos` treatment takes for a packet like those of the
-/// test. It is measured after the run, where a column or a finding asks for it.
+/// Nanoseconds that the program of the client's `qos` treatment takes for a packet like those of
+/// the test. It is measured after the run, where a column or a finding asks for it.
 pub const QOS_PACKET_NS: &str = "qos_packet_ns";
 
 impl Measure {

@@ -1,5 +1,5 @@
-//! How long all pairs of a mesh take, and how much longer than the shortest possible time: `simulate
-//! FILE`, the file of a mesh, or `simulate SITES GROUP_SIZE AWAY [SEED]`, a mesh of that many sites.
+//! How long all pairs of a mesh take, and how much longer than the shortest possible time:
+//! `simulate FILE`, the file of a mesh, or `simulate SITES GROUP_SIZE AWAY [SEED]`.
 #![allow(clippy::print_stdout)]
 
 mod world;

@@ -1,15 +1,15 @@
 //! A packet as a user describes it, `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`: read into the
 //! bytes of a frame and what the kernel knows beside them.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use linerate_core::units::{Dscp, shortened, suggestion};
 
-use crate::packet::{CGROUP_LEVELS, EXTENSIONS, Metadata, icmp};
+use crate::packet::{CGROUP_LEVELS, EXTENSIONS, Metadata};
 use crate::policy::words::{
-    ECN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES, ICMP_TYPES, ICMPV6_TYPES, PROTOCOLS,
-    PROTOCOLS_WITH_PORTS, TCP, TCP_FLAGS, Words,
+    ECN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPES, ICMP, ICMP_TYPES, ICMPV6, ICMPV6_TYPES,
+    PROTOCOLS, PROTOCOLS_WITH_PORTS, TCP, TCP_FLAGS, Words,
 };
 use crate::policy::{CgroupPath, Family, Interface, Mac};
 use crate::rules::Bindings;
@@ -151,8 +151,8 @@ impl<'a> Keys<'a> {
         if let Some(digits) = first.strip_prefix("hex:") {
             let Some(frame) = hex(digits).filter(|_| ends.is_empty()) else {
                 let hint = format!(
-                    "give two digits for each byte, at most {MAX_FRAME} bytes, from the destination \
-                     address on"
+                    "give two digits for each byte, at most {MAX_FRAME} bytes, from the \
+                     destination address on"
                 );
                 return wrong("that is no Ethernet frame in hexadecimal", hint);
             };
@@ -174,9 +174,11 @@ impl<'a> Keys<'a> {
                 self.ip(protocol as u8, [source, destination])?
             }
             (Some(_), _) => return wrong("a protocol needs both ends", EXAMPLE),
-            (None, []) => (ethertype(first)?, Vec::new(), 0),
-            (None, _) => return wrong(format!("`{}` has no ends", shortened(first)), EXAMPLE),
+            (None, _) => (ethertype(first)?, Vec::new(), 0),
         };
+        if protocol.is_none() && !ends.is_empty() {
+            return wrong(format!("`{}` has no ends", shortened(first)), EXAMPLE);
+        }
         frame.extend(ethertype.to_be_bytes());
         let length = frame.len() as u32 + length;
         frame.extend(packet);
@@ -185,79 +187,50 @@ impl<'a> Keys<'a> {
 
     /// The EtherType, the headers and the length of an IP packet.
     fn ip(&mut self, protocol: u8, ends: [&str; 2]) -> Result<(u16, Vec<u8>, u32), PacketError> {
-        let part = |text: &str| FRAGMENTS.iter().position(|name| *name == text);
-        let fragment = self.read("fragment", part)?;
-        let has_ports = PROTOCOLS_WITH_PORTS.contains(&protocol) && fragment != LATER;
-        let (source, source_port) = end(ends[0], has_ports)?;
-        let (destination, destination_port) = end(ends[1], has_ports)?;
-        let family = if source.is_ipv4() {
-            Family::V4
-        } else {
-            Family::V6
+        let fragment = self.read("fragment", |text| match text {
+            "first" => Some(FragmentPart::First),
+            "later" => Some(FragmentPart::Later),
+            _ => None,
+        })?;
+        let has_transport = fragment != Some(FragmentPart::Later);
+        let has_ports = PROTOCOLS_WITH_PORTS.contains(&protocol) && has_transport;
+        let (source, destination) = (end(ends[0], has_ports)?, end(ends[1], has_ports)?);
+        let transport = match source.is_ipv4() {
+            _ if has_ports => self.ports(protocol, [source.port(), destination.port()])?,
+            true if protocol == ICMP && has_transport => self.icmp(Family::V4)?,
+            false if protocol == ICMPV6 && has_transport => self.icmp(Family::V6)?,
+            _ => Vec::new(),
         };
-        let dscp = self
-            .read("dscp", |text| text.parse::<Dscp>().ok())?
-            .unwrap_or_default();
-        let ecn = self.read("ecn", |text| named(&ECN, 3, text))?.unwrap_or(0);
-        let class = dscp.octet() | ecn as u8;
-        let mut transport = Vec::new();
-        if has_ports {
-            transport = [
-                source_port.to_be_bytes(),
-                destination_port.to_be_bytes(),
-                [0; 2],
-                [0; 2],
-            ]
-            .concat();
-        }
-        if protocol == TCP && has_ports {
-            let flags = self.read("flags", flags)?.unwrap_or(ACK);
-            transport.extend([0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0]);
-        } else if Some(protocol) == icmp(family) && fragment != LATER {
-            let types = icmp_types(family);
-            let kind = self.read("type", |text| named(&types, 255, text))?;
-            let kind = kind.or(types.number("echo-request")).unwrap_or(0);
-            let code = self.read("code", |text| up_to(255, text))?.unwrap_or(0);
-            transport.extend([kind as u8, code as u8, 0, 0, 0, 0, 0, 0]);
-        }
-        let (network, most) = match (family, fragment) {
-            (Family::V4, _) => (20, 65_535),
-            (_, None) => (40, 40 + 65_535),
-            (_, Some(_)) => (48, 40 + 65_535),
+        let dscp = self.read("dscp", |text| text.parse::<Dscp>().ok())?;
+        let ecn = self.read("ecn", |text| named(&ECN, 3, text))?;
+        let mut header = IpHeader {
+            class: dscp.unwrap_or_default().octet() | ecn.unwrap_or(0) as u8,
+            protocol,
+            fragment,
+            length: 0,
+            label: 0,
         };
-        let least = network + transport.len() as u32;
+        let (least, most) = match (source.is_ipv4(), fragment) {
+            (true, _) => (20, 65_535),
+            (false, None) => (40, 40 + 65_535),
+            (false, Some(_)) => (48, 40 + 65_535),
+        };
+        let least = least + transport.len() as u32;
         let fits = |length: &u32| *length >= least;
         let length = self.read("length", |text| up_to(most, text).filter(fits))?;
-        let length = length.unwrap_or(least);
-        let (ethertype, mut headers) = match (source, destination) {
+        header.length = length.unwrap_or(least);
+        let (ethertype, headers) = match (source.ip(), destination.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let offset: u16 = [0x2000, LATER_OFFSET]
-                    .get(fragment.unwrap_or(9))
-                    .copied()
-                    .unwrap_or(0);
-                let mut header = vec![0x45, class];
-                header.extend([length as u16, 1, offset].map(u16::to_be_bytes).concat());
-                header.extend([64, protocol, 0, 0]);
-                header.extend([source.octets(), destination.octets()].concat());
-                (ETHERTYPE_IPV4, header)
+                (ETHERTYPE_IPV4, header.v4([source, destination]))
             }
-            (IpAddr::V6(source), IpAddr::V6(destination)) if !EXTENSIONS.contains(&protocol) => {
-                let label = self.read("flow_label", |text| up_to(0xf_ffff, text))?;
-                let word = 6 << 28 | u32::from(class) << 20 | label.unwrap_or(0);
-                let mut header = word.to_be_bytes().to_vec();
-                header.extend((length.saturating_sub(40) as u16).to_be_bytes());
-                header.extend([fragment.map_or(protocol, |_| FRAGMENT_HEADER), 64]);
-                header.extend([source.octets(), destination.octets()].concat());
-                if let Some(part) = fragment {
-                    header.extend([protocol, 0]);
-                    header.extend([1, LATER_OFFSET << 3][part].to_be_bytes());
-                    header.extend([0, 0, 0, 1]);
-                }
-                (ETHERTYPE_IPV6, header)
-            }
-            (IpAddr::V6(_), IpAddr::V6(_)) => {
+            (IpAddr::V6(_), IpAddr::V6(_)) if EXTENSIONS.contains(&protocol) => {
                 let hint = "give the protocol behind extension headers";
                 return wrong("this is an extension header of IPv6", hint);
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let label = self.read("flow_label", |text| up_to(0xf_ffff, text))?;
+                header.label = label.unwrap_or(0);
+                (ETHERTYPE_IPV6, header.v6([source, destination]))
             }
             _ => {
                 return wrong(
@@ -266,8 +239,81 @@ impl<'a> Keys<'a> {
                 );
             }
         };
-        headers.extend(transport);
-        Ok((ethertype, headers, length))
+        Ok((ethertype, [headers, transport].concat(), header.length))
+    }
+
+    /// The header of a protocol with ports.
+    fn ports(&mut self, protocol: u8, ports: [u16; 2]) -> Result<Vec<u8>, PacketError> {
+        let mut header = ports.map(u16::to_be_bytes).concat();
+        header.extend([0; 4]);
+        if protocol == TCP {
+            let flags = self.read("flags", flags)?.unwrap_or(ACK);
+            header.extend([0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0]);
+        }
+        Ok(header)
+    }
+
+    /// The header of ICMP in a family.
+    fn icmp(&mut self, family: Family) -> Result<Vec<u8>, PacketError> {
+        let types = icmp_types(family);
+        let kind = self.read("type", |text| named(&types, 255, text))?;
+        let kind = kind.or(types.number("echo-request")).unwrap_or(0);
+        let code = self.read("code", |text| up_to(255, text))?.unwrap_or(0);
+        Ok(vec![kind as u8, code as u8, 0, 0, 0, 0, 0, 0])
+    }
+}
+
+/// A part of a fragmented packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FragmentPart {
+    First,
+    Later,
+}
+
+/// The fields of an IP header beside its addresses.
+struct IpHeader {
+    /// TOS or traffic class.
+    class: u8,
+    protocol: u8,
+    fragment: Option<FragmentPart>,
+    /// Length of the packet, bytes.
+    length: u32,
+    /// Flow label of IPv6.
+    label: u32,
+}
+
+impl IpHeader {
+    fn v4(&self, ends: [Ipv4Addr; 2]) -> Vec<u8> {
+        let offset: u16 = match self.fragment {
+            None => 0,
+            Some(FragmentPart::First) => 0x2000,
+            Some(FragmentPart::Later) => LATER_OFFSET,
+        };
+        let words = [self.length as u16, 1, offset];
+        let mut header = vec![0x45, self.class];
+        header.extend(words.map(u16::to_be_bytes).concat());
+        header.extend([64, self.protocol, 0, 0]);
+        header.extend(ends.map(|end| end.octets()).concat());
+        header
+    }
+
+    fn v6(&self, ends: [Ipv6Addr; 2]) -> Vec<u8> {
+        let word = 6 << 28 | u32::from(self.class) << 20 | self.label;
+        let next = self.fragment.map_or(self.protocol, |_| FRAGMENT_HEADER);
+        let mut header = word.to_be_bytes().to_vec();
+        header.extend((self.length.saturating_sub(40) as u16).to_be_bytes());
+        header.extend([next, 64]);
+        header.extend(ends.map(|end| end.octets()).concat());
+        if let Some(part) = self.fragment {
+            let offset = match part {
+                FragmentPart::First => 1,
+                FragmentPart::Later => LATER_OFFSET << 3,
+            };
+            header.extend([self.protocol, 0]);
+            header.extend(offset.to_be_bytes());
+            header.extend([0, 0, 0, 1]);
+        }
+        header
     }
 }
 
@@ -338,25 +384,25 @@ fn ethertype(word: &str) -> Result<u16, PacketError> {
 }
 
 /// An address, with a port if the protocol has ports.
-fn end(word: &str, has_port: bool) -> Result<(IpAddr, u16), PacketError> {
-    let (read, hint) = if has_port {
-        let end = word.parse::<SocketAddr>().ok();
-        let hint = "write 198.18.0.1:80 or [2001:2::1]:80";
-        (end.map(|end| (end.ip(), end.port())), hint)
-    } else {
+fn end(word: &str, has_port: bool) -> Result<SocketAddr, PacketError> {
+    let bare = |word: &str| {
         let inner = word
             .strip_prefix('[')
             .and_then(|word| word.strip_suffix(']'));
-        let v6 = inner
-            .and_then(|word| word.parse::<Ipv6Addr>().ok())
-            .map(IpAddr::V6);
-        let hint = "write 198.18.0.1 or 2001:2::1; this packet has no ports";
-        (
-            v6.or_else(|| word.parse().ok()).map(|address| (address, 0)),
-            hint,
-        )
+        let v6 = inner.map(|word| word.parse::<Ipv6Addr>().map(IpAddr::V6));
+        v6.unwrap_or_else(|| word.parse()).ok()
     };
-    read.map_or_else(
+    let (end, hint) = match has_port {
+        true => (word.parse().ok(), "write 198.18.0.1:80 or [2001:2::1]:80"),
+        false => {
+            let end = bare(word).map(|address| SocketAddr::new(address, 0));
+            (
+                end,
+                "write 198.18.0.1 or 2001:2::1; this packet has no ports",
+            )
+        }
+    };
+    end.map_or_else(
         || wrong(format!("`{}` is no end of it", shortened(word)), hint),
         Ok,
     )
@@ -366,7 +412,7 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.chars().filter(|c| *c != ':');
     let digits: Vec<u32> = digits.map(|c| c.to_digit(16)).collect::<Option<_>>()?;
     let pairs = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8);
-    (digits.len() % 2 == 0 && digits.len() <= 2 * MAX_FRAME).then(|| pairs.collect())
+    (digits.len().is_multiple_of(2) && digits.len() <= 2 * MAX_FRAME).then(|| pairs.collect())
 }
 
 /// Keys, their names as conditions of filters, and their values.
@@ -415,10 +461,6 @@ const KEYS: &[(&str, &str, &str)] = &[
 
 const EXAMPLE: &str = "write `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, `arp vlan=5` or \
     `hex:…` (an Ethernet frame)";
-
-/// Values of `fragment`.
-const FRAGMENTS: [&str; 2] = ["first", "later"];
-const LATER: Option<usize> = Some(1);
 
 /// Offset of a later fragment of a 1500-byte packet, in units of eight bytes.
 const LATER_OFFSET: u16 = 185;

@@ -57,9 +57,9 @@ pub(crate) fn documents() -> Vec<Box<dyn Document>> {
 #[test]
 fn a_document_of_a_kind_that_is_gone_is_refused_with_what_reads_it() {
     let stored = r#"{"schema": "linerate.qos_cost/1", "status": "complete", "rows": []}"#;
-    let error = read(stored.as_bytes())
-        .err()
-        .expect("no command explains it");
+    let Err(error) = read(stored.as_bytes()) else {
+        panic!("no command explains it")
+    };
     assert!(
         error
             .to_string()
