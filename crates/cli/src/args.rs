@@ -19,7 +19,6 @@ mod options;
 mod parsers;
 mod profile;
 mod qos;
-mod qos_cost;
 mod report;
 mod rerun;
 mod run;
@@ -55,7 +54,7 @@ pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatu
 pub(crate) use load::LoadArgs;
 pub(crate) use mesh::{
     BusOptions, MeshCommand, MeshJoinArgs, MeshMatrixArgs, MeshPairArgs, MeshPermissionsArgs,
-    MeshSimulateArgs, MeshUpArgs,
+    MeshUpArgs,
 };
 pub(crate) use monitor::{MonitorArgs, ProbeArgs, WebArgs};
 pub(crate) use options::{Choice, TestOptions};
@@ -65,7 +64,6 @@ pub(crate) use qos::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosInterfaceArgs,
     QosStatsArgs, QosStatusArgs,
 };
-pub(crate) use qos_cost::QosCostArgs;
 pub(crate) use report::ReportArgs;
 pub(crate) use rerun::RerunArgs;
 pub(crate) use run::ExperimentArgs;
@@ -156,7 +154,7 @@ pub(crate) enum Command {
     History(HistoryArgs),
     /// Measure on a schedule; see also `linerate web`, `linerate mesh`
     Monitor(MonitorArgs),
-    /// Measure between many sites: up, join, matrix, simulate, permissions
+    /// Measure between many sites: up, join, matrix, pair, permissions
     #[command(subcommand, hide = true)]
     Mesh(MeshCommand),
     /// Show the history in a browser: paths, changes, reports; start a test

@@ -46,7 +46,6 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
         directory,
         traces: &traces,
         target: target.as_ref(),
-        path: None,
     };
     let mut shown = CellProgress { progress };
     let outcome = run_experiment(&experiment, &site, &mut records, &stop, &mut shown);

@@ -1,8 +1,6 @@
 //! `history`: lists, compares, exports and prunes the saved runs.
 
 mod medians;
-#[cfg_attr(not(feature = "parquet"), path = "history/no_parquet.rs")]
-mod parquet;
 mod trend;
 
 pub(crate) use trend::{SEED, change, of_one_metric};
@@ -160,15 +158,11 @@ fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
 }
 
 fn export(args: &ExportArgs) -> Result<(), Failure> {
-    let format = args.format();
-    if format == ExportFormat::Parquet {
-        parquet::is_built()?;
-    }
     let history = kept(args.place.db.as_ref())?;
     let file = OutputFile::of_output(args.output.as_deref())?;
     let mut runs = history.list(&filter(&args.which, None)).map_err(unusable)?;
     runs.reverse();
-    match (format, file) {
+    match (args.format(), file) {
         (ExportFormat::JsonLines, Some(file)) => file.fill(|file| {
             let mut all = lines(&history, &runs);
             all.try_for_each(|line| Ok(file.write_all(line?.as_bytes())?))
@@ -182,11 +176,6 @@ fn export(args: &ExportArgs) -> Result<(), Failure> {
             let rows = figures.iter().map(SavedFigure::cells);
             let table = csv::table(COLUMNS.into_iter(), rows);
             file.map_or_else(|| output::print(&table), |file| file.write(&table))
-        }
-        (ExportFormat::Parquet, file) => {
-            let figures = figures(&history, &runs).map_err(unusable)?;
-            let file = file.ok_or_else(|| Failure::usage(anyhow!("--output is missing")))?;
-            file.fill(|file| parquet::write(file, &figures))
         }
     }
 }

@@ -33,7 +33,7 @@
 //! | [`experiment`] | the experiments of `run` |
 //! | [`profile`](mod@profile) | where the CPU time of a transfer goes |
 //! | [`trace`] | the route to a host |
-//! | [`qos`], [`qos_cost`] | `qos`: policies of this host's interfaces, and what they cost |
+//! | [`qos`] | `qos`: policies of this host's interfaces |
 //! | [`host`] | `host`: this host's limits and settings |
 //! | [`truth`] | the truth test of `lab truth` |
 //! | [`iperf3`] | iperf3's command line and output |
@@ -80,7 +80,6 @@ mod profile;
 mod progress;
 mod push;
 mod qos;
-mod qos_cost;
 mod remote;
 mod report;
 mod rerun;

@@ -18,7 +18,7 @@ use crate::args::{
 };
 use crate::failure::Failure;
 use crate::files::{self, MAX_POLICY};
-use crate::{output, qos_cost, run};
+use crate::{output, run};
 
 /// Does what the command line says.
 ///
@@ -37,7 +37,6 @@ pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
         QosCommand::Passthrough(args) => change(&args, qos::passthrough),
         QosCommand::Remove(args) => show(&qos::remove(args.interface.as_deref())?, args.json),
         QosCommand::Explain(args) => explain_packet(&args),
-        QosCommand::Cost(args) => qos_cost::execute(&args),
     }
 }
 

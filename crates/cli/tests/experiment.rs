@@ -52,6 +52,38 @@ fn lines(path: &Path) -> Vec<String> {
 }
 
 #[test]
+fn a_column_shows_what_the_program_of_a_policy_takes_for_a_packet() {
+    let policy = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../experiments/policies/simple.toml"
+    );
+    let level = |name: &str, qos: &str| {
+        format!("[[factor.level]]\nname = \"{name}\"\ntreatments = \"{qos}\"\n")
+    };
+    let text = format!(
+        "title = \"x\"\nrepeats = 1\n[path]\nlab = \"rate=20mbit\"\n[workload]\ncommand = \
+         \"stream\"\ntime = \"100ms\"\n[[factor]]\nname = \"filter\"\n{}{}{}[[column]]\nmetric \
+         = \"qos_packet_ns\"\n",
+        level("without", "none"),
+        level("pass-through", "qos=passthrough"),
+        level("simple", &format!("qos={policy}"))
+    );
+    let output = Bench::new(&text).run(&["--json"]);
+    if output.status.code() == Some(3) {
+        skip(Need::Bpf, stderr(&output));
+        return;
+    }
+    let document = json(&output);
+    let rows = document["table"]["rows"].as_array().expect("rows");
+    let is_known = rows.iter().map(|row| {
+        let figure = &row["figures"][0]["ours"]["median"];
+        figure.as_f64().is_some_and(|ns| ns > 0.0)
+    });
+    let is_known: Vec<bool> = is_known.collect();
+    assert_eq!(is_known, [false, true, true], "{document}");
+}
+
+#[test]
 fn an_experiment_is_run_kept_and_judged() {
     let bench = Bench::new(TEXT);
     let output = bench.run(&["--json"]);

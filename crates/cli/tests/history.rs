@@ -84,60 +84,6 @@ fn a_saved_run_is_listed_shown_exported_and_pruned() {
     assert_says(&gone, "no run 1");
 }
 
-#[cfg(feature = "parquet")]
-#[test]
-fn a_parquet_file_has_the_rows_of_the_csv() {
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    use parquet::record::RowAccessor;
-
-    let directory = tempfile::tempdir().unwrap();
-    let here = directory.path();
-    done(here, &format!("explain {RECORD} --save --label site=north"));
-    done(here, &format!("explain {SWEEP} --save"));
-    let csv = done(here, "history export --csv");
-    assert_eq!(
-        done(here, "history export --format parquet -o all.parquet"),
-        ""
-    );
-    let file = fs::File::open(here.join("all.parquet")).unwrap();
-    let reader = SerializedFileReader::new(file).unwrap();
-    let rows = reader.get_row_iter(None).unwrap();
-    let read = rows.map(|row| {
-        let row = row.unwrap();
-        let text = |column| row.get_string(column).unwrap().clone();
-        let cause = row.get_string(6).cloned().unwrap_or_default();
-        let run = row.get_long(0).unwrap();
-        assert!(row.get_timestamp_millis(1).unwrap() > 1_700_000_000_000);
-        let cells = [2, 3, 4, 5].map(text).join(",");
-        format!(
-            "{run},{cells},{cause},{},{}",
-            text(7),
-            row.get_double(8).unwrap()
-        )
-    });
-    let read: Vec<String> = read.collect();
-    // The same without the moment, which is a number there.
-    let lines = csv.lines().skip(1).map(|line| {
-        let mut cells: Vec<&str> = line.split(',').collect();
-        cells.remove(1);
-        cells.join(",")
-    });
-    let lines: Vec<String> = lines.collect();
-    assert!(read.len() > 1 && read == lines, "{read:#?}\n{lines:#?}");
-}
-
-#[cfg(not(feature = "parquet"))]
-#[test]
-fn a_build_without_parquet_says_how_to_get_it_and_writes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let here = directory.path();
-    done(here, &format!("explain {RECORD} --save"));
-    let refused = run(here, "history export --format parquet -o all.parquet");
-    assert_eq!(refused.status.code(), Some(3));
-    assert_says(&refused, "--features parquet");
-    assert!(!here.join("all.parquet").exists());
-}
-
 #[test]
 fn two_runs_are_compared_and_a_worse_one_fails_the_gate() {
     let directory = tempfile::tempdir().unwrap();
@@ -199,54 +145,21 @@ fn a_report_is_one_page_that_can_be_explained_again() {
     assert!(!here.join("x.html").exists());
 }
 
-#[cfg(feature = "png")]
 #[test]
-fn charts_are_pictures_of_the_width_that_was_asked_for() {
-    use resvg::tiny_skia::{Pixmap, PremultipliedColorU8};
-
+fn formats_that_are_gone_name_those_that_stay_and_nothing_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let drawn = run(
-        here,
-        &format!("report {SWEEP} --png charts=450 --svg charts"),
-    );
-    if drawn.status.code() == Some(3) {
-        linerate_testkit::skip(linerate_testkit::Need::Fonts, stderr(&drawn));
-        return;
+    for (line, instead) in [
+        (
+            "history export --format parquet -o all.parquet",
+            "csv or json-lines",
+        ),
+        ("report r.json --png charts -o page.html", "--svg"),
+    ] {
+        let refused = run(here, line);
+        assert_eq!(refused.status.code(), Some(2), "{line}");
+        assert_says(&refused, instead);
     }
-    assert_eq!(drawn.status.code(), Some(0), "{}", stderr(&drawn));
-    assert!(drawn.stdout.is_empty(), "no page was asked for");
-    let files = fs::read_dir(here.join("charts")).unwrap();
-    let mut names: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-    names.sort();
-    assert!(!names.is_empty());
-    for pair in names.chunks(2) {
-        let [png, svg] = pair else {
-            panic!("each chart is there twice: {names:?}")
-        };
-        assert_eq!(png.with_extension("svg"), *svg);
-        let picture = Pixmap::load_png(png).expect("a PNG");
-        assert_eq!(picture.width(), 450);
-        let colour = |it: &PremultipliedColorU8| [it.red(), it.green(), it.blue()];
-        let mut colours: Vec<_> = picture.pixels().iter().map(colour).collect();
-        colours.sort_unstable();
-        colours.dedup();
-        assert!(colours.len() > 10, "{}: blank", png.display());
-    }
-}
-
-#[cfg(not(feature = "png"))]
-#[test]
-fn a_build_without_png_says_how_to_get_it_and_writes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let here = directory.path();
-    let refused = run(here, &format!("report {RECORD} --png charts -o page.html"));
-    assert_eq!(refused.status.code(), Some(3));
-    let words = stderr(&refused);
-    assert!(
-        words.contains("--features png") && words.contains("rsvg-convert"),
-        "{words}"
-    );
     assert_eq!(fs::read_dir(here).unwrap().count(), 0);
 }
 

@@ -61,7 +61,6 @@ mod profile;
 mod projection;
 mod prometheus;
 mod python;
-mod qos_cost;
 mod servers;
 mod shells;
 mod ssh;

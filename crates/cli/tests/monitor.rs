@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use linerate_engine::{Slot, Stop, Target};
 use linerate_history::{Filter, History, NewAlarm};
-use linerate_testkit::{Need, eventually, made_or_skip};
+use linerate_testkit::{Need, eventually, free_port, made_or_skip};
 use serde_json::Value;
 
 use crate::support::{Killed, PATIENCE, PROGRAM, Served, assert_says, ended_within, spawn, stderr};
@@ -395,11 +395,46 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
         "monitor m.toml --once --db away.db --otlp http://127.0.0.1:1",
     );
     assert_eq!(away.status.code(), Some(0), "{}", stderr(&away));
+    assert_says(&away, "--otlp 127.0.0.1:1: ");
     assert_says(&away, "the tests go on");
     assert!(String::from_utf8_lossy(&away.stdout).contains("(run 1)"));
     let wrong = run(here, "monitor m.toml --otlp https://collector:4318");
     assert_eq!(wrong.status.code(), Some(2));
     assert_says(&wrong, "http://HOST:PORT");
+    let gone = run(here, "monitor m.toml --remote-write http://127.0.0.1:1");
+    assert_eq!(gone.status.code(), Some(2));
+    assert_says(&gone, "--otlp");
+}
+
+#[test]
+fn a_collector_gets_each_result_of_a_mesh() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let ports = [(); 2].map(|()| free_port());
+    let mesh = format!(
+        "[[site]]\nname = \"x\"\nhost = \"127.0.0.1:{}\"\n[[site]]\nname = \"y\"\nhost = \
+         \"127.0.0.1:{}\"\n[[test]]\nname = \"ping\"\nevery = \"10min\"\nworkload = {{ \
+         command = \"rr\", time = \"100ms\", warm-up = \"0s\" }}\n",
+        ports[0], ports[1]
+    );
+    fs::write(here.join("mesh.toml"), mesh).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let line = format!("mesh up mesh.toml --once --db mesh.db --otlp http://{at}/own/path");
+    let mut mesh = Killed(spawn(command(here, &line)));
+    let (head, request) = collected(&listener, "200 OK", 1).remove(0);
+    assert_eq!(mesh.0.wait().unwrap().code(), Some(0));
+    assert!(head.starts_with("POST /own/path HTTP/1.1\r\n"), "{head}");
+    let sent = request.to_string();
+    assert!(
+        sent.contains("linerate-mesh") && sent.contains("service.instance.id"),
+        "{sent}"
+    );
+    assert!(sent.contains("transactions_per_s"), "{sent}");
+    assert!(
+        !sent.contains(r#""key":"run""#),
+        "each run a series: {sent}"
+    );
 }
 
 #[test]

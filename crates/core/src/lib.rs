@@ -62,7 +62,6 @@ pub mod capacity;
 pub mod ceilings;
 pub mod compare;
 pub mod connection;
-pub mod cost;
 pub mod experiment;
 pub mod foreign;
 pub mod host;

@@ -8,7 +8,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use linerate_core::cost::service_demand;
+use linerate_core::assemble::service_demand;
 
 const TABLE: &str = include_str!("data/hpux_ipqos.csv");
 const CPUS: f64 = 4.0;

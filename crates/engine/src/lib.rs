@@ -43,7 +43,6 @@
 //! | `profile` | runs with both ends profiled, and what a change would bring |
 //! | `host` | what this host is like, for the record |
 //! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
-//! | `qos_cost` | what a policy costs: the experiments of `linerate qos cost` |
 //! | [`mesh`] | a site of a mesh: its agent; the bus inside of one process |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
@@ -79,7 +78,6 @@ mod path;
 mod profile;
 mod profiler;
 pub mod qos;
-mod qos_cost;
 mod responsiveness;
 mod retry;
 mod shares;
@@ -126,7 +124,6 @@ pub use own_directory::open_lock;
 pub use partner::{Accounts, Foreign, Partner};
 pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
 pub use profile::{disk_beside, profile};
-pub use qos_cost::{CostError, CostOptions, CostProgress, qos_cost};
 pub use signal::stop_on_signal;
 pub use stop::Stop;
 pub use target::Target;

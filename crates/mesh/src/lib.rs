@@ -42,7 +42,6 @@
 //! | `offer` | the ids of tasks, by which a coordinator recognizes what it has asked for |
 //! | `plan` | the file of a mesh: sites, groups, tests, budgets |
 //! | `schedule` | which pair is tested when: a state machine in virtual time |
-//! | `simulate` | how a mesh's schedule performs, in virtual time |
 
 pub mod bus;
 #[cfg(test)]
@@ -53,7 +52,6 @@ pub mod message;
 mod offer;
 mod plan;
 mod schedule;
-mod simulate;
 
 pub use limits::{OwnerLimits, OwnerRefusal, Target, TestRequest, max_bytes};
 pub use matrix::{
@@ -66,4 +64,3 @@ pub use plan::{
     MeshTest, Site, TestKind,
 };
 pub use schedule::{Assignment, Failure, Input, MissReason, Missed, Progress, Schedule, TaskId};
-pub use simulate::{Simulated, Simulation, simulate};

@@ -24,11 +24,9 @@
 //! | [`warnings`] | what a file says and its author may not mean |
 //! | [`classes`] | reservations, limits and priorities as classes of HTB |
 //! | [`program`] | the compiler from rules to eBPF |
-//! | [`cost`] | `linerate qos cost`: what a policy costs, as the white paper of 2005 measured it |
 //! | [`document`] | what `linerate qos --json` prints |
 
 pub mod classes;
-pub mod cost;
 pub mod document;
 pub mod explain;
 pub mod interpret;

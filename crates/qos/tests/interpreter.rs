@@ -8,7 +8,7 @@ use linerate_core::units::Dscp;
 use linerate_qos::explain::Packet;
 use linerate_qos::interpret::CounterReport;
 use linerate_qos::interpret::{Colour, Decision, State, interpret};
-use linerate_qos::packet::{Fields, Metadata};
+use linerate_qos::packet::{Fields, LinkType, Metadata};
 use linerate_qos::policy::{CgroupPath, Family, NoNames, PolicyFile};
 use linerate_qos::rules::{Bindings, Cgroup, Field, MAX_RULES, RuleError, RuleSet, Slot};
 
@@ -172,7 +172,7 @@ fn decisions(text: &str, packets: &[&str]) -> Vec<Decision> {
     let decide = |(packet, now): (&&str, u64)| {
         let packet: Packet = packet.parse().unwrap();
         let metadata = packet.metadata(&Bindings::default());
-        let fields = Fields::new(&packet.frame(), packet.link(), &metadata);
+        let fields = Fields::new(packet.frame(), LinkType::Ethernet, &metadata);
         interpret(&rules, &fields, &metadata, now * 1_000_000, &mut state)
     };
     packets.iter().zip(1..).map(decide).collect()

@@ -22,7 +22,6 @@ use linerate_core::record::{
 use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
 use linerate_core::truth::{Score, TRUTH_SCHEMA};
 use linerate_mesh::{MATRIX_SCHEMA, MatrixDocument};
-use linerate_qos::cost::{COST_SCHEMA, QosCost};
 use linerate_qos::document::{QOS_SCHEMA, QosDocument};
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{Schema, schema_for};
@@ -165,7 +164,6 @@ documents! {
     HostDocument: HOST_SCHEMA,
     CapacityDocument: CAPACITY_SCHEMA,
     QosDocument: QOS_SCHEMA,
-    QosCost: COST_SCHEMA,
     ConnectionsDocument: CONNECTIONS_SCHEMA,
     LoadDocument: LOAD_SCHEMA,
     MatrixDocument: MATRIX_SCHEMA,
@@ -232,6 +230,9 @@ pub enum ReadError {
         /// The schemas that this version reads.
         known: String,
     },
+    /// The schema is one that earlier versions wrote.
+    #[error("its schema is `{0}`, which is gone; `linerate analyze` has its figures")]
+    Gone(&'static str),
     /// The document does not match its schema.
     #[error("not a whole {schema}")]
     NotWhole {
@@ -241,6 +242,9 @@ pub enum ReadError {
         source: serde_json::Error,
     },
 }
+
+/// Schemas of documents that earlier versions wrote, whose figures are still read.
+const GONE: &[&str] = &["linerate.qos_cost/1"];
 
 /// Explains why a text has no readable `schema`.
 fn why(error: &serde_json::Error) -> String {
@@ -284,6 +288,9 @@ fn kind(bytes: &[u8]) -> Result<&'static Kind, ReadError> {
         schema: String,
     }
     let head: SchemaHead = serde_json::from_slice(bytes).map_err(ReadError::NotADocument)?;
+    if let Some(gone) = GONE.iter().find(|gone| **gone == head.schema) {
+        return Err(ReadError::Gone(gone));
+    }
     let kind = DOCUMENTS.iter().find(|kind| kind.schema == head.schema);
     kind.ok_or_else(|| {
         let known: Vec<&str> = DOCUMENTS.iter().map(|kind| kind.schema).collect();

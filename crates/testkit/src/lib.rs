@@ -75,8 +75,6 @@ needs! {
     Iperf = "iperf",
     /// Chromium with its WebDriver.
     Browser = "browser",
-    /// A font that a picture's words are drawn with.
-    Fonts = "fonts",
     /// Prometheus's promtool.
     Promtool = "promtool",
     /// The program nats-server.
@@ -85,6 +83,8 @@ needs! {
     Faketime = "faketime",
     /// A Prometheus server.
     Prometheus = "prometheus",
+    /// A Prometheus server that takes OTLP: 2.47 or later.
+    PrometheusOtlp = "prometheus_otlp",
     /// The programs of a PostgreSQL server.
     Postgres = "postgres",
     /// The program openssl.

@@ -151,7 +151,7 @@ impl From<By> for Period {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Format; parquet needs --output, and a build with --features parquet
+    /// Format of the rows or lines
     #[arg(long, value_enum, value_name = "FORMAT",
           required_unless_present_any = ["csv", "json_lines"],
           conflicts_with_all = ["csv", "json_lines"])]
@@ -163,7 +163,7 @@ pub(crate) struct ExportArgs {
     #[arg(long)]
     pub(crate) json_lines: bool,
     /// Write to FILE (default stdout)
-    #[arg(long, short, value_name = "FILE", required_if_eq("format", "parquet"))]
+    #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) which: FilterOptions,
@@ -187,8 +187,6 @@ pub(crate) enum ExportFormat {
     Csv,
     /// A line for each run: its number, its labels, its document
     JsonLines,
-    /// The rows of csv as columns with types
-    Parquet,
 }
 
 #[derive(Debug, Args)]

@@ -23,8 +23,6 @@ pub(crate) enum MeshCommand {
     Matrix(MeshMatrixArgs),
     /// Print the results from one site to another, the newest first
     Pair(MeshPairArgs),
-    /// Simulate the schedule: how long all pairs take, and what it carries
-    Simulate(MeshSimulateArgs),
     /// Print nats-server accounts in which no site can speak for another
     Permissions(MeshPermissionsArgs),
 }
@@ -62,14 +60,9 @@ pub(crate) struct MeshUpArgs {
     /// End when each test has measured each pair once, or cannot
     #[arg(long, help_heading = "Mesh")]
     pub(crate) once: bool,
-    /// Send each result to a store by Prometheus's remote write, such as http://HOST:9090
-    #[arg(
-        long,
-        value_name = "URL",
-        help_heading = "Mesh",
-        value_parser = parsers::receiver(parsers::REMOTE_WRITE_PATH)
-    )]
-    pub(crate) remote_write: Option<HttpUrl>,
+    /// Send each result by OTLP to a collector or a store, such as http://HOST:4318
+    #[arg(long, value_name = "URL", help_heading = "Mesh", value_parser = parsers::receiver)]
+    pub(crate) otlp: Option<HttpUrl>,
     /// No line on stdout for each run
     #[arg(long, help_heading = "Mesh")]
     pub(crate) quiet: bool,
@@ -80,8 +73,7 @@ pub(crate) struct MeshUpArgs {
 const EXAMPLES: &str = "\
 Examples:
   linerate mesh up sites.toml --lab hosts.toml --once
-  linerate mesh up sites.toml --bus nats://bus:4222 --credentials coordinator.nk
-  linerate mesh simulate sites.toml";
+  linerate mesh up sites.toml --bus nats://bus:4222 --credentials coordinator.nk";
 
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
@@ -176,12 +168,6 @@ pub(crate) struct MeshPairArgs {
     pub(crate) most: u32,
     #[command(flatten)]
     pub(crate) place: DbOptions,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MeshSimulateArgs {
-    /// Sites, groups and tests, in TOML; max 8 MiB
-    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ pub(crate) struct MonitorArgs {
     /// Paths, tests, budgets and alarms, in TOML; max 1 MiB
     pub(crate) file: PathBuf,
     /// Check FILE, print its runs of the next 24 hours, and run nothing
-    #[arg(long, conflicts_with_all = ["once", "metrics", "otlp", "remote_write"])]
+    #[arg(long, conflicts_with_all = ["once", "metrics", "otlp"])]
     pub(crate) check: bool,
     /// Run the tests that are due now, and end: for cron
     #[arg(long, conflicts_with = "metrics")]
@@ -23,12 +23,9 @@ pub(crate) struct MonitorArgs {
     /// Serve metrics to Prometheus at /metrics: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Send the same metrics to an OpenTelemetry collector, such as http://HOST:4318
-    #[arg(long, value_name = "URL", value_parser = parsers::receiver(parsers::OTLP_PATH))]
+    /// Send the same metrics by OTLP to a collector or a store, such as http://HOST:4318
+    #[arg(long, value_name = "URL", value_parser = parsers::receiver)]
     pub(crate) otlp: Option<HttpUrl>,
-    /// Send the same metrics to a store by Prometheus's remote write, such as http://HOST:9090
-    #[arg(long, value_name = "URL", value_parser = parsers::receiver(parsers::REMOTE_WRITE_PATH))]
-    pub(crate) remote_write: Option<HttpUrl>,
     /// No line on stdout for each run
     #[arg(long)]
     pub(crate) quiet: bool,

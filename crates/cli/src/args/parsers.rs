@@ -265,21 +265,15 @@ pub(super) fn bus(text: &str) -> Result<String, String> {
 }
 
 /// Usual path of a receiver of OTLP 1, "OTLP/HTTP Request".
-pub(super) const OTLP_PATH: &str = "/v1/metrics";
-/// Usual path of a receiver of Prometheus's remote write.
-pub(super) const REMOTE_WRITE_PATH: &str = "/api/v1/write";
+const OTLP_PATH: &str = "/v1/metrics";
 
-/// The URL of a receiver of metrics; without a path it gets the usual one of the protocol.
-pub(super) fn receiver(usual_path: &'static str) -> impl Parser<HttpUrl> {
-    move |text: &str| -> Result<HttpUrl, String> {
-        let url: HttpUrl = text.parse()?;
-        let path = if url.path == "/" {
-            usual_path.to_owned()
-        } else {
-            url.path
-        };
-        Ok(HttpUrl { path, ..url })
+/// The URL of a receiver of metrics; without a path it gets the usual one.
+pub(super) fn receiver(text: &str) -> Result<HttpUrl, String> {
+    let mut url: HttpUrl = text.parse()?;
+    if url.path == "/" {
+        url.path = OTLP_PATH.to_owned();
     }
+    Ok(url)
 }
 
 /// An emulated path; an empty one is refused.

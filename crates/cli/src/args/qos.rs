@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::qos_cost::QosCostArgs;
-
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
 pub(crate) enum QosCommand {
@@ -29,8 +27,6 @@ pub(crate) enum QosCommand {
     Remove(QosInterfaceArgs),
     /// Which filter of a file takes a packet, and why those before it do not
     Explain(QosExplainArgs),
-    /// What a policy costs, by the white paper's experiment on emulated links
-    Cost(QosCostArgs),
 }
 
 /// Another syntax of policies.

@@ -16,7 +16,7 @@ use super::coordinator::{self, Coordinator};
 use super::{bus, join};
 use crate::args::MeshUpArgs;
 use crate::failure::Failure;
-use crate::push::{Protocol, Push};
+use crate::push::Push;
 use crate::site::traces;
 use crate::{files, keep, output, plan, run};
 
@@ -49,8 +49,8 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
     let coordinate = |mesh, bus: &dyn Bus| {
         let own = (history, beside.as_path());
         let mut coordinator = Coordinator::new(mesh, bus, own, is_shared, args.quiet)?;
-        let push = |to| Push::new(to, Protocol::RemoteWrite, "linerate-mesh", MAX_QUEUED);
-        coordinator.receiver = args.remote_write.clone().map(push);
+        let push = |to| Push::new(to, "linerate-mesh", MAX_QUEUED);
+        coordinator.receiver = args.otlp.clone().map(push);
         coordinator.run(&stop, args.once)
     };
     match &args.bus {

@@ -32,7 +32,7 @@ use crate::args::MonitorArgs;
 use crate::clock::{now, since_1970, until};
 use crate::failure::Failure;
 use crate::keep::{self, CARRIED};
-use crate::push::{Protocol, Push};
+use crate::push::Push;
 use crate::retention::Retention;
 use crate::turn::{Running, Turn};
 use crate::{access, files, output, run};
@@ -75,14 +75,8 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let owner = owner(&args.file).map_err(Failure::usage)?;
     let alarms = Alarms::new(owner, &monitor.alarm);
     let mut watch = MonitorLoop::new(monitor, history, alarms, beside, args.quiet)?;
-    let receivers = [
-        (&args.otlp, Protocol::Otlp),
-        (&args.remote_write, Protocol::RemoteWrite),
-    ];
-    for (to, protocol) in receivers {
-        let push = |to| Push::new(to, protocol, "linerate-monitor", MAX_QUEUED);
-        watch.receivers.extend(to.clone().map(push));
-    }
+    let push = |to| Push::new(to, "linerate-monitor", MAX_QUEUED);
+    watch.receiver = args.otlp.clone().map(push);
     if let Some(address) = args.metrics {
         // Nobody is to find the page empty.
         watch.renew();
@@ -238,7 +232,7 @@ struct MonitorLoop {
     /// The metrics as Prometheus gets them.
     page: Arc<Mutex<String>>,
     /// What the metrics are sent to.
-    receivers: Vec<Push>,
+    receiver: Option<Push>,
     /// The last run that the schedule knows.
     seen: i64,
     /// The runs of this monitor after that one.
@@ -285,7 +279,7 @@ impl MonitorLoop {
             beside,
             health,
             page: Arc::default(),
-            receivers: Vec::new(),
+            receiver: None,
             seen,
             own: Vec::new(),
             unsaved: VecDeque::new(),
@@ -491,10 +485,10 @@ impl MonitorLoop {
         output::note(&format!("{} {}: {what}", test.name, path.name));
     }
 
-    /// Renews the metrics for Prometheus, and sends them to the receivers.
+    /// Renews the metrics for Prometheus, and sends them to the receiver.
     fn show(&self) {
         let metrics = self.renew();
-        self.receivers.iter().for_each(|to| to.send(&metrics));
+        self.receiver.iter().for_each(|to| to.send(&metrics));
     }
 
     /// Renews the page of metrics.

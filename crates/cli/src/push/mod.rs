@@ -1,5 +1,4 @@
-//! Sends metrics to a receiver: by OTLP over HTTP in JSON to an OpenTelemetry collector, or by
-//! Prometheus's remote write to a store of metrics.
+//! Sends metrics by OTLP 1 over HTTP, in JSON, to an OpenTelemetry collector or a store of metrics.
 //!
 //! A thread of its own sends, so that a slow or absent receiver delays no test. A bounded queue
 //! waits for the receiver; what does not fit is dropped.
@@ -26,18 +25,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Longest wait for the queue to empty when the sender ends.
 const LAST: Duration = Duration::from_secs(5);
 
-/// The protocol of a receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// OTLP 1 over HTTP, in JSON.
-    Otlp,
-    /// Prometheus's remote write, version 1.0.
-    RemoteWrite,
-}
-
 /// A receiver of metrics: the queue, and the thread that empties it.
 pub(crate) struct Push {
-    protocol: Protocol,
     /// The name of what is measured, such as `linerate-monitor`.
     service: &'static str,
     began_ns: u64,
@@ -50,18 +39,12 @@ pub(crate) struct Push {
 
 impl Push {
     /// Starts the thread. `max_queued` is the most requests that wait for the receiver.
-    pub(crate) fn new(
-        to: HttpUrl,
-        protocol: Protocol,
-        service: &'static str,
-        max_queued: usize,
-    ) -> Self {
+    pub(crate) fn new(to: HttpUrl, service: &'static str, max_queued: usize) -> Self {
         let (requests, waiting) = sync_channel::<Vec<u8>>(max_queued);
         let (done, ended) = channel();
         let ends = Arc::<AtomicBool>::default();
         let mut receiver = Connection {
             to,
-            protocol,
             ends: ends.clone(),
             fails: false,
         };
@@ -74,7 +57,6 @@ impl Push {
         });
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
-            protocol,
             service,
             began_ns: now_ns(),
             host: host.trim_end().to_owned(),
@@ -92,20 +74,14 @@ impl Push {
     /// Queues the metrics as of a time, ns since 1970, unless the queue is full.
     pub(crate) fn send_at(&self, metrics: &Metrics, at_ns: u64) {
         let host = self.host.as_str();
-        let request = match self.protocol {
-            Protocol::Otlp => {
-                let resource = [
-                    ("service.name", self.service),
-                    ("service.version", env!("CARGO_PKG_VERSION")),
-                    ("host.name", host),
-                ];
-                metrics.otlp(&resource, self.began_ns, at_ns).into_bytes()
-            }
-            Protocol::RemoteWrite => {
-                let labels = [("job", self.service), ("instance", host)];
-                metrics.remote_write(&labels, (at_ns / 1_000_000) as i64)
-            }
-        };
+        let resource = [
+            ("service.name", self.service),
+            ("service.version", env!("CARGO_PKG_VERSION")),
+            // Prometheus makes the label `instance` of it.
+            ("service.instance.id", host),
+            ("host.name", host),
+        ];
+        let request = metrics.otlp(&resource, self.began_ns, at_ns).into_bytes();
         if let Some(requests) = &self.requests {
             let _ = requests.try_send(request);
         }
@@ -131,7 +107,6 @@ struct Ended;
 /// The sending thread's state.
 struct Connection {
     to: HttpUrl,
-    protocol: Protocol,
     ends: Arc<AtomicBool>,
     /// The last request failed, and the user was told so.
     fails: bool,
@@ -142,13 +117,13 @@ impl Connection {
     fn send(&mut self, request: &[u8]) -> Result<(), Ended> {
         let mut pause = PAUSE;
         loop {
-            let answered = post(&self.to, self.protocol.headers(), request);
+            let answered = post(&self.to, JSON, request);
             let is_taken = matches!(answered, Ok(200..300));
             if self.fails == is_taken {
                 self.fails = !is_taken;
                 self.tell(&answered);
             }
-            if answered.is_ok_and(|status| !self.protocol.may_be_taken_later(status)) {
+            if answered.is_ok_and(|status| !may_be_taken_later(status)) {
                 return Ok(());
             }
             let until = Instant::now() + pause;
@@ -163,7 +138,7 @@ impl Connection {
     }
 
     fn tell(&self, answered: &anyhow::Result<u16>) {
-        let to = format!("{} {}", self.protocol.option(), self.to.authority);
+        let to = format!("--otlp {}", self.to.authority);
         output::note(&match answered {
             Ok(200..300) => format!("{to}: metrics are taken again"),
             Ok(status) => format!("{to}: answered {status}; the tests go on"),
@@ -172,34 +147,8 @@ impl Connection {
     }
 }
 
-impl Protocol {
-    /// The option that asks for it.
-    fn option(self) -> &'static str {
-        match self {
-            Self::Otlp => "--otlp",
-            Self::RemoteWrite => "--remote-write",
-        }
-    }
-
-    fn headers(self) -> &'static str {
-        match self {
-            Self::Otlp => JSON,
-            Self::RemoteWrite => concat!(
-                "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n",
-                "X-Prometheus-Remote-Write-Version: 0.1.0\r\n",
-                "User-Agent: linerate/",
-                env!("CARGO_PKG_VERSION"),
-                "\r\n"
-            ),
-        }
-    }
-
-    /// Whether a request that was answered with this status may be sent again. With any other
-    /// status it must not (OTLP 1.x, "Failures"; remote write 1.0, "Retries & Backoff").
-    fn may_be_taken_later(self, status: u16) -> bool {
-        match self {
-            Self::Otlp => matches!(status, 429 | 502..=504),
-            Self::RemoteWrite => matches!(status, 429 | 500..=599),
-        }
-    }
+/// Whether a request that was answered with this status may be sent again. With any other status it
+/// must not (OTLP 1.x, "Failures").
+fn may_be_taken_later(status: u16) -> bool {
+    matches!(status, 429 | 502..=504)
 }

@@ -3,7 +3,7 @@
 
 use crate::iperf3::args as iperf3;
 
-/// What to type instead of a command that is another program's name.
+/// What to type instead of a command that is another program's name, or is gone.
 pub(super) fn program(name: &str) -> Option<&'static str> {
     found(PROGRAMS, name)
 }
@@ -78,6 +78,15 @@ const PROGRAMS: Hints = &[
         "linerate connections --watch or linerate trace HOST --watch",
     ),
     (&["version"], "linerate --version"),
+    (
+        &["qos cost"],
+        "linerate compare HOST --a none --b qos=FILE; or the paper's: linerate run \
+         experiments/ipqos.toml",
+    ),
+    (
+        &["mesh simulate"],
+        "in the source: cargo run --release -p linerate-mesh --example simulate FILE",
+    ),
 ];
 
 /// Commands that send to an endpoint.
@@ -104,6 +113,21 @@ const OPTIONS: &[(&[&str], Hints)] = &[
     (&["serve"], SERVE),
     (&["trace"], TRACE),
     (&["explain", "connections"], CONNECTIONS),
+    (
+        &["monitor", "mesh up"],
+        &[(
+            &["--remote-write"],
+            "metrics are sent by --otlp; to Prometheus 2.47 or later as --otlp \
+             http://HOST:9090/api/v1/otlp/v1/metrics",
+        )],
+    ),
+    (
+        &["report"],
+        &[(
+            &["--png"],
+            "charts are SVG, by --svg; rsvg-convert makes PNG of it",
+        )],
+    ),
 ];
 
 const EXCHANGE: Hints = &[(
@@ -288,7 +312,9 @@ mod tests {
                 .iter()
                 .flat_map(|c| hints.iter().map(move |h| (c, h)))
             {
-                let command = cli.find_subcommand(command).unwrap();
+                let command = command
+                    .split(' ')
+                    .fold(&cli, |cli, name| cli.find_subcommand(name).unwrap());
                 // The options of a command that a hint names are that command's.
                 let own = hint.split("linerate ").next().unwrap_or_default();
                 assert_eq!(

@@ -4,7 +4,8 @@ mod doubts;
 mod evidence;
 mod part;
 
-use crate::cost::service_demand;
+use std::time::Duration;
+
 use crate::one_way::OneWay;
 use crate::plan::{Direction, Protocol, Test, Traffic};
 use crate::session::message::{FlowHalf, HalfReport};
@@ -18,6 +19,14 @@ use part::{Part, rate};
 use crate::record::{
     EndReport, Environment, FlowRecord, Interval, Leg, Record, Status, TcpEvidence, UdpEvidence,
 };
+
+/// Service demand in CPU µs per KiB: CPU time of the whole host ÷ (bytes ÷ 1024), as netperf
+/// defines it (`calc_service_demand` in its `src/netlib.c`); none where nothing was transferred.
+/// Two hosts with the same throughput differ in what is left for the application, whatever the
+/// number of CPUs.
+pub fn service_demand(cpu_time: Duration, bytes: u64) -> Option<f64> {
+    (bytes > 0).then(|| cpu_time.as_secs_f64() * 1e6 / (bytes as f64 / 1024.0))
+}
 
 /// Most intervals of a record; more are merged with their neighbours.
 const MAX_INTERVALS: usize = 1000;
@@ -238,7 +247,7 @@ fn with_service_demand(
     meaningful: bool,
 ) -> EndReport {
     let demand = |cpu_seconds: f64| {
-        let time = std::time::Duration::try_from_secs_f64(cpu_seconds).ok()?;
+        let time = Duration::try_from_secs_f64(cpu_seconds).ok()?;
         service_demand(time, bytes)
     };
     end.service_demand_us_per_kib = end

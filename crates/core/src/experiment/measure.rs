@@ -30,7 +30,8 @@ pub struct Run {
     pub faults: Vec<String>,
     /// Why the run failed. A failed run is not evaluated.
     pub error: Option<String>,
-    /// Figures of a workload that is not a network test, by name.
+    /// Figures that no record has, by name: of a workload that is not a network test, and
+    /// `qos_packet_ns`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
     /// The record of a network test.
@@ -71,9 +72,13 @@ pub enum Measure {
         /// The counter, a key of [`LabDirection`].
         key: String,
     },
-    /// A figure that only special workloads have.
+    /// A figure that no record has: of a special workload, of a load, or [`QOS_PACKET_NS`].
     Special(&'static str),
 }
+
+/// Nanoseconds that the program of the client's `qos` treatment takes for a packet like those of
+/// the test. It is measured after the run, where a column or a finding asks for it.
+pub const QOS_PACKET_NS: &str = "qos_packet_ns";
 
 impl Measure {
     /// Reads the path of a figure.
@@ -84,7 +89,7 @@ impl Measure {
         if let Some(counter) = lab_counter(text) {
             return Ok(counter);
         }
-        let mut own = SPECIAL_FIGURES.iter().chain(LOAD_FIGURES);
+        let mut own = (SPECIAL_FIGURES.iter().chain(LOAD_FIGURES)).chain(&[QOS_PACKET_NS]);
         match (text.parse(), own.find(|name| **name == text)) {
             (Ok(metric), _) => Ok(Self::Record(metric)),
             (Err(_), Some(name)) => Ok(Self::Special(name)),

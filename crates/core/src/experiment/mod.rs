@@ -35,7 +35,7 @@ pub use document::{
 };
 pub(crate) use file::workload_of;
 pub use file::{Choice, Files};
-pub use measure::{Measure, Run};
+pub use measure::{Measure, QOS_PACKET_NS, Run};
 pub use model::{Cell, Column, Experiment, ExperimentPath, Factor, Finding, Place};
 pub use schedule::{Estimate, MAX_ATTEMPTS, Slot};
 pub use workload::{FileTransfer, SPECIAL_FIGURES, Special, Work};

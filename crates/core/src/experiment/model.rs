@@ -118,6 +118,13 @@ impl Experiment {
         levels.map(in_words).collect::<Vec<_>>().join(", ")
     }
 
+    /// Whether a column or a finding shows a figure.
+    pub fn shows(&self, measure: &Measure) -> bool {
+        let columns = self.columns.iter().map(|column| &column.measure);
+        let findings = self.findings.iter().map(|finding| &finding.measure);
+        columns.chain(findings).any(|shown| shown == measure)
+    }
+
     /// A number that changes with everything that decides a run: cells, faults and seed. Words,
     /// columns, findings and the number of repeats may change without a run becoming another.
     pub fn identity(&self) -> String {

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use linerate_core::ceilings;
 use linerate_core::compare::Fault;
-use linerate_core::experiment::{Cell, Experiment, ExperimentPath, Place, Run, Slot, Work};
-use linerate_core::plan::Test;
+use linerate_core::experiment::{
+    Cell, Experiment, ExperimentPath, Measure, Place, QOS_PACKET_NS, Run, Slot, Work,
+};
+use linerate_core::plan::{End, Protocol, Test};
 use linerate_core::record::{Caveat, Interval, Record};
+use linerate_core::treatment::HostChange;
 use linerate_core::truth::CpuShare;
+use linerate_core::units::Family;
 
 use super::error::ExperimentError;
 use super::{ExperimentObserver, ExperimentSite, special};
@@ -15,6 +19,7 @@ use crate::campaign::Observer;
 use crate::client::Client;
 use crate::lab::{Allotment, Ends, LabOptions, LabPath};
 use crate::load::load;
+use crate::qos::packet_ns;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::treated::run_treated;
@@ -50,6 +55,11 @@ pub(super) fn run(
             };
             let record = measure(cell, &test, site, stop, observer)?;
             run.faults = faults(experiment, &record);
+            if experiment.shows(&Measure::Special(QOS_PACKET_NS)) {
+                let cost = packet_cost(cell, &record)?;
+                run.figures
+                    .extend(cost.map(|ns| (QOS_PACKET_NS.to_owned(), ns)));
+            }
             run.record = Some(Box::new(record));
         }
     }
@@ -73,6 +83,29 @@ pub(super) fn empty(experiment: &Experiment, slot: Slot) -> Run {
         figures: BTreeMap::new(),
         record: None,
     }
+}
+
+/// What the client's policy costs a packet like those of the run, ns.
+fn packet_cost(cell: &Cell, record: &Record) -> Result<Option<f64>, ExperimentError> {
+    let mut changes = cell.treatments.host_changes(End::Client).into_iter();
+    let policy = changes.find_map(|change| match change {
+        HostChange::Qos(policy) => Some(policy),
+        _ => None,
+    });
+    let Some(policy) = policy else {
+        return Ok(None);
+    };
+    let protocol = match record.protocol {
+        Protocol::Udp => "udp",
+        Protocol::Tcp | Protocol::Mptcp => "tcp",
+    };
+    // From one address of a lab to another.
+    let ends = match record.family {
+        Family::Ipv4 => "198.18.0.1:40000 > 198.18.0.2:5201",
+        Family::Ipv6 => "[2001:2::1]:40000 > [2001:2::2]:5201",
+    };
+    let packet = format!("{protocol} {ends}").parse();
+    Ok(packet_ns(&policy, &packet.expect("it is a packet"))?)
 }
 
 fn faults(experiment: &Experiment, record: &Record) -> Vec<String> {
@@ -126,10 +159,6 @@ fn in_place<T: Send>(
         path.enter()?;
         act(&path.target(), Some(path))
     };
-    if let Some(path) = site.path {
-        let done = client.run(|| on_path(path))??;
-        return Ok((done, caveats(&[&client])));
-    }
     let server = Allotment::exact(share(cell.place.server_cpu))?;
     // The endpoint's threads inherit the share of the one that starts it.
     let path = server.run(|| build(&cell.place, seed, site))??;

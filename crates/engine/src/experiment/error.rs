@@ -7,6 +7,7 @@ use super::special::SpecialError;
 use crate::category::{Categorized, Category};
 use crate::error::MeasureError;
 use crate::lab::{CpuError, LabError};
+use crate::qos::QosError;
 
 /// A run of an experiment, or all of it, that could not be made.
 #[derive(Debug, Error)]
@@ -24,6 +25,9 @@ pub enum ExperimentError {
     /// A workload that is no network test failed.
     #[error(transparent)]
     Special(#[from] SpecialError),
+    /// The cost of a policy's program could not be measured.
+    #[error("cannot run the policy's program by itself")]
+    Policy(#[from] QosError),
     /// The file of runs cannot be used.
     #[error(transparent)]
     Records(#[from] RecordsError),
@@ -41,6 +45,7 @@ impl Categorized for ExperimentError {
             Self::Lab(error) => error.category(),
             Self::Measure(error) => error.category(),
             Self::Records(error) => error.category(),
+            Self::Policy(error) => error.category(),
             Self::Cpu(_) => Category::Missing,
             Self::NoTarget => Category::Usage,
             Self::Special(_) | Self::Interrupted => Category::Failed,

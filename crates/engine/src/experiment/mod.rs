@@ -28,7 +28,6 @@ pub use error::ExperimentError;
 pub use records::{RecordsError, RecordsFile};
 
 use crate::category::{Categorized, Category};
-use crate::lab::LabPath;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::words::chain;
@@ -42,8 +41,6 @@ pub struct ExperimentSite<'a> {
     pub traces: &'a [(String, RateTrace)],
     /// The endpoint, where its path is a real one.
     pub target: Option<&'a Target>,
-    /// An emulated path that all runs are made on, in place of one for each.
-    pub path: Option<&'a LabPath>,
 }
 
 /// How far an experiment is, as a run begins.
@@ -85,27 +82,9 @@ pub fn run_experiment(
     stop: &Stop,
     observer: &mut dyn ExperimentObserver,
 ) -> Result<(ExperimentDocument, Option<ExperimentError>), ExperimentError> {
-    let runs = records.take_runs();
-    let mut keep = |run: &Run| records.append(run);
-    make_runs(experiment, site, runs, &mut keep, stop, observer)?.finish()
-}
-
-/// Makes the runs that are left after `runs`, and gives each to `keep` as it comes. What ends them
-/// early is in the course.
-///
-/// # Errors
-/// A run could not be kept.
-pub(crate) fn make_runs<'a>(
-    experiment: &'a Experiment,
-    site: &ExperimentSite<'_>,
-    runs: Vec<Run>,
-    keep: &mut dyn FnMut(&Run) -> Result<(), RecordsError>,
-    stop: &Stop,
-    observer: &mut dyn ExperimentObserver,
-) -> Result<Course<'a>, ExperimentError> {
     let mut course = Course {
         experiment,
-        runs,
+        runs: records.take_runs(),
         unavailable: Vec::new(),
         error: None,
         estimate: Estimate::default(),
@@ -124,7 +103,7 @@ pub(crate) fn make_runs<'a>(
             Ok(Some(run)) => {
                 let seconds = began.elapsed().as_secs_f64();
                 course.estimate.add(slot.cell, seconds);
-                keep(&run)?;
+                records.append(&run)?;
                 observer.made(&run);
                 course.runs.push(run);
             }
@@ -134,7 +113,7 @@ pub(crate) fn make_runs<'a>(
             }
         }
     }
-    Ok(course)
+    course.finish()
 }
 
 /// How far an experiment has come.

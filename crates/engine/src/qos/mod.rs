@@ -27,6 +27,7 @@ mod hook;
 pub(crate) mod load;
 mod mac;
 mod names;
+mod packet_cost;
 mod port;
 mod prepare;
 mod queue;
@@ -49,8 +50,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use counting::{Counting, counting};
 pub use error::QosError;
 pub use names::SystemNames;
+pub(crate) use packet_cost::packet_ns;
 pub use port::speeds;
-pub(crate) use prepare::trial;
 pub use state::{Mode, tell_when_waiting};
 pub use watch::{check_persist, persist, watch};
 

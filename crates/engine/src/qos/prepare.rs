@@ -387,7 +387,7 @@ fn compiled(
 ///
 /// # Errors
 /// As of applying it.
-pub(crate) fn trial(rules: &RuleSet, link: LinkType, slots: u32) -> Result<Loaded, QosError> {
+pub(super) fn trial(rules: &RuleSet, link: LinkType, slots: u32) -> Result<Loaded, QosError> {
     let compiled = compiled(rules, link, slots, Direction::Egress)?;
     let kind = linerate_sys::bpf::ProgramKind::SchedCls { attach: None };
     Ok(load(&compiled, kind, |_| None)?)

@@ -1,8 +1,6 @@
 //! Explains which filter takes a packet, and why those before it do not.
 
-mod frame;
 mod packet;
-mod syntax;
 mod words;
 
 use std::collections::HashMap;
@@ -12,12 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use crate::interpret::{Decision, State, interpret};
-use crate::packet::Fields;
+use crate::packet::{Fields, LinkType};
 use crate::policy::{Adapter, Family, Filter, Policy, PolicyFile};
 use crate::rules::{Bindings, Rule, RuleError, RuleSet};
 
-pub use packet::{Flow, FragmentPart, Packet, Tag, Upper, What};
-pub use syntax::PacketError;
+pub use packet::{Packet, PacketError};
 
 /// What a policy does with a packet that is the first on its adapter: which filter takes it, and
 /// why those before it do not.
@@ -76,8 +73,8 @@ pub fn explain(
 ) -> Result<ExplanationReport, RuleError> {
     let bindings = Bindings::stand_in(file);
     let rules = RuleSet::new(file, adapter, &bindings)?;
-    let (frame, metadata) = (packet.frame(), packet.metadata(&bindings));
-    let fields = Fields::new(&frame, packet.link(), &metadata);
+    let metadata = packet.metadata(&bindings);
+    let fields = Fields::new(packet.frame(), LinkType::Ethernet, &metadata);
     let decision = interpret(&rules, &fields, &metadata, 1, &mut State::default());
     let of_family = rules.family(fields.family());
     let rule = decision.rule.map(|rule| &of_family[rule]);
@@ -100,7 +97,7 @@ pub fn explain(
         },
     });
     Ok(ExplanationReport {
-        packet: packet.with_length().to_string(),
+        packet: words.packet(),
         adapter: adapter.name.clone(),
         family: match fields.family() {
             Family::V4 => "ipv4".to_owned(),

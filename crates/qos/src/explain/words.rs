@@ -9,8 +9,7 @@ use crate::policy::words::{ECN, ETHERTYPES, PROTOCOLS, PROTOCOLS_WITH_PORTS, TCP
 use crate::policy::{AddressRange, Conditions, Family, Mac};
 use crate::rules::{Bindings, Field, Ranges, Rule};
 
-use super::packet::Packet;
-use super::syntax::{flags_in_words, icmp_types};
+use super::packet::{Packet, flags_in_words, icmp_types};
 
 /// Describes the fields of one packet.
 pub(super) struct Words<'a> {
@@ -26,6 +25,60 @@ impl<'a> Words<'a> {
             packet,
             bindings,
         }
+    }
+
+    /// Writes the packet as a user describes it.
+    pub(super) fn packet(&self) -> String {
+        let known = |field| self.fields.value(field);
+        let written = |field| known(field).map(|value| self.value(field, value));
+        let end = |address, port| match (written(address)?, known(port)) {
+            (address, Some(port)) if address.contains(':') => Some(format!("[{address}]:{port}")),
+            (address, Some(port)) => Some(format!("{address}:{port}")),
+            (address, None) => Some(address),
+        };
+        let source = end(Field::Source, Field::SourcePort);
+        let destination = end(Field::Destination, Field::DestinationPort);
+        let mut text = match (written(Field::Protocol), source.zip(destination)) {
+            (Some(protocol), Some((source, destination))) => {
+                format!("{protocol} {source} > {destination}")
+            }
+            _ => written(Field::EtherType).unwrap_or_else(|| "a frame that is cut off".to_owned()),
+        };
+        let mut add = |key: &str, value: Option<String>| {
+            text += &value.map_or_else(String::new, |value| format!(" {key}={value}"));
+        };
+        let fragment = self.fields.fragment();
+        add(
+            "fragment",
+            fragment.map(|part| if part.first { "first" } else { "later" }.to_owned()),
+        );
+        let not_zero = |field| written(field).filter(|_| known(field) != Some(0));
+        add("flags", written(Field::TcpFlags));
+        add("type", written(Field::IcmpType));
+        add("code", written(Field::IcmpCode));
+        add("dscp", written(Field::Dscp));
+        add("ecn", not_zero(Field::Ecn));
+        add("flow_label", not_zero(Field::FlowLabel));
+        add(
+            "length",
+            known(Field::Length).map(|length| length.to_string()),
+        );
+        add("vlan", written(Field::Vlan));
+        let priority = self.fields.tci().map(|tci| tci >> 13).filter(|it| *it != 0);
+        add("vlan_priority", priority.map(|it| it.to_string()));
+        add("uid", self.packet.uid.map(|uid| uid.to_string()));
+        add(
+            "cgroup",
+            self.packet.cgroup.as_ref().map(|path| path.0.clone()),
+        );
+        add(
+            "incoming",
+            self.packet.incoming.as_ref().map(|name| name.0.clone()),
+        );
+        add("mark", not_zero(Field::Mark(u32::MAX)));
+        add("source_mac", not_zero(Field::SourceMac));
+        add("destination_mac", not_zero(Field::DestinationMac));
+        text
     }
 
     /// Explains why none of a filter's rules takes the packet: the first condition of each that

@@ -1,7 +1,5 @@
-//! Metrics for monitoring systems: in the text format of Prometheus (version 0.0.4), as OTLP 1 in
-//! JSON for collectors of OpenTelemetry, and as remote write for stores of metrics.
-
-mod remote_write;
+//! Metrics for monitoring systems: in the text format of Prometheus (version 0.0.4), and as OTLP 1
+//! in JSON for collectors of OpenTelemetry and stores of metrics.
 
 use std::fmt::Write;
 

@@ -29,7 +29,6 @@ mod page;
 mod profile;
 mod projection;
 mod qos;
-mod qos_cost;
 mod record;
 mod sweep;
 mod table;

@@ -8,8 +8,7 @@ use linerate_report::Document;
 use linerate_report::document::{DOCUMENTS, read};
 
 use crate::{
-    analysis, capacity, connections, experiment, load, matrix, profile, qos, qos_cost, samples,
-    trace,
+    analysis, capacity, connections, experiment, load, matrix, profile, qos, samples, trace,
 };
 
 fn labs() -> LabsDocument {
@@ -49,11 +48,24 @@ pub(crate) fn documents() -> Vec<Box<dyn Document>> {
         Box::new(samples::check()),
         Box::new(samples::different()),
         Box::new(qos::sample(1)),
-        Box::new(qos_cost::document(3)),
         Box::new(connections::document()),
         Box::new(load::document("rrul")),
         Box::new(matrix::document(10)),
     ]
+}
+
+#[test]
+fn a_document_of_a_kind_that_is_gone_is_refused_with_what_reads_it() {
+    let stored = r#"{"schema": "linerate.qos_cost/1", "status": "complete", "rows": []}"#;
+    let Err(error) = read(stored.as_bytes()) else {
+        panic!("no command explains it")
+    };
+    assert!(
+        error
+            .to_string()
+            .contains("`linerate analyze` has its figures"),
+        "{error}"
+    );
 }
 
 #[test]

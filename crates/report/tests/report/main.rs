@@ -15,7 +15,6 @@ mod matrix;
 mod profile;
 mod projection;
 mod qos;
-mod qos_cost;
 mod samples;
 mod schemas;
 mod stored;

@@ -1,65 +1,56 @@
-//! Simulates the schedule of a mesh in virtual time.
+//! Simulation of a mesh's schedule in virtual time; the laws in `tests/simulated.rs` use it, too.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 use linerate_core::units::{Nanos, SplitMix64};
-
-use crate::plan::{Mesh, TestKind};
-use crate::schedule::{Assignment, Failure, Input, Missed, Schedule};
+use linerate_mesh::{Assignment, Failure, Input, Mesh, Missed, Schedule, TestKind};
 
 /// Conditions of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Simulation {
+pub(crate) struct Simulation {
     /// Seed of every random choice.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// A test takes 1 to this many times its planned length.
-    pub slowest: f64,
+    pub(crate) slowest: f64,
     /// The share (0–1) of sites that are away at a time, each for five minutes on average.
-    pub away: f64,
+    pub(crate) away: f64,
     /// The share (0–1) of runs that fail.
-    pub fails: f64,
+    pub(crate) fails: f64,
     /// Longest virtual time, seconds.
-    pub seconds: u64,
+    pub(crate) seconds: u64,
 }
 
 /// How one test of the mesh went.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Simulated {
+pub(crate) struct Simulated {
     /// Pairs of its sites.
-    pub pairs: u64,
+    pub(crate) pairs: u64,
     /// Pairs that were measured at least once.
-    pub measured: u64,
+    pub(crate) measured: u64,
     /// Runs with a result.
-    pub done: u64,
+    pub(crate) done: u64,
     /// Runs that failed or were lost.
-    pub failed: u64,
+    pub(crate) failed: u64,
     /// Pairs that cycles missed, each with its reason.
-    pub missed: u64,
+    pub(crate) missed: u64,
     /// Pairs that are neither measured, due, running nor missed: always 0.
-    pub forgotten: u64,
+    pub(crate) forgotten: u64,
     /// Time until every pair was measured, seconds; `None` if some were not.
-    pub took_s: Option<f64>,
+    pub(crate) took_s: Option<f64>,
     /// Least time that any schedule needs, seconds: the time of the busiest site or group in these
     /// tests, or of all tests over the most that can run at once.
-    pub bound_s: f64,
+    pub(crate) bound_s: f64,
     /// `took_s` in slots, each as long as the longest test.
-    pub slots: f64,
+    pub(crate) slots: f64,
     /// Least number of slots that any schedule needs.
-    pub bound_slots: u64,
+    pub(crate) bound_slots: u64,
     /// The fewest and the most runs of a site.
-    pub runs_of_site: (u64, u64),
+    pub(crate) runs_of_site: (u64, u64),
     /// Runs that had a site or a link which another bandwidth test had: always 0.
-    pub clashes: u64,
+    pub(crate) clashes: u64,
     /// Messages from and to the coordinator for each run.
-    pub messages: f64,
-}
-
-impl Simulated {
-    /// How much longer than the least time it took, per cent.
-    pub fn over_bound_percent(&self) -> Option<f64> {
-        Some((self.took_s? / self.bound_s - 1.0) * 100.0)
-    }
+    pub(crate) messages: f64,
 }
 
 /// The state of a simulation.
@@ -111,7 +102,7 @@ struct Tally {
 
 /// Runs the schedule of a mesh until every pair is measured, and returns how each test went and the
 /// memory that the pairs took, bytes. The same conditions give the same result.
-pub fn simulate(mesh: &Mesh, conditions: Simulation) -> (Vec<Simulated>, usize) {
+pub(crate) fn simulate(mesh: &Mesh, conditions: Simulation) -> (Vec<Simulated>, usize) {
     let mut world = World::new(mesh, conditions);
     for site in 0..mesh.sites.len() {
         world.join(Nanos::ZERO, site);
