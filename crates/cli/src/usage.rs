@@ -265,7 +265,7 @@ const NEEDS: &[(&str, &str)] = &[
 
 fn unknown_command(name: &str, words: &[OsString]) -> String {
     let (command, path) = command_of(words);
-    let program = elsewhere::program(name).filter(|_| path.is_empty());
+    let program = elsewhere::program(format!("{path} {name}").trim_start());
     let commands = command.get_subcommands().filter(|it| !it.is_hide_set());
     let hint = match program {
         Some(instead) => format!(": use {instead}"),

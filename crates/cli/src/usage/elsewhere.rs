@@ -49,7 +49,7 @@ type Hints = &'static [(&'static [&'static str], &'static str)];
 const IPERF3: &str =
     "iperf3's command line is `linerate iperf3`, linerate's own `linerate stream HOST`";
 
-/// Other programs, with the command that does what they do.
+/// Other programs, and commands that are other programs now, with what does what they do.
 const PROGRAMS: Hints = &[
     (
         &["mtr", "ping", "fping", "ping6"],
@@ -77,6 +77,10 @@ const PROGRAMS: Hints = &[
         "linerate connections --watch or linerate trace HOST --watch",
     ),
     (&["version"], "linerate --version"),
+    (
+        &["lab truth"],
+        "linerate-truth (cargo run --release -p linerate-truth)",
+    ),
 ];
 
 /// Commands that send to an endpoint.

@@ -20,4 +20,3 @@ mod samples;
 mod schemas;
 mod text;
 mod trace;
-mod truth;
