@@ -10,14 +10,12 @@
 //!
 //! [`Endpoint::bind`] and [`Endpoint::serve`] are `linerate serve`. [`Client::connect`] greets one;
 //! [`Client::run`] runs one test and gives an [`Outcome`], [`Client::run_plan`] all sizes and
-//! repeats and gives a
-//! [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`] holds two treatments
-//! against each other.
-//! [`check()`] examines a path. [`prepare_for_lab`], then [`LabPath::build`], make an emulated one
-//! with an endpoint on it; [`Demo`] is one with a hidden fault, [`hold_lab`] a lab that other
-//! processes use. A
-//! [`Stop`] ends any of them early, and what there is by then is in the record. [`MeasureError`]
-//! says in words what failed, and its [`Category`] which exit status that deserves.
+//! repeats and gives a [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`]
+//! holds two treatments against each other. [`check()`] examines a path. [`prepare_for_lab`], then
+//! [`LabPath::build`], make an emulated one with an endpoint on it; [`Demo`] is one with a hidden
+//! fault, [`hold_lab`] a lab that other processes use. A [`Stop`] ends any of them early, and what
+//! there is by then is in the record. [`MeasureError`] says in words what failed, and its
+//! [`Category`] which exit status that deserves.
 //!
 //! | module | what is in it |
 //! |---|---|
