@@ -26,7 +26,6 @@ mod serve;
 mod shared;
 mod trace;
 mod traffic;
-mod truth;
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -74,7 +73,6 @@ pub(crate) use shared::{
 };
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
-pub(crate) use truth::TruthArgs;
 
 /// Measures what a network path gives a host and explains what holds it back
 #[derive(Debug, Parser)]

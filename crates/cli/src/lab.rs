@@ -16,7 +16,7 @@ use linerate_report::{Document, json, text};
 
 use crate::args::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 use crate::failure::Failure;
-use crate::{files, output, plan, site, truth};
+use crate::{files, output, plan, site};
 
 /// Does what the command line says.
 ///
@@ -28,7 +28,6 @@ pub(crate) fn execute(command: LabCommand) -> Result<(), Failure> {
         LabCommand::Exec(args) => exec(args),
         LabCommand::Status(args) => status(&args),
         LabCommand::Down(args) => down(&args),
-        LabCommand::Truth(args) => truth::execute(&args),
         LabCommand::Hold(args) => hold(&args),
     }
 }

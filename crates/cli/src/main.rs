@@ -35,7 +35,6 @@
 //! | [`trace`] | the route to a host |
 //! | [`qos`] | `qos`: policies of this host's interfaces |
 //! | [`host`] | `host`: this host's limits and settings |
-//! | [`truth`] | the truth test of `lab truth` |
 //! | [`iperf3`] | iperf3's command line and output |
 //! | [`manual`] | completions of shells, manual pages |
 //! | [`watch`] | what undoes treatments when their process is killed |
@@ -89,7 +88,6 @@ mod serve;
 mod site;
 mod target;
 mod trace;
-mod truth;
 mod turn;
 mod typed;
 mod usage;

@@ -151,18 +151,6 @@ impl Progress {
         }
     }
 
-    /// Prints that `done` of `all` steps are done, which should have taken `share` of the planned
-    /// time. The time that is left is estimated from how much slower or faster they were.
-    pub(crate) fn done(&mut self, text: &str, [done, all]: [usize; 2], share: f64) {
-        let elapsed_s = self.began.elapsed().as_secs_f64();
-        if done >= FEW {
-            let left = elapsed_s / share * (1.0 - share).max(0.0);
-            self.takes([Duration::from_secs_f64(left); 2]);
-        }
-        let text = format!("{done} of {all}: {text}");
-        self.line(&text::step(&text, elapsed_s, self.takes_s));
-    }
-
     /// Prints a warning that the user should act on, also with `--quiet`.
     pub(crate) fn warn(&mut self, text: &str) {
         self.erase();
@@ -198,9 +186,6 @@ impl Drop for Progress {
         self.erase();
     }
 }
-
-/// Fewest finished steps from which the time of the others is estimated.
-const FEW: usize = 5;
 
 /// Back to the first column, and clear to the end of the line (ECMA-48: CR, EL).
 const ERASE: &str = "\r\x1b[K";

@@ -70,5 +70,4 @@ mod trace;
 mod trace_path;
 mod trace_reverse;
 mod treatments;
-mod truth;
 mod web;

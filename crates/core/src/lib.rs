@@ -53,7 +53,6 @@
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
 //! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
 //! | [`capture`] | TCP connections of packet captures, followed packet by packet |
-//! | [`truth`] | runs whose cause is known by construction, and how often the verdict names it |
 //! | [`toml_reader`] | TOML files of ours: known keys, values with their place, problems by line and column |
 
 pub mod analyze;
@@ -80,7 +79,6 @@ pub mod responsiveness;
 pub mod session;
 pub mod toml_reader;
 pub mod treatment;
-pub mod truth;
 pub mod value;
 pub mod video;
 pub mod wire;

@@ -10,15 +10,12 @@
 //!
 //! [`Endpoint::bind`] and [`Endpoint::serve`] are `linerate serve`. [`Client::connect`] greets one;
 //! [`Client::run`] runs one test and gives an [`Outcome`], [`Client::run_plan`] all sizes and
-//! repeats and gives a
-//! [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`] holds two treatments
-//! against each other.
-//! [`check()`] examines a path. [`prepare_for_lab`], then [`LabPath::build`], make an emulated one
-//! with an endpoint on it; [`Demo`] is one with a hidden fault, [`hold_lab`] a lab that other
-//! processes use,
-//! [`run_scenario`] a run of the truth test, [`run_treated_scenario`] one under a remedy. A
-//! [`Stop`] ends any of them early, and what there is by then is in the record. [`MeasureError`]
-//! says in words what failed, and its [`Category`] which exit status that deserves.
+//! repeats and gives a [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`]
+//! holds two treatments against each other. [`check()`] examines a path. [`prepare_for_lab`], then
+//! [`LabPath::build`], make an emulated one with an endpoint on it; [`Demo`] is one with a hidden
+//! fault, [`hold_lab`] a lab that other processes use. A [`Stop`] ends any of them early, and what
+//! there is by then is in the record. [`MeasureError`] says in words what failed, and its
+//! [`Category`] which exit status that deserves.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -108,11 +105,10 @@ pub use experiment::{
     ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsError,
     RecordsFile, run_experiment,
 };
-pub use lab::CpuError;
+pub use lab::{CpuError, CpuQuota};
 pub use lab::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_holder};
-pub use lab::{Demo, Lab, LabError, LabOptions, LabPath, LabReport, prepare as prepare_for_lab};
-pub use lab::{Looks, capture_file, explain_capture, try_stranger};
-pub use lab::{TruthError, run_scenario, run_treated_scenario, try_scenario};
+pub use lab::{Demo, Lab, LabEnds, LabError, LabOptions, LabPath};
+pub use lab::{LabReport, prepare as prepare_for_lab};
 pub use lab_process::{LAB_EXEC, LAB_PROCESS};
 pub use linerate_sys::clock::{format_moment, since_boot};
 pub use linerate_sys::inherit::{listeners as inherited_listeners, stdout_was_closed};

@@ -20,7 +20,6 @@ use linerate_core::record::{
     SWEEP_SCHEMA, SizeFigure, Status, Sweep,
 };
 use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
-use linerate_core::truth::{Score, TRUTH_SCHEMA};
 use linerate_mesh::{MATRIX_SCHEMA, MatrixDocument};
 use linerate_qos::document::{QOS_SCHEMA, QosDocument};
 use schemars::transform::{RecursiveTransform, Transform};
@@ -159,7 +158,6 @@ documents! {
     TraceDocument: TRACE_SCHEMA,
     ExperimentDocument: EXPERIMENT_SCHEMA,
     Analysis: ANALYSIS_SCHEMA,
-    Score: TRUTH_SCHEMA,
     LabsDocument: LAB_SCHEMA,
     HostDocument: HOST_SCHEMA,
     CapacityDocument: CAPACITY_SCHEMA,
@@ -199,14 +197,18 @@ impl Kind {
         let (_, json_schema) = all
             .find(|(schema, _)| *schema == self.schema)
             .expect("it is of the list");
-        let mut schema = json_schema();
-        RecursiveTransform(join_lines).transform(&mut schema);
-        schema
+        described(json_schema())
     }
 }
 
-/// Joins the lines of each paragraph of a description: where a comment wraps in the source means
-/// nothing to a reader of the schema.
+/// A JSON Schema whose descriptions have a line for each paragraph: where a comment wraps in the
+/// source means nothing to a reader of the schema.
+pub fn described(mut schema: Schema) -> Schema {
+    RecursiveTransform(join_lines).transform(&mut schema);
+    schema
+}
+
+/// Joins the lines of each paragraph of a description.
 fn join_lines(schema: &mut Schema) {
     let Some(Value::String(description)) = schema.get_mut("description") else {
         return;

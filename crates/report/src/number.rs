@@ -4,7 +4,7 @@
 //! `text::page::Page` writes it as an ordinary one.
 
 /// Keeps a number and its unit together.
-pub(crate) const NBSP: char = '\u{a0}';
+pub const NBSP: char = '\u{a0}';
 
 /// Shown in place of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "-";
@@ -46,7 +46,7 @@ pub(crate) fn count(value: u64) -> String {
 }
 
 /// `1 pair`, `12,437 pairs`.
-pub(crate) fn plural(number: u64, what: &str) -> String {
+pub fn plural(number: u64, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {what}{plural}", count(number))
 }
@@ -115,7 +115,7 @@ pub(crate) fn bar(share: f64) -> String {
 }
 
 /// A rate in bits per second.
-pub(crate) fn rate(bps: f64) -> String {
+pub fn rate(bps: f64) -> String {
     scaled(bps, &RATES)
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn exact_bytes(bytes: impl Into<u64>) -> String {
 }
 
 /// A percentage.
-pub(crate) fn percent(percent: f64) -> String {
+pub fn percent(percent: f64) -> String {
     with_unit(percent, "%")
 }
 

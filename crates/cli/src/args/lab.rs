@@ -17,8 +17,6 @@ pub(crate) enum LabCommand {
     Status(LabStatusArgs),
     /// Take a lab down
     Down(LabDownArgs),
-    /// Check verdicts on emulated paths whose limit is known
-    Truth(super::TruthArgs),
     /// Be the process that holds a lab, whose file is on standard input
     #[command(hide = true)]
     Hold(LabHoldArgs),

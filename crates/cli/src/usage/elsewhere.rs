@@ -50,7 +50,7 @@ type Hints = &'static [(&'static [&'static str], &'static str)];
 const IPERF3: &str =
     "iperf3's command line is `linerate iperf3`, linerate's own `linerate stream HOST`";
 
-/// Other programs, with the command that does what they do.
+/// Other programs, and commands that are other programs now, with what does what they do.
 const PROGRAMS: Hints = &[
     (
         &["mtr", "ping", "fping", "ping6"],
@@ -86,6 +86,10 @@ const PROGRAMS: Hints = &[
     (
         &["mesh simulate"],
         "in the source: cargo run --release -p linerate-mesh --example simulate FILE",
+    ),
+    (
+        &["lab truth"],
+        "linerate-truth (cargo run --release -p linerate-truth)",
     ),
 ];
 

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::names::names;
-use crate::plan::{Draft, Test, Workload, option_of};
 
 /// An option of the command that made the run, or of `linerate serve` at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,30 +55,5 @@ impl RunOption {
             Self::Window => "-w".to_owned(),
             _ => format!("--{}", self.key()),
         }
-    }
-
-    /// Name of the treatment that sets it on a socket, if there is one.
-    pub fn treatment(self) -> Option<&'static str> {
-        let option = option_of(Workload::Stream, self.key())?;
-        option.treatment.map(|_| option.name)
-    }
-
-    /// Sets it in a test, or leaves it out there. `None` if it does not take the value, or if a
-    /// test has no such option.
-    pub fn set(self, test: &mut Test, value: Option<&str>) -> Option<()> {
-        let workload = test.workload();
-        let own = option_of(workload, self.key())?;
-        let mut draft = Draft::new(workload);
-        for (option, value) in test.given() {
-            if option != own && !own.excludes.contains(&option.key) {
-                let written = option.kind.written(&value);
-                draft.set(option.key, &written).ok()?;
-            }
-        }
-        if let Some(value) = value {
-            draft.set(own.key, value).ok()?;
-        }
-        *test = draft.resolve(test.seed).ok()?;
-        Some(())
     }
 }

@@ -1,4 +1,4 @@
-//! One run of a cell: its path, its shares of a CPU, its treatments.
+//! One run of a cell: its path, its quotas of CPU time, its treatments.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,13 @@ use linerate_core::experiment::{
 use linerate_core::plan::{End, Protocol, Test};
 use linerate_core::record::{Caveat, Interval, Record};
 use linerate_core::treatment::HostChange;
-use linerate_core::truth::CpuShare;
 use linerate_core::units::Family;
 
 use super::error::ExperimentError;
 use super::{ExperimentObserver, ExperimentSite, special};
 use crate::campaign::Observer;
 use crate::client::Client;
-use crate::lab::{Allotment, Ends, LabOptions, LabPath};
+use crate::lab::{CpuQuota, LabEnds, LabOptions, LabPath};
 use crate::load::load;
 use crate::qos::packet_ns;
 use crate::stop::Stop;
@@ -46,7 +45,7 @@ pub(super) fn run(
                     load(std::slice::from_ref(target), mix, seed, stop, &mut ())?;
                 error.map_or(Ok(document.figures()), |error| Err(error.into()))
             };
-            run.figures = in_place(cell, seed, site, &mut act)?.0;
+            run.figures = in_place(cell, seed, site, &mut act)?;
         }
         Work::Test(test) => {
             let test = Test {
@@ -131,47 +130,36 @@ fn measure(
         }
         Ok(record)
     };
-    let (mut record, caveats) = in_place(cell, test.seed, site, &mut act)?;
-    record.caveats.extend(caveats);
-    Ok(record)
+    in_place(cell, test.seed, site, &mut act)
 }
 
 /// What is done with an endpoint, on the lab's path if it is one.
 type Act<'a, T> =
     &'a mut (dyn FnMut(&Target, Option<&LabPath>) -> Result<T, ExperimentError> + Send);
 
-/// Acts where the cell is, with its shares of a CPU; beside what came of it stand the doubts that
-/// these raise.
+/// Acts where the cell is, with its quotas of CPU time.
 fn in_place<T: Send>(
     cell: &Cell,
     seed: u64,
     site: &ExperimentSite<'_>,
     act: Act<'_, T>,
-) -> Result<(T, Vec<Caveat>), ExperimentError> {
-    // A busy neighbour is no slow CPU: where there is no quota there is no run.
-    let client = Allotment::exact(share(cell.place.client_cpu))?;
+) -> Result<T, ExperimentError> {
+    let client = CpuQuota::new(cell.place.client_cpu)?;
     let ExperimentPath::Lab { .. } = &cell.place.path else {
         let target = site.target.ok_or(ExperimentError::NoTarget)?;
-        let done = client.run(|| act(target, None))??;
-        return Ok((done, caveats(&[&client])));
+        return client.run(|| act(target, None))?;
     };
     let mut on_path = |path: &LabPath| {
         path.enter()?;
         act(&path.target(), Some(path))
     };
-    let server = Allotment::exact(share(cell.place.server_cpu))?;
-    // The endpoint's threads inherit the share of the one that starts it.
+    if let Some(path) = site.path {
+        return client.run(|| on_path(path))?;
+    }
+    let server = CpuQuota::new(cell.place.server_cpu)?;
+    // The endpoint's threads inherit the quota of the one that starts it.
     let path = server.run(|| build(&cell.place, seed, site))??;
-    let done = client.run(|| on_path(&path))??;
-    Ok((done, caveats(&[&client, &server])))
-}
-
-fn share(percent: Option<u32>) -> CpuShare {
-    percent.map_or(CpuShare::Any, |percent| CpuShare::Quota { percent })
-}
-
-fn caveats(shares: &[&Allotment]) -> Vec<Caveat> {
-    shares.iter().filter_map(|share| share.caveat()).collect()
+    client.run(|| on_path(&path))?
 }
 
 fn build(place: &Place, seed: u64, site: &ExperimentSite<'_>) -> Result<LabPath, ExperimentError> {
@@ -189,7 +177,7 @@ fn build(place: &Place, seed: u64, site: &ExperimentSite<'_>) -> Result<LabPath,
     let traces = site.traces.to_vec();
     let options = LabOptions { seed, traces };
     let address = *address;
-    let ends = Ends {
+    let ends = LabEnds {
         client,
         server,
         address,

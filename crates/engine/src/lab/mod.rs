@@ -9,12 +9,11 @@
 //! | `build` | namespaces, links, addresses, routes, settings |
 //! | `pump` | carries packets over the emulated links |
 //! | `calibrate` | what a round trip through the pump takes by itself |
-//! | `cpu` | shares of a CPU for the threads of a host |
+//! | `cpu` | a quota of CPU time for the threads of a host |
 //! | `daemon` | labs in the background |
 //! | `demo` | the demonstration path and its hidden fault |
 //! | `quota` | control groups with a quota of CPU time |
 //! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
-//! | `truth` | runs of the truth test, each in a lab of its own |
 
 mod build;
 mod calibrate;
@@ -25,7 +24,6 @@ mod error;
 mod path;
 mod pump;
 mod quota;
-mod truth;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -39,17 +37,11 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
-pub(crate) use cpu::Allotment;
-pub use cpu::CpuError;
+pub use cpu::{CpuError, CpuQuota};
 pub use daemon::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_holder};
 pub use demo::Demo;
 pub use error::LabError;
-pub(crate) use path::Ends;
-pub use path::LabPath;
-pub use truth::{
-    Looks, TruthError, capture_file, explain_capture, run_scenario, run_treated_scenario,
-    try_scenario, try_stranger,
-};
+pub use path::{LabEnds, LabPath};
 
 use build::Built;
 use pump::{OneWaySetup, Pump, Reading};

@@ -13,10 +13,10 @@ use super::{Lab, LabOptions};
 use crate::own_endpoint::OwnEndpoint;
 use crate::target::Target;
 
-/// The host of the client, as the topologies of paths and of scenarios call it.
-pub(super) const CLIENT: &str = "client";
+/// The host of the client, as the topologies of paths call it.
+const CLIENT: &str = "client";
 /// The host of the endpoint.
-pub(super) const SERVER: &str = "server";
+const SERVER: &str = "server";
 /// The record has a caveat if the emulator was late by more than this and by more than a twentieth
 /// of the round-trip time.
 const LATE: Duration = Duration::from_millis(1);
@@ -36,13 +36,13 @@ pub struct LabPath {
 
 /// The two hosts of a path.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends<'a> {
+pub struct LabEnds<'a> {
     /// Host of the client.
-    pub(crate) client: &'a str,
+    pub client: &'a str,
     /// Host of the endpoint.
-    pub(crate) server: &'a str,
+    pub server: &'a str,
     /// Address that the endpoint serves at; `None` is the first of its host's.
-    pub(crate) address: Option<IpAddr>,
+    pub address: Option<IpAddr>,
 }
 
 impl LabPath {
@@ -65,7 +65,7 @@ impl LabPath {
         family: Option<Family>,
         options: &LabOptions,
     ) -> Result<Self, LabError> {
-        let ends = Ends {
+        let ends = LabEnds {
             client: CLIENT,
             server: SERVER,
             address: None,
@@ -73,11 +73,14 @@ impl LabPath {
         Self::between(topology, spec.to_string(), ends, family, options)
     }
 
-    /// As [`LabPath::build`], between two hosts of any topology, which the record calls `name`.
-    pub(crate) fn between(
+    /// Makes a path between two hosts of any topology, which the record calls `name`.
+    ///
+    /// # Errors
+    /// As of [`LabPath::build`].
+    pub fn between(
         topology: Topology,
         name: String,
-        ends: Ends<'_>,
+        ends: LabEnds<'_>,
         family: Option<Family>,
         options: &LabOptions,
     ) -> Result<Self, LabError> {

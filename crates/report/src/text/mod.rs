@@ -34,9 +34,9 @@ mod sweep;
 mod table;
 mod trace;
 mod treatments;
-mod truth;
 
 use crate::number;
+pub use crate::number::{NBSP, percent, plural, rate};
 pub use crate::style::{Form, Style};
 pub use baseline::how_sure;
 pub use comparison::pair_line;
@@ -52,8 +52,10 @@ pub use history::{
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use matrix::{matrix_pairs, pair_runs};
+pub use page::Page;
 pub use profile::folded;
 pub use projection::projections;
 pub use qos::{qos_rates, qos_stats};
+pub use table::{Cell, Table};
 pub use trace::watch;
 pub use treatments::treatments;

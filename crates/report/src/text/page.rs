@@ -23,13 +23,14 @@ pub(super) enum Emphasis {
 
 /// A page that is being written. Every text is cleaned here, so that no caller can forget it.
 #[derive(Debug)]
-pub(super) struct Page {
+pub struct Page {
     text: String,
     style: Style,
 }
 
 impl Page {
-    pub(super) fn new(style: Style) -> Self {
+    /// An empty page.
+    pub fn new(style: Style) -> Self {
         Self {
             text: String::new(),
             style,
@@ -55,7 +56,7 @@ impl Page {
     }
 
     /// Writes an empty line, unless the page begins here or has one already.
-    pub(super) fn gap(&mut self) {
+    pub fn gap(&mut self) {
         let is_plain = self.style.form == Form::Plain;
         if is_plain && !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
@@ -101,12 +102,12 @@ impl Page {
     }
 
     /// Writes a line that stands out.
-    pub(super) fn title(&mut self, line: &str) {
+    pub fn title(&mut self, line: &str) {
         self.fitted(Emphasis::Strong, line);
     }
 
     /// Writes a line of figures.
-    pub(super) fn plain(&mut self, line: &str) {
+    pub fn plain(&mut self, line: &str) {
         self.fitted(Emphasis::None, line);
     }
 
@@ -125,12 +126,12 @@ impl Page {
     }
 
     /// Writes a sentence that stands out.
-    pub(super) fn heading(&mut self, words: &str) {
+    pub fn heading(&mut self, words: &str) {
         self.paragraph(Emphasis::Strong, "", 0, words);
     }
 
     /// Writes sentences.
-    pub(super) fn words(&mut self, words: &str) {
+    pub fn words(&mut self, words: &str) {
         self.paragraph(Emphasis::None, "", 0, words);
     }
 
@@ -215,7 +216,7 @@ impl Page {
     }
 
     /// Writes a table, and how many columns do not fit.
-    pub(super) fn table<R>(&mut self, table: &Table<R>) {
+    pub fn table<R>(&mut self, table: &Table<R>) {
         if self.style.form != Form::Plain {
             return markup::table(self.style.form, &mut self.text, &table.grid());
         }
@@ -233,7 +234,8 @@ impl Page {
         }
     }
 
-    pub(super) fn finish(self) -> String {
+    /// The page.
+    pub fn finish(self) -> String {
         self.text
     }
 }

@@ -17,7 +17,8 @@ enum Align {
 }
 
 /// The content of a table cell; `None` is shown as a dash.
-pub(super) trait Cell {
+pub trait Cell {
+    /// The text; `None` for a dash.
     fn text(self) -> Option<String>;
 }
 
@@ -48,7 +49,7 @@ impl Cell for &str {
 /// Rows, and columns that are as wide as their cells. Columns without any value are left out and,
 /// on a narrow terminal, those that can be [spared](Table::spare).
 #[derive(Debug)]
-pub(super) struct Table<R> {
+pub struct Table<R> {
     rows: Vec<R>,
     columns: Vec<Column>,
 }
@@ -64,7 +65,8 @@ struct Column {
 }
 
 impl<R> Table<R> {
-    pub(super) fn of(rows: impl IntoIterator<Item = R>) -> Self {
+    /// A table without columns.
+    pub fn of(rows: impl IntoIterator<Item = R>) -> Self {
         Self {
             rows: rows.into_iter().collect(),
             columns: Vec::new(),
@@ -72,16 +74,12 @@ impl<R> Table<R> {
     }
 
     /// Adds a column of words. The head may have several lines.
-    pub(super) fn left<C: Cell>(
-        self,
-        head: impl Into<Cow<'static, str>>,
-        cell: impl Fn(&R) -> C,
-    ) -> Self {
+    pub fn left<C: Cell>(self, head: impl Into<Cow<'static, str>>, cell: impl Fn(&R) -> C) -> Self {
         self.column(head.into(), Align::Left, cell)
     }
 
     /// Adds a column of figures.
-    pub(super) fn right<C: Cell>(
+    pub fn right<C: Cell>(
         self,
         head: impl Into<Cow<'static, str>>,
         cell: impl Fn(&R) -> C,

@@ -3,7 +3,6 @@
 use linerate_core::host::HostDocument;
 use linerate_core::lab::{LAB_SCHEMA, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::{Caveat, CaveatKind, LabDirection, Status, Sweep};
-use linerate_core::truth::Score;
 use linerate_report::Document;
 use linerate_report::document::{DOCUMENTS, read};
 
@@ -42,7 +41,6 @@ pub(crate) fn documents() -> Vec<Box<dyn Document>> {
         Box::new(analysis::document()),
         Box::new(HostDocument::new(Default::default())),
         Box::new(labs()),
-        Box::new(Score::new(1, vec![], vec![])),
         Box::new(samples::stream()),
         Box::new(samples::stream_sweep(3)),
         Box::new(samples::check()),

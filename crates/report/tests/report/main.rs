@@ -20,4 +20,3 @@ mod schemas;
 mod stored;
 mod text;
 mod trace;
-mod truth;

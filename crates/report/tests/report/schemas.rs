@@ -214,7 +214,7 @@ const STATISTICS: [&str; 42] = [
 ];
 
 /// Shares (0–1) and ratios.
-const SHARES: [&str; 15] = [
+const SHARES: [&str; 14] = [
     "fairness",
     "times_as_long",
     "confidence",
@@ -229,11 +229,10 @@ const SHARES: [&str; 15] = [
     "smallest_p_value",
     "n_a",
     "n_b",
-    "brier",
 ];
 
 /// How many were, or did, what the key says: packets, connections, sockets.
-const COUNTS: [&str; 97] = [
+const COUNTS: [&str; 95] = [
     "chunks",
     "down_lost",
     "stalls",
@@ -325,9 +324,7 @@ const COUNTS: [&str; 97] = [
     "workers",
     "workers_most",
     "yellow",
-    "confidently_wrong",
     "intervals",
-    "kernels_own",
     "left_out",
     "unexplained",
     "unknown",

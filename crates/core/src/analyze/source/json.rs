@@ -20,11 +20,12 @@ use crate::experiment::EXPERIMENT_SCHEMA;
 use crate::profile::PROFILE_SCHEMA;
 use crate::record::{CHECK_SCHEMA, RECORD_SCHEMA, SWEEP_SCHEMA};
 use crate::trace::TRACE_SCHEMA;
-use crate::truth::TRUTH_SCHEMA;
 use crate::units::shortened;
 
 /// Schema of what a policy costs: a row for each run.
 const QOS_COST_SCHEMA: &str = "linerate.qos_cost/1";
+/// Schema of a score of `linerate-truth`: a row for each trial.
+const TRUTH_SCHEMA: &str = "linerate.truth/1";
 
 /// The documents of linerate that have figures of runs.
 const SCHEMAS: [&str; 10] = [
