@@ -8,7 +8,7 @@ use linerate_core::experiment::{
     Cell, Experiment, ExperimentPath, Measure, Place, QOS_PACKET_NS, Run, Slot, Work,
 };
 use linerate_core::plan::{End, Protocol, Test};
-use linerate_core::record::{Caveat, Interval, Record};
+use linerate_core::record::{Interval, Record};
 use linerate_core::treatment::HostChange;
 use linerate_core::units::Family;
 
@@ -153,9 +153,6 @@ fn in_place<T: Send>(
         path.enter()?;
         act(&path.target(), Some(path))
     };
-    if let Some(path) = site.path {
-        return client.run(|| on_path(path))?;
-    }
     let server = CpuQuota::new(cell.place.server_cpu)?;
     // The endpoint's threads inherit the quota of the one that starts it.
     let path = server.run(|| build(&cell.place, seed, site))??;
