@@ -47,7 +47,7 @@ impl Cell for &str {
 }
 
 /// Rows, and columns that are as wide as their cells. Columns without any value are left out and,
-/// on a narrow terminal, those that can be [spared](Table::spare).
+/// on a narrow terminal, those that may be spared.
 #[derive(Debug)]
 pub struct Table<R> {
     rows: Vec<R>,

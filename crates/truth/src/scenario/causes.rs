@@ -1,5 +1,5 @@
 //! For each cause, conditions under which it may be the lowest limit. The ranges are wide, and most
-//! draws are no clear case: [`super::draw`] rejects those.
+//! draws are no clear case: [`draw`](mod@super::draw) rejects those.
 
 use linerate_core::ceilings::Cause;
 use linerate_core::link::Loss;

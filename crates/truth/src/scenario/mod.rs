@@ -1,6 +1,6 @@
 //! Scenarios: runs whose limiting cause is known before they begin.
 //!
-//! [`draw`] makes [`Scenario`]s from a seed. Each is a path, a test and the settings of its two
+//! [`draw()`] makes [`Scenario`]s from a seed. Each is a path, a test and the settings of its two
 //! hosts. The limits are computed here from the conditions, with formulas of this module's own: the
 //! code under test, [`linerate_core::ceilings`], gives nothing but the names of the causes.
 //!
