@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow};
 use clap::ArgMatches;
-use linerate_core::toml_reader::{self, Fault, FileError, Section, string};
+use linerate_core::toml_reader::{self, Fault, FileError, Section};
 use linerate_core::units::EndpointName;
 use linerate_history::Place;
 
@@ -121,26 +121,15 @@ impl Config {
                 let hint = "write host, host:port or [v6]:port";
                 return Fault::malformed(host, "endpoint", hint);
             }
-            let colours = match root.value("colours") {
-                None => Colours::default(),
-                Some(value) => {
-                    let word = string("colours", value)?;
-                    let mut words = Colours::WORDS.iter();
-                    let Some((_, colours)) = words.find(|(name, _)| *name == word.value) else {
-                        let hint = "it is auto, always or never";
-                        return Fault::malformed(word, "choice of colours", hint);
-                    };
-                    *colours
-                }
-            };
             let key_file = root.string("key-file")?;
             let db = root.string("db")?;
+            let colours = root.choice("colours", "choice of colours", &Colours::WORDS)?;
             Ok(Self {
                 host: host.map(|host| host.value.to_owned()),
                 key_file: key_file.map(|key| whole_path(key.value, directory)),
                 save: root.boolean("save")?.unwrap_or(false),
                 db: db.map(|db| OsString::from(whole_db(db.value, directory)).into()),
-                colours,
+                colours: colours.unwrap_or_default(),
             })
         };
         read().map_err(|fault: Fault| fault.located(text))

@@ -9,7 +9,7 @@ use linerate_core::toml_reader::{self, At, Fault, Section};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use thiserror::Error;
 
-use crate::plan::{MeshError, commands, parsed};
+use crate::plan::{MeshError, commands};
 
 /// The limits that an owner sets for the agent of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -203,11 +203,11 @@ fn read(text: &str) -> Result<OwnerLimits, Fault> {
     let time_hint = "write \"1s\" or more: \"30s\"";
     let targets = root.strings("targets")?.unwrap_or_default();
     Ok(OwnerLimits {
-        rate: parsed(&root, "rate", "rate", rate_hint, |rate: &BitRate| {
+        rate: root.parsed("rate", "rate", rate_hint, |rate: &BitRate| {
             rate.0 >= MIN_RATE
         })?,
         bytes_per_day: bytes(&root)?,
-        longest: parsed(&root, "longest", "time", time_hint, |span: &Span| {
+        longest: root.parsed("longest", "time", time_hint, |span: &Span| {
             span.as_secs_f64() >= 1.0
         })?,
         targets: targets.iter().map(target).collect::<Result<_, _>>()?,

@@ -1,14 +1,13 @@
 //! The file of a mesh. The format is at [`Mesh::from_toml`].
 
 use std::collections::{HashMap, HashSet};
-use std::str::FromStr;
 
 use linerate_core::monitor::keys::{
-    bytes, check_names, is_name, keep, labels, link, name, whole_seconds,
+    bytes, check_budget, is_name, keep, labels, link, name, whole_seconds,
 };
 use linerate_core::monitor::work;
-use linerate_core::toml_reader::{self, At, Fault, FileError, Section};
-use linerate_core::units::{ByteCount, EndpointName, Percent};
+use linerate_core::toml_reader::{self, At, Fault, FileError, Section, check_names};
+use linerate_core::units::Percent;
 
 use crate::message::is_site;
 
@@ -79,23 +78,6 @@ fn read(text: &str, seed: u64) -> Result<Mesh, Fault> {
     Ok(mesh)
 }
 
-/// The value of a key, if it is there: a text that parses and that `is_valid`.
-pub(crate) fn parsed<T: FromStr>(
-    section: &Section<'_>,
-    key: &'static str,
-    what: &'static str,
-    hint: &'static str,
-    is_valid: impl Fn(&T) -> bool,
-) -> Result<Option<T>, Fault> {
-    let Some(at) = section.string(key)? else {
-        return Ok(None);
-    };
-    match at.value.parse() {
-        Ok(value) if is_valid(&value) => Ok(Some(value)),
-        _ => Fault::malformed(at, what, hint),
-    }
-}
-
 /// The groups so far, and the index of each name.
 #[derive(Default)]
 struct Groups {
@@ -129,13 +111,9 @@ fn groups(root: &Section<'_>) -> Result<(Groups, Vec<usize>), Fault> {
             return Fault::repeated(section.offset, "groups", &name);
         }
         let index = groups.index(&name);
-        groups.list[index].each_way = match section.string("ways")?.map(|at| (at.value, at)) {
-            None | Some(("both", _)) => false,
-            Some(("each", _)) => true,
-            Some((_, at)) => {
-                return Fault::malformed(at, "number of ways", "write \"both\" or \"each\"");
-            }
-        };
+        let ways = [("both", false), ("each", true)];
+        let each_way = section.choice("ways", "number of ways", &ways)?;
+        groups.list[index].each_way = each_way.unwrap_or(false);
     }
     let offsets = sections.iter().map(|section| section.offset).collect();
     Ok((groups, offsets))
@@ -160,42 +138,27 @@ fn site(section: &Section<'_>, groups: &mut Groups) -> Result<Site, Fault> {
         own.push(group);
     }
     let (rate, bytes_per_day) = link(section)?;
+    let hint = "write \"0.01%\" to \"100%\"";
+    let is_share = |share: &Percent| (0.01..=100.0).contains(&share.0);
+    let share = section.parsed("share-of-time", "share of time", hint, is_share)?;
     Ok(Site {
         name,
-        host: parsed(section, "host", "host", HOST_HINT, |_: &EndpointName| true)?,
+        host: section.parsed("host", "host", HOST_HINT, |_| true)?,
         labels: labels(section, &OWN_LABELS)?,
         groups: own,
         can: commands(section)?,
         rate,
         bytes_per_day,
-        share_of_time: parsed(
-            section,
-            "share-of-time",
-            "share of time",
-            SHARE_HINT,
-            is_share,
-        )?
-        .map_or(1.0, |share| share.0 / 100.0),
+        share_of_time: share.map_or(1.0, |share| share.0 / 100.0),
     })
 }
 
 /// `can`: the commands that a site runs.
 pub(crate) fn commands(section: &Section<'_>) -> Result<Vec<String>, Fault> {
-    let named = |at: &At<&str>| {
-        if COMMANDS.contains(&at.value) {
-            Ok(at.value.to_owned())
-        } else {
-            Fault::malformed(*at, "command", "write check, stream, rr, crr or load")
-        }
-    };
-    match section.strings("can")? {
-        None => Ok(Vec::new()),
-        Some(names) => names.iter().map(named).collect(),
-    }
-}
-
-fn is_share(share: &Percent) -> bool {
-    share.0 >= 0.01 && share.0 <= 100.0
+    let words = COMMANDS.map(|command| (command, command));
+    let names = section.strings("can")?.unwrap_or_default().into_iter();
+    let named = |at: At<&str>| Ok(at.choice("command", &words)?.to_owned());
+    names.map(named).collect()
 }
 
 /// Refuses a name that is both a site's and a group's, and a table of a group that no site has.
@@ -234,8 +197,9 @@ fn tests(
         return Fault::contradiction(root.offset, what, "a mesh has 1 to 16 tables [[test]]");
     }
     let named = sites.iter().enumerate();
-    let named = named.map(|(index, site)| (site.name.as_str(), index));
-    let indexes = named.collect();
+    let indexes = named
+        .map(|(index, site)| (site.name.as_str(), index))
+        .collect();
     let test = |section| test(section, sites, &indexes, groups, seed);
     let tests = sections.iter().map(test).collect::<Result<Vec<_>, _>>()?;
     check_names("tests", &sections, tests.iter().map(|it| it.name.as_str()))?;
@@ -251,10 +215,7 @@ fn test(
 ) -> Result<MeshTest, Fault> {
     let name = name(section)?;
     let work = work(section, seed)?;
-    let entries = section.entries("workload")?;
-    let command = entries.iter().find(|(key, _)| key.value == "command");
-    let (_, command) = command.expect("the workload was read");
-    let command = toml_reader::string("command", command)?.value.to_owned();
+    let command = work.command().to_owned();
     let mut chosen: Vec<usize> = match section.strings("sites")? {
         None => (0..sites.len()).collect(),
         Some(names) => chosen(&names, sites, indexes, groups)?,
@@ -267,7 +228,6 @@ fn test(
     let every = section.string("every")?;
     let every =
         every.map(|at| whole_seconds(at, "time between cycles", 1, "write \"1s\" to \"720h\""));
-    let priority = section.number("priority", 1..=10)?;
     Ok(MeshTest {
         name,
         kind: kind(section, &command)?,
@@ -275,7 +235,7 @@ fn test(
         command,
         sites: chosen,
         every_s: every.transpose()?.unwrap_or(0),
-        priority: priority.map_or(1, |at| at.value),
+        priority: section.number("priority", 1..=10)?.unwrap_or(1),
     })
 }
 
@@ -307,37 +267,25 @@ fn kind(section: &Section<'_>, command: &str) -> Result<TestKind, Fault> {
     let at_once = section.number("at-once", 1..=64)?;
     match (command, at_once) {
         ("rr", at_once) => Ok(TestKind::Latency {
-            at_once: at_once.map_or(DEFAULT_AT_ONCE, |at| at.value),
+            at_once: at_once.unwrap_or(DEFAULT_AT_ONCE),
         }),
         (_, None) => Ok(TestKind::Bandwidth),
-        (_, Some(at)) => {
+        (_, Some(_)) => {
             let what = format!("`at-once` with `{command}`");
-            Fault::contradiction(at.offset, what, "a site is in one bandwidth test at a time")
+            let hint = "a site is in one bandwidth test at a time";
+            Fault::contradiction(section.offset_of("at-once"), what, hint)
         }
     }
 }
 
-/// Refuses a test of which a single run exceeds a day's budget: it could never be run.
 fn check_budgets(mesh: &Mesh, root: &Section<'_>) -> Result<(), Fault> {
     let sections = root.sections("test", "[[test]]", TEST_KEYS)?;
-    for (test, section) in mesh.tests.iter().zip(sections) {
+    let tests = mesh.tests.iter().zip(&sections);
+    for (test, section) in tests.filter(|(test, _)| test.kind == TestKind::Bandwidth) {
         for own in test.sites.iter().map(|site| &mesh.sites[*site]) {
-            let budget = [own.bytes_per_day, mesh.bytes_per_day];
-            let budget = budget.into_iter().flatten().min();
-            let most = test.work.most_bytes(own.rate);
-            if let (Some(most), Some(budget)) = (most, budget)
-                && test.kind == TestKind::Bandwidth
-                && most > budget
-            {
-                let what = format!(
-                    "one run of `{}` at `{}` may carry {}, and a day's budget is {}",
-                    test.name,
-                    own.name,
-                    ByteCount(most),
-                    ByteCount(budget)
-                );
-                return Fault::contradiction(section.offset, what, "give a shorter test or more");
-            }
+            let run = format_args!("`{}` at `{}`", test.name, own.name);
+            let budgets = [own.bytes_per_day, mesh.bytes_per_day];
+            check_budget(section, run, test.work.most_bytes(own.rate), budgets)?;
         }
     }
     Ok(())
@@ -349,7 +297,6 @@ const GROUP_KEYS: &str = "name ways";
 const TEST_KEYS: &str = "name workload every sites priority at-once";
 const NOT_A_SITE: &str = "give it a letter or a digit; `coordinator` is another part of the mesh";
 const HOST_HINT: &str = "write host, host:port or [v6]:port";
-const SHARE_HINT: &str = "write \"0.01%\" to \"100%\"";
 const COMMANDS: [&str; 5] = ["check", "stream", "rr", "crr", "load"];
 /// The labels that linerate itself gives each result.
 const OWN_LABELS: [&str; 8] = [

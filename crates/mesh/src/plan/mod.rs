@@ -8,7 +8,7 @@ use linerate_core::monitor::MonitoredWork;
 use linerate_core::units::{BitRate, EndpointName, Nanos};
 
 pub use file::MeshError;
-pub(crate) use file::{commands, parsed};
+pub(crate) use file::commands;
 
 /// Sites and the tests between them, read from a file with every default filled in.
 #[derive(Debug, Clone, PartialEq)]

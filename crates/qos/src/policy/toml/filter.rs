@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use linerate_core::toml_reader::Section;
+use linerate_core::toml_reader::{Fault, Section};
 
-use super::items::list;
-use super::{Index, policy_of};
-use crate::policy::error::{Fault, PolicyProblem};
+use super::{Index, list, policy_of};
+use crate::policy::error::{no_value, unknown};
 use crate::policy::values::{self, Number, Span};
 use crate::policy::words::FAMILIES;
 use crate::policy::{
@@ -28,7 +27,7 @@ pub(super) fn read(
     Ok(Filter {
         name,
         place,
-        priority: priority.map_or(DEFAULT_PRIORITY, |priority| priority.value),
+        priority: priority.unwrap_or(DEFAULT_PRIORITY),
         policy: policy_of(&policy, policies)?,
         conditions,
     })
@@ -100,7 +99,7 @@ fn numbers<T: TryFrom<u32> + TryFrom<u128> + Into<u128> + Copy>(
 fn alternatives<T>(
     section: &Section<'_>,
     key: &'static str,
-    mut read: impl FnMut(&str) -> Result<Vec<T>, PolicyProblem>,
+    mut read: impl FnMut(&str) -> Result<Vec<T>, String>,
 ) -> Result<(Vec<T>, Vec<T>), Fault> {
     let mut taken = Vec::new();
     let listed = list(section, key, |text| match text.strip_prefix('!') {
@@ -113,17 +112,16 @@ fn alternatives<T>(
     Ok((listed, taken))
 }
 
-fn nothing_left(section: &Section<'_>, key: &'static str) -> Fault {
+fn nothing_left<T>(section: &Section<'_>, key: &str) -> Result<T, Fault> {
     let what = format!("`{key}` leaves nothing");
-    let hint = "what stands behind `!` is taken from the rest";
-    check::Conflict { key, what, hint }.at(section)
+    section.contradiction(key, what, "what stands behind `!` is taken from the rest")
 }
 
 fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(
     section: &Section<'_>,
     key: &'static str,
     all: Span,
-    read: impl FnMut(&str) -> Result<Vec<Range<T>>, PolicyProblem>,
+    read: impl FnMut(&str) -> Result<Vec<Range<T>>, String>,
 ) -> Result<Vec<Range<T>>, Fault> {
     let (listed, taken) = alternatives(section, key, read)?;
     remaining(section, key, all, listed, &taken)
@@ -142,12 +140,8 @@ fn marks(section: &Section<'_>) -> Result<Vec<MarkRange>, Fault> {
         return Ok(listed);
     };
     if listed.iter().chain(&taken).any(|mark| mark.mask != mask) {
-        let conflict = check::Conflict {
-            key: "mark",
-            what: "`mark` with `!` has several masks".to_owned(),
-            hint: "write one mask for all its values",
-        };
-        return Err(conflict.at(section));
+        let what = "`mark` with `!` has several masks";
+        return section.contradiction("mark", what, "write one mask for all its values");
     }
     let range = |mark: MarkRange| mark.range;
     let listed = listed.into_iter().map(range).collect();
@@ -182,7 +176,7 @@ fn remaining<T: TryFrom<u128> + Into<u128> + Copy>(
     };
     let left: Vec<_> = left.filter_map(range).collect();
     if left.is_empty() {
-        return Err(nothing_left(section, key));
+        return nothing_left(section, key);
     }
     Ok(left)
 }
@@ -196,7 +190,7 @@ pub(super) fn set(
     names: &mut dyn Names,
 ) -> Result<Vec<AddressRange>, Fault> {
     if section.value("addresses").is_none() {
-        return Err(section.missing("addresses", "a list of addresses").into());
+        return Err(section.missing("addresses", "a list of addresses"));
     }
     addresses(section, "addresses", names, &Sets::new())
 }
@@ -210,7 +204,7 @@ fn addresses(
     let (listed, taken) = alternatives(section, key, |text| match text.strip_prefix('@') {
         Some(name) => sets.get(name).cloned().ok_or_else(|| {
             let known = sets.keys().map(String::as_str);
-            PolicyProblem::unknown("set", name, known, "define it as [set.NAME]")
+            unknown("set", name, known, "define it as [set.NAME]")
         }),
         None => values::addresses(text, names),
     })?;
@@ -234,27 +228,24 @@ fn addresses(
         left.extend(spans.map(|span| AddressRange::from_span(bits, span)));
     }
     if left.is_empty() {
-        return Err(nothing_left(section, key));
+        return nothing_left(section, key);
     }
     Ok(left)
 }
 
-fn family(text: &str) -> Result<Family, PolicyProblem> {
+fn family(text: &str) -> Result<Family, String> {
     let mut families = FAMILIES.iter();
     let family = families.find(|(name, _)| name.eq_ignore_ascii_case(text));
     family.map(|(_, family)| *family).ok_or_else(|| {
         let hint = "write \"ipv4\", \"ipv6\" or \"other\"";
-        PolicyProblem::value("family", text, hint)
+        no_value("family", text, hint)
     })
 }
 
-pub(super) const PLACE: &str = "[filter.NAME]";
 pub(super) const KEYS: &str = "\
     policy priority family source destination address source_port destination_port port protocol \
     ethertype dscp ecn icmp_type icmp_code tcp_flags flow_label vlan length uid cgroup incoming \
     mark source_mac destination_mac";
-pub(super) const SET: &str = "[set.NAME]";
-pub(super) const SET_KEYS: &str = "addresses";
 
 /// The range of HP-UX IPQoS.
 const PRIORITIES: std::ops::RangeInclusive<u32> = 1..=2_147_483_647;
