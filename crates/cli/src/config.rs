@@ -168,33 +168,29 @@ impl Config {
 
     /// The settings as the file's text; those that are not set stand behind `#`.
     fn toml(&self) -> String {
-        let quoted = |text: Option<String>, example: &str| match text {
-            Some(text) => ("", toml_text(&text)),
-            None => ("# ", toml_text(example)),
+        let line = |key: &str, value: Option<String>, example: &str, means: &str| {
+            let hash = if value.is_some() { "" } else { "# " };
+            let value = toml_text(value.as_deref().unwrap_or(example));
+            format!("{hash}{key} = {value}  # {means}\n")
         };
-        let key_file = self.key_file.as_ref();
-        let colours = Colours::WORDS.iter().find(|(_, it)| *it == self.colours);
+        let key_file = self.key_file.as_ref().map(|key| key.display().to_string());
         let db = self.db.as_ref().map(ToString::to_string);
-        let db = quoted(db, "postgres://me@db/linerate");
-        let (host, key_file) = (
-            quoted(self.host.clone(), "pit"),
-            quoted(key_file.map(|key| key.display().to_string()), "pit.key"),
-        );
-        format!(
-            "{}host = {}  # where no HOST is typed\n\
-             {}key-file = {}  # its key\n\
-             save = {}  # every run is kept: linerate history\n\
-             {}db = {}  # where the history is\n\
-             colours = {}  # auto, always or never\n",
-            host.0,
-            host.1,
-            key_file.0,
-            key_file.1,
-            self.save,
-            db.0,
-            db.1,
-            toml_text(colours.map_or("auto", |(word, _)| word))
-        )
+        let colours = Colours::WORDS.iter().find(|(_, it)| *it == self.colours);
+        let colours = colours.map(|(word, _)| (*word).to_owned());
+        let save = self.save;
+        [
+            line("host", self.host.clone(), "pit", "where no HOST is typed"),
+            line("key-file", key_file, "pit.key", "its key"),
+            format!("save = {save}  # every run is kept: linerate history\n"),
+            line(
+                "db",
+                db,
+                "postgres://me@db/linerate",
+                "where the history is",
+            ),
+            line("colours", colours, "auto", "auto, always or never"),
+        ]
+        .concat()
     }
 }
 

@@ -288,7 +288,7 @@ impl<'a> Section<'a> {
         tables.map(section).collect()
     }
 
-    /// The tables of `[key.name]` and their names, each with those keys.
+    /// The tables of `[key.name]` and their names, each with those keys, in the order of the file.
     pub fn named_sections(
         &self,
         key: &str,
@@ -296,16 +296,14 @@ impl<'a> Section<'a> {
         keys: &str,
     ) -> Result<Vec<(At<&'a str>, Section<'a>)>, Fault> {
         let hint = "it as a table with a name, such as [host.alpha]";
-        let tables = self.typed(key, hint, DeValue::as_table)?;
-        let section = |(name, value): (&'a Spanned<_>, &'a Value<'a>)| {
-            let name = named(name);
-            match value.get_ref().as_table() {
-                Some(table) => Ok((name, Section::new(place, name.offset, table, keys)?)),
-                None => Err(wrong_type(name.value, value, hint)),
-            }
+        let section = |(name, value): (At<&'a str>, &'a Value<'a>)| match value.get_ref() {
+            DeValue::Table(table) => Ok((name, Section::new(place, name.offset, table, keys)?)),
+            _ => Err(wrong_type(name.value, value, hint)),
         };
-        let tables = tables.iter().flat_map(|at| at.value.iter());
-        tables.map(section).collect()
+        self.entries_or(key, hint)?
+            .into_iter()
+            .map(section)
+            .collect()
     }
 
     /// The byte at which the value of a key begins, or else that of the table.
@@ -365,20 +363,16 @@ impl<'a> Section<'a> {
         let Some(at) = self.typed(key, "a whole number", DeValue::as_integer)? else {
             return Ok(None);
         };
-        let (min, max) = ((*range.start()).into(), (*range.end()).into());
+        let (min, max): (u64, u64) = ((*range.start()).into(), (*range.end()).into());
         let number = u64::from_str_radix(at.value.as_str(), at.value.radix()).ok();
         let number = number.filter(|number| (min..=max).contains(number));
-        number
-            .and_then(|number| N::try_from(number).ok())
-            .map_or_else(
-                || {
-                    let text = shortened(&at.value.to_string());
-                    let problem =
-                        format!("`{key} = {text}` is out of range; it may be {min} to {max}");
-                    Err(Fault::new(at.offset, problem))
-                },
-                |number| Ok(Some(number)),
-            )
+        let number = number.and_then(|number| N::try_from(number).ok());
+        let out_of_range = || {
+            let text = shortened(&at.value.to_string());
+            let problem = format!("`{key} = {text}` is out of range; it may be {min} to {max}");
+            Fault::new(at.offset, problem)
+        };
+        number.ok_or_else(out_of_range).map(Some)
     }
 
     /// What a word stands for in `words`; else it "is no `what`".
@@ -413,7 +407,15 @@ impl<'a> Section<'a> {
     /// The keys and values of a table whose keys are not known beforehand, in the order of the
     /// file.
     pub fn entries(&self, key: &str) -> Result<Vec<(At<&'a str>, &'a Value<'a>)>, Fault> {
-        let table = self.typed(key, "it as a table, such as { a = 1 }", DeValue::as_table)?;
+        self.entries_or(key, "it as a table, such as { a = 1 }")
+    }
+
+    fn entries_or(
+        &self,
+        key: &str,
+        hint: &str,
+    ) -> Result<Vec<(At<&'a str>, &'a Value<'a>)>, Fault> {
+        let table = self.typed(key, hint, DeValue::as_table)?;
         let entries = table.iter().flat_map(|at| at.value.iter());
         let mut entries: Vec<_> = entries.map(|(name, value)| (named(name), value)).collect();
         entries.sort_by_key(|(name, _)| name.offset);
@@ -422,11 +424,8 @@ impl<'a> Section<'a> {
 
     /// The keys of a table with the texts of their values, in the order of the file.
     pub fn texts(&self, key: &str) -> Result<Vec<(At<&'a str>, At<String>)>, Fault> {
-        let entries = self.entries(key)?;
-        let texts = entries
-            .into_iter()
-            .map(|(name, value)| Ok((name, text(name.value, value)?)));
-        texts.collect()
+        let text = |(name, value): (At<&'a str>, _)| Ok((name, text(name.value, value)?));
+        self.entries(key)?.into_iter().map(text).collect()
     }
 
     /// A finite number, with or without a point.

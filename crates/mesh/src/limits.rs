@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use linerate_core::lab::Prefix;
 use linerate_core::monitor::keys::{QuietHours, bytes, is_name, quiet};
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
-use linerate_core::toml_reader::{self, At, Fault, Section};
+use linerate_core::toml_reader::{self, At, Fault, FileError, Section};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use thiserror::Error;
 
-use crate::plan::{MeshError, commands};
+use crate::plan::commands;
 
 /// The limits that an owner sets for the agent of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl OwnerLimits {
     ///
     /// # Errors
     /// The first mistake, with its line and column.
-    pub fn from_toml(text: &str) -> Result<Self, MeshError> {
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
         read(text).map_err(|fault| fault.located(text))
     }
 

@@ -176,8 +176,7 @@ fn tables<'a>(
     keys: &str,
     most: usize,
 ) -> Result<Vec<(At<&'a str>, Section<'a>)>, Fault> {
-    let mut tables = root.named_sections(key, place, keys)?;
-    tables.sort_by_key(|(name, _)| name.offset);
+    let tables = root.named_sections(key, place, keys)?;
     match (tables.get(most), tables.first()) {
         (Some((name, _)), _) => {
             let what = match key {
