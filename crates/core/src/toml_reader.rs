@@ -165,22 +165,21 @@ pub struct At<T> {
 }
 
 impl<T> At<T> {
+    /// A value that begins at a byte.
+    pub fn new(offset: usize, value: T) -> Self {
+        Self { offset, value }
+    }
+
     /// The same place with another value.
     pub fn map<U>(self, function: impl FnOnce(T) -> U) -> At<U> {
-        At {
-            offset: self.offset,
-            value: function(self.value),
-        }
+        At::new(self.offset, function(self.value))
     }
 }
 
 impl At<String> {
     /// The same text, borrowed.
     pub fn as_str(&self) -> At<&str> {
-        At {
-            offset: self.offset,
-            value: &self.value,
-        }
+        At::new(self.offset, &self.value)
     }
 }
 
@@ -468,10 +467,7 @@ pub fn check_names<'n>(
 
 /// A key, and the byte at which it begins.
 fn named<'a>(key: &'a Spanned<Cow<'a, str>>) -> At<&'a str> {
-    At {
-        offset: key.span().start,
-        value: key.get_ref(),
-    }
+    At::new(key.span().start, key.get_ref())
 }
 
 /// The words of the address families.
@@ -495,10 +491,7 @@ pub fn text(key: &str, value: &Value<'_>) -> Result<At<String>, Fault> {
         DeValue::Boolean(flag) => flag.to_string(),
         _ => return Err(wrong_type(key, value, "a text, a number, true or false")),
     };
-    Ok(At {
-        offset: value.span().start,
-        value: text,
-    })
+    Ok(At::new(value.span().start, text))
 }
 
 /// The error that a value has another type than its key asks for.

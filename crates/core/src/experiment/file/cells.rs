@@ -335,10 +335,7 @@ mod tests {
     use super::*;
 
     fn spec(fragments: &[&str]) -> String {
-        let fragments = fragments.iter().map(|text| At {
-            offset: 0,
-            value: *text,
-        });
+        let fragments = fragments.iter().map(|text| At::new(0, *text));
         joined(&fragments.collect::<Vec<_>>())
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::measure::Measure;
 use super::super::model::Column;
-use super::levels::{FileFactor, Level, all_levels, factor_index, level_index, texts};
+use super::levels::{Factors, FileFactor, Level, all_levels, factor_index, level_index, texts};
 use super::{Files, file_fault, file_text};
 use crate::stats::Summary;
 use crate::toml_reader::{At, Fault, Section};
@@ -15,12 +15,13 @@ use crate::units::{listed, shortened};
 /// out as well.
 pub(super) fn columns(
     root: &Section<'_>,
-    full: &[FileFactor<'_>],
-    used: &[FileFactor<'_>],
+    factors: &Factors<'_>,
 ) -> Result<(Option<usize>, Vec<Column>), Fault> {
     let table = root.section("table", "[table]", "across")?;
     let across = table.map(|table| table.string("across")).transpose()?;
-    let across = across.flatten().map(|name| factor_index(full, name));
+    let across = across
+        .flatten()
+        .map(|name| factor_index(&factors.full, name));
     let across = across.transpose()?;
     let sections = root.sections("column", "[[column]]", COLUMN_KEYS)?;
     if sections.is_empty() {
@@ -29,9 +30,9 @@ pub(super) fn columns(
     }
     let mut columns = Vec::new();
     for section in sections {
-        let level = ratio_level(&section, across.map(|factor| &full[factor]))?;
+        let level = ratio_level(&section, across.map(|factor| &factors.full[factor]))?;
         let of_used = match (level, across) {
-            (Some(level), Some(factor)) => match used[factor].position(level) {
+            (Some(level), Some(factor)) => match factors.used[factor].position(level) {
                 None => continue,
                 found => found,
             },

@@ -1,28 +1,22 @@
 //! Reads `[[finding]]`, and adds the controls that a comparison of cells needs.
 
 use super::super::model::{Experiment, Finding, cell_number};
-use super::levels::{FileFactor, all_levels, factor_index, level_index, texts};
+use super::levels::{Factors, FileFactor, all_levels, factor_index, level_index, texts};
 use crate::stats::Accepted;
 use crate::toml_reader::{At, Fault, Section};
 use crate::treatment::pair;
 use crate::units::Percent;
 
 /// Reads all findings. Pairs with cells that the quick form omits are left out.
-pub(super) fn read(
-    root: &Section<'_>,
-    full: &[FileFactor<'_>],
-    used: &[FileFactor<'_>],
-) -> Result<Vec<Finding>, Fault> {
+pub(super) fn read(root: &Section<'_>, factors: &Factors<'_>) -> Result<Vec<Finding>, Fault> {
     let sections = root.sections("finding", "[[finding]]", KEYS)?;
-    let read = |section: &Section<'_>| finding(section, full, used);
-    sections.iter().map(read).collect()
+    sections
+        .iter()
+        .map(|section| finding(section, factors))
+        .collect()
 }
 
-fn finding(
-    section: &Section<'_>,
-    full: &[FileFactor<'_>],
-    used: &[FileFactor<'_>],
-) -> Result<Finding, Fault> {
+fn finding(section: &Section<'_>, factors: &Factors<'_>) -> Result<Finding, Fault> {
     let metric = section.required("metric", "the figure that it is about")?;
     let over_measure = section.string("over_metric")?.map(At::read);
     let is_ratio = section.value("over").is_some();
@@ -30,7 +24,7 @@ fn finding(
         text: section.required("text", "what was found")?.value.to_owned(),
         measure: metric.read()?,
         over_measure: over_measure.transpose()?,
-        pairs: pairs(section, full, used)?,
+        pairs: pairs(section, factors)?,
         accepted: accepted(section, is_ratio)?,
         report: section.float("report")?.map(|at| at.value),
     })
@@ -114,9 +108,9 @@ fn selection(
 /// that is used.
 fn pairs(
     section: &Section<'_>,
-    full: &[FileFactor<'_>],
-    used: &[FileFactor<'_>],
+    factors: &Factors<'_>,
 ) -> Result<Vec<(usize, Option<usize>)>, Fault> {
+    let full = &factors.full;
     let [of, over, common] = ["of", "over", "where"].map(|key| selection(section, key, full));
     let (of, over, common) = (of?, over?, common?);
     let is_ratio = section.value("over").is_some();
@@ -132,7 +126,7 @@ fn pairs(
             let hint = "a cell would be held against itself: `of` names another level than `over`";
             return Fault::contradiction(section.offset, "`of` and `over`", hint);
         }
-        let number = |levels: &[usize]| number_in(used, full, levels);
+        let number = |levels: &[usize]| number_of(factors, levels);
         match (number(&levels), number(&partner)) {
             (Some(cell), _) if !is_ratio => pairs.push((cell, None)),
             (Some(cell), Some(partner)) => pairs.push((cell, Some(partner))),
@@ -157,13 +151,12 @@ fn held_against(levels: &[usize], over: &Selection) -> Vec<usize> {
 
 /// The number in the form that is used of a cell of the whole form; `None` if the form leaves the
 /// cell out.
-fn number_in(used: &[FileFactor<'_>], full: &[FileFactor<'_>], levels: &[usize]) -> Option<usize> {
-    let level = |((full, used), level): ((&FileFactor<'_>, &FileFactor<'_>), &usize)| {
-        used.position(&full.levels[*level].name)
-    };
-    let levels: Option<Vec<usize>> = full.iter().zip(used).zip(levels).map(level).collect();
-    let counts = used.iter().map(|factor| factor.levels.len());
-    Some(cell_number(counts, &levels?))
+fn number_of(factors: &Factors<'_>, levels: &[usize]) -> Option<usize> {
+    let own = factors.full.iter().zip(&factors.used).zip(levels);
+    let own = own.map(|((full, used), level)| used.position(&full.levels[*level].name));
+    let own: Vec<usize> = own.collect::<Option<_>>()?;
+    let counts = factors.used.iter().map(|factor| factor.levels.len());
+    Some(cell_number(counts, &own))
 }
 
 /// Adds the controls that findings and columns of ratios need to the cells that they compare, and

@@ -96,10 +96,10 @@ impl PathKeys {
     }
 }
 
-/// The factors, complete and reduced to the levels of the quick form.
+/// The factors, complete, and with the levels of the form that is used.
 pub(super) struct Factors<'a> {
     pub(super) full: Vec<FileFactor<'a>>,
-    pub(super) quick: Vec<FileFactor<'a>>,
+    pub(super) used: Vec<FileFactor<'a>>,
 }
 
 /// A factor: something that is varied.
@@ -120,7 +120,12 @@ pub(super) struct Level<'a> {
 }
 
 impl<'a> Factors<'a> {
-    pub(super) fn read(root: &Section<'a>, quick: Option<&Section<'a>>) -> Result<Self, Fault> {
+    /// Reads the factors; the levels of `quick` are used if `is_quick`, and checked in any case.
+    pub(super) fn read(
+        root: &Section<'a>,
+        quick: Option<&Section<'a>>,
+        is_quick: bool,
+    ) -> Result<Self, Fault> {
         let mut full: Vec<FileFactor> = Vec::new();
         for section in root.sections("factor", "[[factor]]", FACTOR_KEYS)? {
             let name = section.required("name", "what is varied")?;
@@ -132,18 +137,16 @@ impl<'a> Factors<'a> {
                 levels: levels(&section)?,
             });
         }
-        let count = full.iter().map(|factor| factor.levels.len());
-        let count = count.fold(1, usize::saturating_mul);
+        let counts = full.iter().map(|factor| factor.levels.len());
+        let count = counts.fold(1, usize::saturating_mul);
         if count > MAX_CELLS {
-            let problem =
-                format!("{count} combinations of levels: an experiment has at most {MAX_CELLS}");
-            return Err(Fault::new(0, problem));
+            let what = format!("{count} combinations of levels");
+            return Fault::contradiction(0, what, "an experiment has at most 1000");
         }
-        let quick = match quick {
-            Some(section) => narrowed(&full, section)?,
-            None => full.clone(),
-        };
-        Ok(Self { full, quick })
+        let narrowed = quick.map(|quick| narrowed(&full, quick)).transpose()?;
+        let used = narrowed.filter(|_| is_quick);
+        let used = used.unwrap_or_else(|| full.clone());
+        Ok(Self { full, used })
     }
 }
 
@@ -246,7 +249,7 @@ pub(super) fn texts(key: &str, value: &Value<'_>) -> Result<Vec<At<String>>, Fau
 /// The factors with only the levels that `[quick]` keeps.
 fn narrowed<'a>(
     full: &[FileFactor<'a>],
-    quick: &Section<'a>,
+    quick: &Section<'_>,
 ) -> Result<Vec<FileFactor<'a>>, Fault> {
     let mut factors = full.to_vec();
     for (name, value) in quick.entries("levels")? {

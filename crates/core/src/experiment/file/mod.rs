@@ -101,24 +101,18 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
     let repeats = repeats(&root)?;
     let seed = root.number("seed", 0..=u64::MAX)?;
     let seed = choice.seed.or(seed).unwrap_or(DEFAULT_SEED);
-    // The quick form is read all the same: what is wrong with it is wrong today.
-    let factors = Factors::read(&root, quick.as_ref())?;
-    let used = if choice.quick {
-        &factors.quick
-    } else {
-        &factors.full
-    };
+    let factors = Factors::read(&root, quick.as_ref(), choice.quick)?;
     let quick_setting = quick.as_ref().map(Setting::read).transpose()?;
     let resolver = cells::Resolver {
         base: Setting::of_file(&root, choice)?,
         quick: quick_setting.filter(|_| choice.quick),
-        factors: used,
+        factors: &factors.used,
         family: choice.family,
         seed,
         files,
     };
     let cells = resolver.cells()?;
-    let (across, columns) = figures::columns(&root, &factors.full, used)?;
+    let (across, columns) = figures::columns(&root, &factors)?;
     let mut experiment = Experiment {
         title: title.value.to_owned(),
         report: root.string("report")?.map(|at| at.value.to_owned()),
@@ -131,13 +125,13 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
         forbid: (root.strings("forbid")?.unwrap_or_default().into_iter())
             .map(At::read)
             .collect::<Result<_, _>>()?,
-        factors: used.iter().map(FileFactor::model).collect(),
+        factors: factors.used.iter().map(FileFactor::model).collect(),
         cells,
         notes: Vec::new(),
         across,
         columns,
-        findings: findings::read(&root, &factors.full, used)?,
-        figures: figures::figures(&root, used, files)?,
+        findings: findings::read(&root, &factors)?,
+        figures: figures::figures(&root, &factors.used, files)?,
     };
     findings::add_controls(&mut experiment)?;
     Ok(experiment)

@@ -242,10 +242,7 @@ fn read_sysctls(
         }
         let is_strange = |c: char| c.is_control() && c != '\t';
         if !(1..=256).contains(&text.len()) || text.contains(is_strange) {
-            let at = At {
-                offset: value.span().start,
-                value: text.as_str(),
-            };
+            let at = At::new(value.span().start, text.as_str());
             return Fault::malformed(at, "setting", "it has 1 to 256 characters on one line");
         }
         if sysctls.insert(key.clone(), text).is_some() {

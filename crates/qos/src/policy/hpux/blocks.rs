@@ -166,10 +166,7 @@ fn words(part: &str, begin: usize) -> Vec<At<&str>> {
     let mut from = begin;
     for word in part.split([' ', '\t', '\r', '\n', ',']) {
         if !word.is_empty() {
-            words.push(At {
-                offset: from,
-                value: word,
-            });
+            words.push(At::new(from, word));
         }
         from += word.len() + 1;
     }

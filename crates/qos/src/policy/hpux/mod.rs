@@ -217,9 +217,8 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
         return Fault::contradiction(block.offset("res"), what, hint);
     }
     if let (None, Some(at)) = (&limit, block.value("max")?) {
-        let (offset, value) = (block.offset("max"), at.value);
-        let hint = "it is above 0, in bit/s, k, m or %";
-        return Fault::malformed(At { offset, value }, "share", hint);
+        let at = At::new(block.offset("max"), at.value);
+        return Fault::malformed(at, "share", "it is above 0, in bit/s, k, m or %");
     }
     let policy = Policy {
         parent: None,

@@ -1,6 +1,6 @@
 //! Reads `[filter.NAME]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_core::toml_reader::{Fault, Section};
 
@@ -112,9 +112,38 @@ fn alternatives<T>(
     Ok((listed, taken))
 }
 
-fn nothing_left<T>(section: &Section<'_>, key: &str) -> Result<T, Fault> {
-    let what = format!("`{key}` leaves nothing");
-    section.contradiction(key, what, "what stands behind `!` is taken from the rest")
+/// Removes what stands after `!` from the other alternatives, or from all values. `span` gives the
+/// numbers of one, and their kind: what is taken is of the same kind; `of` is the way back.
+fn remaining<T, K: Ord + Copy>(
+    section: &Section<'_>,
+    key: &'static str,
+    (listed, taken): (Vec<T>, Vec<T>),
+    span: impl Fn(&T) -> (K, Span),
+    all: impl Fn(K) -> Span,
+    of: impl Fn(K, Span) -> Option<T>,
+) -> Result<Vec<T>, Fault> {
+    if taken.is_empty() {
+        return Ok(listed);
+    }
+    let spans = |ranges: &[T], kind: K| -> Vec<Span> {
+        let own = ranges.iter().map(&span).filter(|(own, _)| *own == kind);
+        own.map(|(_, span)| span).collect()
+    };
+    let kinds: BTreeSet<K> = listed.iter().chain(&taken).map(|one| span(one).0).collect();
+    let mut left = Vec::new();
+    for kind in kinds {
+        let from = match listed[..] {
+            [] => vec![all(kind)],
+            _ => spans(&listed, kind),
+        };
+        let rest = values::without(from, &spans(&taken, kind)).into_iter();
+        left.extend(rest.filter_map(|span| of(kind, span)));
+    }
+    if left.is_empty() {
+        let what = format!("`{key}` leaves nothing");
+        return section.contradiction(key, what, "what stands behind `!` is taken from the rest");
+    }
+    Ok(left)
 }
 
 fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(
@@ -123,8 +152,13 @@ fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(
     all: Span,
     read: impl FnMut(&str) -> Result<Vec<Range<T>>, String>,
 ) -> Result<Vec<Range<T>>, Fault> {
-    let (listed, taken) = alternatives(section, key, read)?;
-    remaining(section, key, all, listed, &taken)
+    let span = |range: &Range<T>| ((), (range.first.into(), range.last.into()));
+    let range = |(), (first, last): Span| {
+        let (first, last) = (T::try_from(first).ok()?, T::try_from(last).ok()?);
+        Some(Range { first, last })
+    };
+    let alternatives = alternatives(section, key, read)?;
+    remaining(section, key, alternatives, span, |()| all, range)
 }
 
 fn macs(section: &Section<'_>, key: &'static str) -> Result<Vec<Range<Mac>>, Fault> {
@@ -132,53 +166,30 @@ fn macs(section: &Section<'_>, key: &'static str) -> Result<Vec<Range<Mac>>, Fau
     ranges(section, key, all, |text| values::macs(text).map(single))
 }
 
-/// Reads marks; those after `!` are removed from marks of the same mask, and no other mask is
-/// allowed.
+/// Reads marks; with one after `!` all have the same mask.
 fn marks(section: &Section<'_>) -> Result<Vec<MarkRange>, Fault> {
     let (listed, taken) = alternatives(section, "mark", |text| values::mark(text).map(single))?;
-    let Some(mask) = taken.first().map(|mark| mark.mask) else {
-        return Ok(listed);
-    };
-    if listed.iter().chain(&taken).any(|mark| mark.mask != mask) {
+    let masks: BTreeSet<u32> = listed.iter().chain(&taken).map(|mark| mark.mask).collect();
+    if !taken.is_empty() && masks.len() > 1 {
         let what = "`mark` with `!` has several masks";
         return section.contradiction("mark", what, "write one mask for all its values");
     }
-    let range = |mark: MarkRange| mark.range;
-    let listed = listed.into_iter().map(range).collect();
-    let taken: Vec<_> = taken.into_iter().map(range).collect();
-    let left = remaining(section, "mark", (0, mask.into()), listed, &taken)?;
-    let masked = |range| MarkRange { mask, range };
-    Ok(left.into_iter().map(masked).collect())
-}
-
-/// Removes `taken` from `listed`, or from all values.
-fn remaining<T: TryFrom<u128> + Into<u128> + Copy>(
-    section: &Section<'_>,
-    key: &'static str,
-    all: Span,
-    listed: Vec<Range<T>>,
-    taken: &[Range<T>],
-) -> Result<Vec<Range<T>>, Fault> {
-    if taken.is_empty() {
-        return Ok(listed);
-    }
-    let span = |range: &Range<T>| (range.first.into(), range.last.into());
-    let from = if listed.is_empty() {
-        vec![all]
-    } else {
-        listed.iter().map(span).collect()
+    let span = |mark: &MarkRange| (mark.mask, (mark.range.first.into(), mark.range.last.into()));
+    let mark = |mask, (first, last): Span| {
+        let (first, last) = (first.try_into().ok()?, last.try_into().ok()?);
+        Some(MarkRange {
+            mask,
+            range: Range { first, last },
+        })
     };
-    let taken: Vec<_> = taken.iter().map(span).collect();
-    let left = values::without(from, &taken).into_iter();
-    let range = |(first, last): Span| {
-        let (first, last) = (T::try_from(first).ok()?, T::try_from(last).ok()?);
-        Some(Range { first, last })
-    };
-    let left: Vec<_> = left.filter_map(range).collect();
-    if left.is_empty() {
-        return nothing_left(section, key);
-    }
-    Ok(left)
+    remaining(
+        section,
+        "mark",
+        (listed, taken),
+        span,
+        |mask| (0, mask.into()),
+        mark,
+    )
 }
 
 /// The addresses of each `[set.NAME]`, for `@NAME`.
@@ -201,36 +212,16 @@ fn addresses(
     names: &mut dyn Names,
     sets: &Sets,
 ) -> Result<Vec<AddressRange>, Fault> {
-    let (listed, taken) = alternatives(section, key, |text| match text.strip_prefix('@') {
+    let alternatives = alternatives(section, key, |text| match text.strip_prefix('@') {
         Some(name) => sets.get(name).cloned().ok_or_else(|| {
             let known = sets.keys().map(String::as_str);
             unknown("set", name, known, "define it as [set.NAME]")
         }),
         None => values::addresses(text, names),
     })?;
-    if taken.is_empty() {
-        return Ok(listed);
-    }
-    let mut left = Vec::new();
-    for bits in [32, 128] {
-        let of_family = |ranges: &[AddressRange]| -> Vec<Span> {
-            let spans = ranges.iter().map(AddressRange::span);
-            let spans = spans.filter(|(of, _)| *of == bits);
-            spans.map(|(_, span)| span).collect()
-        };
-        let taken = of_family(&taken);
-        let from = match (listed.is_empty(), taken.is_empty()) {
-            (true, true) => continue,
-            (true, false) => vec![(0, u128::MAX >> (128 - bits))],
-            (false, _) => of_family(&listed),
-        };
-        let spans = values::without(from, &taken).into_iter();
-        left.extend(spans.map(|span| AddressRange::from_span(bits, span)));
-    }
-    if left.is_empty() {
-        return nothing_left(section, key);
-    }
-    Ok(left)
+    let all = |bits| (0, u128::MAX >> (128 - bits));
+    let range = |bits, span| Some(AddressRange::from_span(bits, span));
+    remaining(section, key, alternatives, AddressRange::span, all, range)
 }
 
 fn family(text: &str) -> Result<Family, String> {

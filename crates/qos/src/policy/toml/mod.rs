@@ -204,8 +204,8 @@ fn undotted(root: &Section<'_>) -> Result<(), Fault> {
         if let Some((inner, _)) = table.iter().find(|(_, value)| is_table(value)) {
             let dotted = format!("{}.{}", name.value, inner.get_ref());
             let hint = "a name with a dot stands in quotes, such as [adapter.\"eth0.100\"]";
-            let (offset, value) = (inner.span().start, &dotted[..]);
-            return Fault::malformed(At { offset, value }, "adapter", hint);
+            let at = At::new(inner.span().start, &dotted[..]);
+            return Fault::malformed(at, "adapter", hint);
         }
     }
     Ok(())
