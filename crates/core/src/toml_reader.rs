@@ -164,6 +164,9 @@ pub struct At<T> {
     pub value: T,
 }
 
+/// A key, and the text of its value.
+pub type KeyText<'a> = (At<&'a str>, At<String>);
+
 impl<T> At<T> {
     /// A value that begins at a byte.
     pub fn new(offset: usize, value: T) -> Self {
@@ -422,7 +425,7 @@ impl<'a> Section<'a> {
     }
 
     /// The keys of a table with the texts of their values, in the order of the file.
-    pub fn texts(&self, key: &str) -> Result<Vec<(At<&'a str>, At<String>)>, Fault> {
+    pub fn texts(&self, key: &str) -> Result<Vec<KeyText<'a>>, Fault> {
         let text = |(name, value): (At<&'a str>, _)| Ok((name, text(name.value, value)?));
         self.entries(key)?.into_iter().map(text).collect()
     }

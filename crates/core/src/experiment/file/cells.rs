@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use super::super::model::{Cell, ExperimentPath, Place};
 use super::super::workload::{COMMANDS, Command, EXTENTS, Work, WorkDraft};
-use super::levels::{FileFactor, KeyText, PathKeys, Setting, all_levels};
+use super::levels::{FileFactor, PathKeys, Setting, all_levels};
 use super::{Files, file_text};
 use crate::lab::Topology;
 use crate::link::PathSpec;
 use crate::plan::Workload;
-use crate::toml_reader::{At, FAMILIES, Fault};
+use crate::toml_reader::{At, FAMILIES, Fault, KeyText};
 use crate::treatment::Treatments;
 use crate::units::{Family, shortened};
 

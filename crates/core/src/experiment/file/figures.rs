@@ -133,10 +133,11 @@ pub(super) fn figures(
         .map(|(name, text)| Ok((table.column(*name)?, &text.value)));
     let filters = filters.collect::<Result<Vec<_>, Fault>>()?;
     let values = values(&section, &table)?;
-    let averages: [(&str, fn(&Summary) -> f64); 2] =
-        [("median", Summary::median), ("mean", Summary::mean)];
-    let average = section.choice("of", "way to put rows together", &averages)?;
-    let average = average.unwrap_or(Summary::median);
+    let averages = [("median", false), ("mean", true)];
+    let average = match section.choice("of", "way to put rows together", &averages)? {
+        Some(true) => Summary::mean,
+        _ => Summary::median,
+    };
     let figures_of = |levels: &Vec<usize>| {
         let of_factors = keys.iter().flat_map(|(factor, columns)| {
             let level = &factors[*factor].levels[levels[*factor]];

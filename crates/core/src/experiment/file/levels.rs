@@ -4,12 +4,9 @@ use toml::de::DeValue;
 
 use super::super::model::Factor;
 use super::Choice;
-use crate::toml_reader::{At, Fault, Section, Value, text, wrong_type};
+use crate::toml_reader::{At, Fault, KeyText, Section, Value, text, wrong_type};
 use crate::treatment::Treatments;
 use crate::units::Sizes;
-
-/// A key, and the text of its value.
-pub(super) type KeyText<'a> = (At<&'a str>, At<String>);
 
 /// The settings of a table: `[path]` and `[workload]`, a level, or `[quick]`.
 #[derive(Debug, Clone, Default)]
