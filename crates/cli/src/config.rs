@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, anyhow};
 use clap::ArgMatches;
-use linerate_core::toml_reader::{self, Fault, FileError, Section, string};
+use linerate_core::toml_reader::{self, Fault, FileError, Section};
 use linerate_core::units::EndpointName;
 use linerate_history::Place;
 
@@ -121,26 +121,15 @@ impl Config {
                 let hint = "write host, host:port or [v6]:port";
                 return Fault::malformed(host, "endpoint", hint);
             }
-            let colours = match root.value("colours") {
-                None => Colours::default(),
-                Some(value) => {
-                    let word = string("colours", value)?;
-                    let mut words = Colours::WORDS.iter();
-                    let Some((_, colours)) = words.find(|(name, _)| *name == word.value) else {
-                        let hint = "it is auto, always or never";
-                        return Fault::malformed(word, "choice of colours", hint);
-                    };
-                    *colours
-                }
-            };
             let key_file = root.string("key-file")?;
             let db = root.string("db")?;
+            let colours = root.choice("colours", "choice of colours", &Colours::WORDS)?;
             Ok(Self {
                 host: host.map(|host| host.value.to_owned()),
                 key_file: key_file.map(|key| whole_path(key.value, directory)),
                 save: root.boolean("save")?.unwrap_or(false),
                 db: db.map(|db| OsString::from(whole_db(db.value, directory)).into()),
-                colours,
+                colours: colours.unwrap_or_default(),
             })
         };
         read().map_err(|fault: Fault| fault.located(text))
@@ -179,33 +168,29 @@ impl Config {
 
     /// The settings as the file's text; those that are not set stand behind `#`.
     fn toml(&self) -> String {
-        let quoted = |text: Option<String>, example: &str| match text {
-            Some(text) => ("", toml_text(&text)),
-            None => ("# ", toml_text(example)),
+        let line = |key: &str, value: Option<String>, example: &str, means: &str| {
+            let hash = if value.is_some() { "" } else { "# " };
+            let value = toml_text(value.as_deref().unwrap_or(example));
+            format!("{hash}{key} = {value}  # {means}\n")
         };
-        let key_file = self.key_file.as_ref();
-        let colours = Colours::WORDS.iter().find(|(_, it)| *it == self.colours);
+        let key_file = self.key_file.as_ref().map(|key| key.display().to_string());
         let db = self.db.as_ref().map(ToString::to_string);
-        let db = quoted(db, "postgres://me@db/linerate");
-        let (host, key_file) = (
-            quoted(self.host.clone(), "pit"),
-            quoted(key_file.map(|key| key.display().to_string()), "pit.key"),
-        );
-        format!(
-            "{}host = {}  # where no HOST is typed\n\
-             {}key-file = {}  # its key\n\
-             save = {}  # every run is kept: linerate history\n\
-             {}db = {}  # where the history is\n\
-             colours = {}  # auto, always or never\n",
-            host.0,
-            host.1,
-            key_file.0,
-            key_file.1,
-            self.save,
-            db.0,
-            db.1,
-            toml_text(colours.map_or("auto", |(word, _)| word))
-        )
+        let colours = Colours::WORDS.iter().find(|(_, it)| *it == self.colours);
+        let colours = colours.map(|(word, _)| (*word).to_owned());
+        let save = self.save;
+        [
+            line("host", self.host.clone(), "pit", "where no HOST is typed"),
+            line("key-file", key_file, "pit.key", "its key"),
+            format!("save = {save}  # every run is kept: linerate history\n"),
+            line(
+                "db",
+                db,
+                "postgres://me@db/linerate",
+                "where the history is",
+            ),
+            line("colours", colours, "auto", "auto, always or never"),
+        ]
+        .concat()
     }
 }
 

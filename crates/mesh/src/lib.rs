@@ -30,7 +30,7 @@
 //! assert_eq!(mesh.tests[assignment.test].name, "bulk");
 //! assert!(schedule.poll_transmit().is_none(), "a site is in one bandwidth test at a time");
 //! schedule.handle_input(begin, Input::Finished { task: assignment.id, bytes: 1 << 30 });
-//! # Ok::<(), linerate_mesh::MeshError>(())
+//! # Ok::<(), linerate_core::toml_reader::FileError>(())
 //! ```
 //!
 //! | module | what is in it |
@@ -60,7 +60,7 @@ pub use matrix::{
 };
 pub use offer::{NotOffered, Offered, Offers};
 pub use plan::{
-    DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshError,
-    MeshTest, Site, TestKind,
+    DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshTest,
+    Site, TestKind,
 };
 pub use schedule::{Assignment, Failure, Input, MissReason, Missed, Progress, Schedule, TaskId};

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use linerate_core::lab::Prefix;
 use linerate_core::monitor::keys::{QuietHours, bytes, is_name, quiet};
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
-use linerate_core::toml_reader::{self, At, Fault, Section};
+use linerate_core::toml_reader::{self, At, Fault, FileError, Section};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use thiserror::Error;
 
-use crate::plan::{MeshError, commands, parsed};
+use crate::plan::commands;
 
 /// The limits that an owner sets for the agent of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl OwnerLimits {
     ///
     /// # Errors
     /// The first mistake, with its line and column.
-    pub fn from_toml(text: &str) -> Result<Self, MeshError> {
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
         read(text).map_err(|fault| fault.located(text))
     }
 
@@ -203,11 +203,11 @@ fn read(text: &str) -> Result<OwnerLimits, Fault> {
     let time_hint = "write \"1s\" or more: \"30s\"";
     let targets = root.strings("targets")?.unwrap_or_default();
     Ok(OwnerLimits {
-        rate: parsed(&root, "rate", "rate", rate_hint, |rate: &BitRate| {
+        rate: root.parsed("rate", "rate", rate_hint, |rate: &BitRate| {
             rate.0 >= MIN_RATE
         })?,
         bytes_per_day: bytes(&root)?,
-        longest: parsed(&root, "longest", "time", time_hint, |span: &Span| {
+        longest: root.parsed("longest", "time", time_hint, |span: &Span| {
             span.as_secs_f64() >= 1.0
         })?,
         targets: targets.iter().map(target).collect::<Result<_, _>>()?,

@@ -52,7 +52,7 @@ fn the_seeds_are_policy_files() {
 type Read = fn(
     &str,
     &mut dyn linerate_qos::policy::Names,
-) -> Result<PolicyFile, linerate_qos::policy::PolicyError>;
+) -> Result<PolicyFile, linerate_core::toml_reader::FileError>;
 
 /// The target's own, and the examples of its syntax.
 fn seeds(name: &str) -> Vec<Vec<u8>> {

@@ -358,7 +358,7 @@ fn what_is_wrong_is_said_with_its_place() {
             Err(error) => error,
             Ok(file) => panic!("{file:?} was read from\n{text}"),
         };
-        let slip = text.lines().nth(error.place.line - 1).unwrap_or("");
+        let slip = text.lines().nth(error.line - 1).unwrap_or("");
         let shown: String = slip.trim().chars().take(100).collect();
         report.push_str(&format!("{shown}\n    {error}\n"));
     }

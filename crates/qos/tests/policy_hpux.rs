@@ -154,7 +154,7 @@ fn what_is_wrong_is_said_with_its_place() {
             Err(error) => error,
             Ok(file) => panic!("{file:?} was read from\n{text}"),
         };
-        let slip = text.lines().nth(error.place.line - 1).unwrap_or("");
+        let slip = text.lines().nth(error.line - 1).unwrap_or("");
         report.push_str(&format!("{}\n    {error}\n", slip.trim()));
     }
     insta::assert_snapshot!(report);

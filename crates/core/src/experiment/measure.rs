@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,22 +82,6 @@ pub enum Measure {
 pub const QOS_PACKET_NS: &str = "qos_packet_ns";
 
 impl Measure {
-    /// Reads the path of a figure.
-    ///
-    /// # Errors
-    /// There is no such figure; the message names one that looks like it.
-    pub fn parse(text: &str) -> Result<Self, MetricError> {
-        if let Some(counter) = lab_counter(text) {
-            return Ok(counter);
-        }
-        let mut own = (SPECIAL_FIGURES.iter().chain(LOAD_FIGURES)).chain(&[QOS_PACKET_NS]);
-        match (text.parse(), own.find(|name| **name == text)) {
-            (Ok(metric), _) => Ok(Self::Record(metric)),
-            (Err(_), Some(name)) => Ok(Self::Special(name)),
-            (Err(error), None) => Err(error),
-        }
-    }
-
     /// Its value in a run, in the unit that its name says; `None` where the run has no such figure.
     pub fn of(&self, run: &Run) -> Option<f64> {
         let own = run.figures.get(&self.to_string()).copied();
@@ -106,6 +91,23 @@ impl Measure {
             (Self::Special(_), _) | (_, None) => None,
         })
         .filter(|value| value.is_finite())
+    }
+}
+
+impl FromStr for Measure {
+    type Err = MetricError;
+
+    /// Reads the path of a figure.
+    fn from_str(text: &str) -> Result<Self, MetricError> {
+        if let Some(counter) = lab_counter(text) {
+            return Ok(counter);
+        }
+        let mut own = (SPECIAL_FIGURES.iter().chain(LOAD_FIGURES)).chain(&[QOS_PACKET_NS]);
+        match (text.parse(), own.find(|name| **name == text)) {
+            (Ok(metric), _) => Ok(Self::Record(metric)),
+            (Err(_), Some(name)) => Ok(Self::Special(name)),
+            (Err(error), None) => Err(error),
+        }
     }
 }
 

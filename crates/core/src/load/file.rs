@@ -1,12 +1,11 @@
 //! Reads the file of a mix, and holds the built-in mixes.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use super::mix::{MAX_MEMBERS, Member, Mix};
 use super::voice::Codec;
 use crate::plan::{Draft, PlanError, Protocol, Workload, option_of, options};
-use crate::toml_reader::{self, At, Fault, FileError, Section};
+use crate::toml_reader::{self, At, Fault, FileError, Section, check_names};
 use crate::units::{Span, listed, shortened, suggestion};
 
 /// The user's choices for a mix.
@@ -103,11 +102,9 @@ fn check_whole(mix: &Mix, root: &Section<'_>, sections: &[Section<'_>]) -> Resul
         let hint = "a host's connections all ask for it, or none";
         return Fault::contradiction(root.offset, what, hint);
     }
-    let mut names = HashSet::new();
+    let names = mix.members.iter().map(|member| member.name.as_str());
+    check_names("members", sections, names)?;
     for (member, section) in mix.members.iter().zip(sections) {
-        if !names.insert(&member.name) {
-            return Fault::repeated(section.offset, "members", &member.name);
-        }
         if member.codec.is_some() && mix.members.iter().all(|probe| !member.is_timed_by(probe)) {
             let what = format!("`{}` is a call without its delay", member.name);
             let hint = "add a probe by rr over UDP with the same `dscp`";
@@ -144,7 +141,7 @@ fn member(
         name: name.value.to_owned(),
         start,
         probe: section.boolean("probe")?.unwrap_or(false),
-        codec: section.string("codec")?.map(codec).transpose()?,
+        codec: section.choice("codec", "codec", &Codec::ALL)?,
         ecn: section.boolean("ecn")?,
         scales,
         gathers: section.boolean("gathers")?.unwrap_or(false),
@@ -158,45 +155,41 @@ fn member(
 /// Checks that a member's keys fit its workload.
 fn check_member(section: &Section<'_>, member: &Member) -> Result<(), Fault> {
     let name = &member.name;
-    if member.ecn.is_some() && member.test.protocol == Protocol::Udp {
+    let is_stream = member.test.workload() == Workload::Stream;
+    let (what, hint) = if member.ecn.is_some() && member.test.protocol == Protocol::Udp {
         let what = format!("`ecn` of `{name}`, which is over UDP");
-        return Fault::contradiction(section.offset, what, "TCP alone negotiates it");
-    }
-    if member.gathers && member.test.workload() != Workload::Stream {
+        (what, "TCP alone negotiates it")
+    } else if member.gathers && !is_stream {
         let what = format!("`gathers` of `{name}`, which is no stream");
-        return Fault::contradiction(section.offset, what, "requests go from the client");
-    }
-    if member.probe && member.test.workload() == Workload::Stream {
+        (what, "requests go from the client")
+    } else if member.probe && is_stream {
         let what = format!("`{name}` is a probe without requests");
-        return Fault::contradiction(section.offset, what, "a probe is of `rr` or `crr`");
-    }
-    if member.codec.is_some() && !member.is_udp_stream() {
+        (what, "a probe is of `rr` or `crr`")
+    } else if member.codec.is_some() && !member.is_udp_stream() {
         let what = format!("`{name}` is a call over no datagrams");
-        let hint = "a call is of `stream` with protocol udp";
-        return Fault::contradiction(section.offset, what, hint);
-    }
-    Ok(())
+        (what, "a call is of `stream` with protocol udp")
+    } else {
+        return Ok(());
+    };
+    Fault::contradiction(section.offset, what, hint)
 }
 
 /// `workload = { command = "rr", rate = 10 }`
 fn draft(section: &Section<'_>, member: &str, flows: Option<u32>) -> Result<Draft, Fault> {
-    let entries = section.entries("workload")?;
-    let command = entries.iter().find(|(key, _)| key.value == "command");
     let hint = "`{ command = \"stream\" }`, rr or crr, and its options";
-    let Some((_, command)) = command else {
-        return Err(section.missing("workload", hint));
-    };
-    let command = toml_reader::string("command", command)?;
+    let command = section.command(hint)?;
     let Some(workload) = Workload::from_word(command.value) else {
         return Fault::malformed(command, "command of a mix", "write stream, rr or crr");
     };
     let mut draft = Draft::new(workload);
-    for (key, value) in entries.iter().filter(|(key, _)| key.value != "command") {
-        check_key(workload, *key)?;
+    for (key, text) in section.texts("workload")? {
+        if key.value == "command" {
+            continue;
+        }
+        check_key(workload, key)?;
         if key.value == "streams" && flows.is_some() {
             continue;
         }
-        let text = toml_reader::text(key.value, value)?;
         let set = draft.set(key.value, &text.value);
         set.map_err(|error| workload_fault(text.offset, member, error))?;
     }
@@ -221,13 +214,6 @@ fn check_key(workload: Workload, key: At<&str>) -> Result<(), Fault> {
 
 fn workload_fault(offset: usize, member: &str, error: PlanError) -> Fault {
     Fault::new(offset, format!("`{}`: {error}", shortened(member)))
-}
-
-fn codec(at: At<&str>) -> Result<Codec, Fault> {
-    match Codec::ALL.iter().find(|(name, _)| *name == at.value) {
-        Some((_, codec)) => Ok(*codec),
-        None => Fault::malformed(at, "codec", "write g711 or g729a"),
-    }
 }
 
 fn span(section: &Section<'_>, key: &'static str) -> Result<Option<Span>, Fault> {

@@ -133,7 +133,7 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
         ),
         (
             member("codec = \"mp3\"\nworkload = { command = \"rr\" }"),
-            "write g711 or g729a",
+            "write \"g711\" or \"g729a\"",
         ),
         (
             member("start = \"2min\"\nworkload = { command = \"rr\" }"),

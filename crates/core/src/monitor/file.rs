@@ -2,12 +2,14 @@
 
 use std::str::FromStr;
 
-use super::keys::{QuietHours, bytes, check_names, keep, labels, link, name, quiet, whole_seconds};
+use super::keys::{
+    QuietHours, bytes, check_budget, keep, labels, link, name, quiet, whole_seconds,
+};
 use crate::experiment::{Work, workload_of};
 use crate::load::Mix;
 use crate::plan::{Direction, Extent, Test};
-use crate::toml_reader::{self, At, Fault, FileError, Section, string};
-use crate::units::{BitRate, ByteCount, EndpointName, Family, Span};
+use crate::toml_reader::{self, FAMILIES, Fault, FileError, Section, check_names};
+use crate::units::{BitRate, EndpointName, Family, Span};
 
 /// A monitor with every choice made: its paths, tests, schedule and alarm.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,6 +137,15 @@ impl Monitor {
 }
 
 impl MonitoredWork {
+    /// The command of the workload.
+    pub fn command(&self) -> &'static str {
+        match self {
+            Self::Test(test) => test.workload().word(),
+            Self::Load(_) => "load",
+            Self::Check(_) => "check",
+        }
+    }
+
     /// Approximate duration of a run, seconds.
     pub fn seconds(&self) -> u64 {
         let seconds = match self {
@@ -180,11 +191,9 @@ fn seconds(test: &Test) -> f64 {
 fn read(text: &str, seed: u64) -> Result<Monitor, Fault> {
     let table = toml_reader::parse(text)?;
     let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
-    let own_seed = root.long_number("seed", 0..=u64::MAX)?;
-    let seed = own_seed.map_or(seed, |at| at.value);
+    let seed = root.number("seed", 0..=u64::MAX)?.unwrap_or(seed);
     let sections = root.sections("path", "[[path]]", PATH_KEYS)?;
-    let paths = sections.iter().map(path);
-    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    let paths = sections.iter().map(path).collect::<Result<Vec<_>, _>>()?;
     if paths.is_empty() {
         return Err(root.missing("path", "each in a table [[path]]"));
     }
@@ -207,41 +216,24 @@ fn read(text: &str, seed: u64) -> Result<Monitor, Fault> {
         paths,
         tests,
     };
-    check_budgets(&monitor, &sections)?;
-    Ok(monitor)
-}
-
-/// Refuses a test that can never run within its budget.
-fn check_budgets(monitor: &Monitor, sections: &[Section<'_>]) -> Result<(), Fault> {
-    for (test, section) in monitor.tests.iter().zip(sections) {
+    for (test, section) in monitor.tests.iter().zip(&sections) {
         for path in test.paths.iter().map(|path| &monitor.paths[*path]) {
-            let most = test.work.most_bytes(path.rate);
+            let run = format_args!("`{}` on `{}`", test.name, path.name);
             let budgets = [path.bytes_per_day, monitor.bytes_per_day];
-            let budget = budgets.into_iter().flatten().min();
-            if let (Some(most), Some(budget)) = (most, budget)
-                && most > budget
-            {
-                let (most, budget) = (ByteCount(most), ByteCount(budget));
-                let (test, path) = (&test.name, &path.name);
-                let what = format!(
-                    "one run of `{test}` on `{path}` may carry {most}, and a day's budget is {budget}"
-                );
-                return Fault::contradiction(section.offset, what, "give a shorter test or more");
-            }
+            check_budget(section, run, test.work.most_bytes(path.rate), budgets)?;
         }
     }
-    Ok(())
+    Ok(monitor)
 }
 
 fn path(section: &Section<'_>) -> Result<MonitoredPath, Fault> {
     let name = name(section)?;
     let host = section.required("host", "where to: host, host:port or [v6]:port")?;
     let (rate, bytes_per_day) = link(section)?;
-    let family = section.string("family")?.map(toml_reader::family);
     Ok(MonitoredPath {
         name,
         host: host.parsed("host", "write host, host:port or [v6]:port", |_| true)?,
-        family: family.transpose()?,
+        family: section.choice("family", "family", &FAMILIES)?,
         key_file: section.string("key-file")?.map(|at| at.value.to_owned()),
         labels: labels(section, &OWN_LABELS)?,
         rate,
@@ -261,18 +253,15 @@ fn test(section: &Section<'_>, paths: &[MonitoredPath], seed: u64) -> Result<Mon
         let what = format!("`jitter` of `{name}`");
         return Fault::contradiction(section.offset, what, "it may be half of `every` at most");
     }
-    let named = |at: &At<&str>| match paths.iter().position(|path| path.name == at.value) {
-        Some(path) => Ok(path),
-        None => Fault::malformed(*at, "path of this file", "each has a table [[path]]"),
-    };
-    let paths = match section.strings("paths")? {
-        Some(names) => names.iter().map(named).collect::<Result<Vec<_>, Fault>>()?,
-        None => (0..paths.len()).collect(),
-    };
+    let names: Vec<&str> = paths.iter().map(|path| path.name.as_str()).collect();
+    let chosen = section.strings("paths")?.map(|chosen| {
+        let chosen = chosen.into_iter();
+        chosen.map(|at| at.index_in("path", &names)).collect()
+    });
     Ok(MonitoredTest {
         name,
         work: work(section, seed)?,
-        paths,
+        paths: chosen.unwrap_or_else(|| Ok((0..paths.len()).collect()))?,
         every_s,
         jitter_s,
         metric: section.string("metric")?.map(|at| at.value.to_owned()),
@@ -284,13 +273,8 @@ fn test(section: &Section<'_>, paths: &[MonitoredPath], seed: u64) -> Result<Mon
 /// # Errors
 /// What is wrong with it, and where.
 pub fn work(section: &Section<'_>, seed: u64) -> Result<MonitoredWork, Fault> {
-    let entries = section.entries("workload")?;
-    let command = entries.iter().find(|(key, _)| key.value == "command");
     let hint = "`{ command = \"check\" }`, stream, rr, crr or load, and its options";
-    let Some((_, command)) = command else {
-        return Err(section.missing("workload", hint));
-    };
-    let command = string("command", command)?;
+    let command = section.command(hint)?;
     if command.value == "check" {
         let check = section.section("workload", "the workload", "command quick time streams")?;
         return check_work(&check.expect("its command was read"));
@@ -311,7 +295,7 @@ fn check_work(section: &Section<'_>) -> Result<MonitoredWork, Fault> {
     Ok(MonitoredWork::Check(CheckWork {
         quick: section.boolean("quick")?.unwrap_or(false),
         time: section.parsed("time", "time", hint, in_range)?,
-        streams: section.number("streams", 1..=256)?.map(|at| at.value),
+        streams: section.number("streams", 1..=256)?,
     }))
 }
 

@@ -1,6 +1,6 @@
 //! Keys that the files of a monitor and of a mesh share.
 
-use std::collections::HashSet;
+use std::fmt::Display;
 
 use crate::toml_reader::{At, Fault, Section, text};
 use crate::units::{BitRate, ByteCount, Percent, Span};
@@ -128,22 +128,25 @@ fn share(section: &Section<'_>, rate: Option<BitRate>) -> Result<Option<u64>, Fa
     }
 }
 
-/// That no two have one name.
+/// Refuses a test of which a single run exceeds a day's budget: it could never be run. `most` is
+/// what the run carries at most, bytes.
 ///
 /// # Errors
-/// What is wrong, and where.
-pub fn check_names<'a>(
-    what: &'static str,
-    sections: &[Section<'_>],
-    names: impl Iterator<Item = &'a str>,
+/// The run and its budget.
+pub fn check_budget(
+    section: &Section<'_>,
+    run: impl Display,
+    most: Option<u64>,
+    budgets: [Option<u64>; 2],
 ) -> Result<(), Fault> {
-    let mut known = HashSet::new();
-    for (section, name) in sections.iter().zip(names) {
-        if !known.insert(name) {
-            return Fault::repeated(section.offset, what, name);
+    match (most, budgets.into_iter().flatten().min()) {
+        (Some(most), Some(budget)) if most > budget => {
+            let (most, budget) = (ByteCount(most), ByteCount(budget));
+            let what = format!("one run of {run} may carry {most}, and a day's budget is {budget}");
+            Fault::contradiction(section.offset, what, "give a shorter test or more")
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A span of whole seconds, at most 30 days.

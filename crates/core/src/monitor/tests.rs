@@ -86,7 +86,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "paths = [\"lab\"]",
             "paths = [\"lap\"]",
-            "line 26, column 10: `lap` is no path of this file",
+            "line 26, column 10: there is no path `lap`; did you mean `lab`?",
         ),
         (
             "name = \"lab\"",

@@ -171,48 +171,29 @@ impl Entry {
             Setting::Socket(option) => option.aliases,
             _ => &[],
         };
-        let mut elsewhere = ELSEWHERE.iter();
         aliases.iter().any(|alias| alias.replace('-', "_") == name)
-            || elsewhere.any(|(own, names)| *own == self.name && names.contains(&&name[..]))
+            || elsewhere(self.name)
+                .split_whitespace()
+                .any(|own| own == name)
     }
 }
 
-/// Treatments, and their names elsewhere, with `_` between words.
-const ELSEWHERE: &[(&str, &[&str])] = &[
-    (
-        "congestion",
-        &[
-            "cc",
-            "ca",
-            "cong",
-            "congctl",
-            "congestion_control",
-            "tcp_congestion",
-        ],
-    ),
-    (
-        "receive_window",
-        &[
-            "window",
-            "rwnd",
-            "rwin",
-            "rcvbuf",
-            "receive_buffer",
-            "so_rcvbuf",
-        ],
-    ),
-    (
-        "send_buffer",
-        &["sndbuf", "sendbuf", "send_window", "so_sndbuf"],
-    ),
-    ("pacing", &["rate", "maxrate", "bitrate", "pacing_rate"]),
-    ("mss", &["segment_size", "maxseg"]),
-    ("nodelay", &["nagle", "tcp_nodelay"]),
-    ("dscp", &["tos", "dsfield"]),
-    ("checksum_offload", &["csum", "checksum", "tx", "rx"]),
-    ("rx_usecs", &["coalesce"]),
-    ("route_advmss", &["advmss"]),
-];
+/// The names of a treatment elsewhere, with `_` between words.
+fn elsewhere(treatment: &str) -> &'static str {
+    match treatment {
+        "congestion" => "cc ca cong congctl congestion_control tcp_congestion",
+        "receive_window" => "window rwnd rwin rcvbuf receive_buffer so_rcvbuf",
+        "send_buffer" => "sndbuf sendbuf send_window so_sndbuf",
+        "pacing" => "rate maxrate bitrate pacing_rate",
+        "mss" => "segment_size maxseg",
+        "nodelay" => "nagle tcp_nodelay",
+        "dscp" => "tos dsfield",
+        "checksum_offload" => "csum checksum tx rx",
+        "rx_usecs" => "coalesce",
+        "route_advmss" => "advmss",
+        _ => "",
+    }
+}
 
 /// Names that users ask for but that do not do what they say, each with the reason.
 pub(super) const REFUSED: &[(&str, &str)] = &[

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use linerate_core::toml_reader::FileError;
 use linerate_qos::classes::ClassError;
-use linerate_qos::policy::PolicyError;
 use linerate_qos::program::CompileError;
 use linerate_qos::rules::RuleError;
 use linerate_sys::bpf::BpfError;
@@ -21,7 +21,7 @@ use crate::category::{Categorized, Category};
 pub enum QosError {
     /// The file is wrong.
     #[error(transparent)]
-    Policy(#[from] PolicyError),
+    Policy(#[from] FileError),
     /// Its rules cannot be made.
     #[error(transparent)]
     Rules(#[from] RuleError),

@@ -12,7 +12,6 @@ mod values;
 pub mod words;
 mod write;
 
-pub use error::{PolicyError, PolicyProblem};
 pub use model::{
     Adapter, AddressRange, CgroupPath, Conditions, DEFAULT_PRIORITY, Family, Filter, FlagTest,
     Fragments, Interface, Mac, MarkRange, Meter, MeterKind, Place, Policy, PolicyFile, Range,

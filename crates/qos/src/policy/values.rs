@@ -7,14 +7,14 @@ use std::str::FromStr;
 
 use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, UnitError, suggestion};
 
-use super::error::PolicyProblem;
+use super::error::{no_value, not_known};
 use super::words::{self, ICMP, ICMPV6, PROTOCOLS, Words};
 use super::{
     AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, Mac, MarkRange, NameError,
     Names, Range, Share,
 };
 
-type Result<T> = std::result::Result<T, PolicyProblem>;
+type Result<T> = std::result::Result<T, String>;
 
 /// The lowest and the highest of some numbers.
 pub(super) type Span = (u128, u128);
@@ -93,12 +93,12 @@ impl Number {
         number.filter(|number| self.range.contains(number))
     }
 
-    fn refused(&self, text: &str) -> PolicyProblem {
+    fn refused(&self, text: &str) -> String {
         let names = self.words.into_iter().flat_map(Words::names);
         let meant = suggestion(&text.to_ascii_lowercase(), names);
         let hint = meant.filter(|_| number(text).is_none());
         let hint = hint.unwrap_or_else(|| self.hint.to_owned());
-        PolicyProblem::value(self.what, text, hint)
+        no_value(self.what, text, hint)
     }
 }
 
@@ -112,13 +112,13 @@ pub(super) fn mark(text: &str) -> Result<MarkRange> {
     let mask = number(written.trim()).filter(|mask| *mask != 0);
     let Some(mask) = mask else {
         let hint = "it is 1 to 0xffffffff, as in 0x10/0xf0";
-        return Err(PolicyProblem::value("mask of marks", written, hint));
+        return Err(no_value("mask of marks", written, hint));
     };
     let is_one = range.first == range.last;
     if range.last > mask || is_one && range.first & !mask != 0 {
         let bits = range.first & mask;
         let hint = format!("bits are set outside its mask: write {bits:#x}/{mask:#x}");
-        return Err(PolicyProblem::value("mark", text, hint));
+        return Err(no_value("mark", text, hint));
     }
     Ok(MarkRange { mask, range })
 }
@@ -127,7 +127,7 @@ pub(super) fn mark(text: &str) -> Result<MarkRange> {
 pub(super) fn macs(text: &str) -> Result<Range<Mac>> {
     let hint =
         "write 02:00:5e:10:00:01, 02:00:5e:00:00:00/24 or 02:00:5e:10:00:01-02:00:5e:10:00:09";
-    let wrong = || PolicyProblem::value("Ethernet address", text, hint);
+    let wrong = || no_value("Ethernet address", text, hint);
     let Some((base, length)) = text.split_once('/') else {
         let (first, last) = ends(text, |text| text.trim().parse().ok())?.ok_or_else(wrong)?;
         return Ok(Range { first, last });
@@ -138,7 +138,7 @@ pub(super) fn macs(text: &str) -> Result<Range<Mac>> {
     let last = u128::from(first) | host;
     if u128::from(first) & host != 0 {
         let hint = "bits are set behind its length";
-        return Err(PolicyProblem::value("prefix", text, hint));
+        return Err(no_value("prefix", text, hint));
     }
     let last = Mac::try_from(last).map_err(|_| wrong())?;
     Ok(Range { first, last })
@@ -254,7 +254,7 @@ pub(super) const DSCP: Number = Number::new("DSCP", 0..=63, "it is 0 to 63");
 pub(super) fn dscps(text: &str) -> Result<Range<u8>> {
     let one = |text: &str| text.parse::<Dscp>().ok().map(code_point);
     let hint = "it is 0 to 63, a name such as EF, AF41, CS1, LE, or a range such as 8-15";
-    let ends = ends(text, one)?.ok_or_else(|| PolicyProblem::value("DSCP", text, hint));
+    let ends = ends(text, one)?.ok_or_else(|| no_value("DSCP", text, hint));
     ends.map(|(first, last)| Range { first, last })
 }
 
@@ -275,7 +275,7 @@ where
     match splits.find_map(|(first, last)| Some((one(first)?, one(last)?))) {
         Some((first, last)) if first > last => {
             let hint = format!("it begins above its end: write {last}-{first}");
-            Err(PolicyProblem::value("range", text, hint))
+            Err(no_value("range", text, hint))
         }
         ends => Ok(ends),
     }
@@ -283,7 +283,7 @@ where
 
 pub(super) fn dscp(text: &str) -> Result<Dscp> {
     let hint = "it is 0 to 63 or a name such as EF, AF41, CS1, LE, VOICE-ADMIT";
-    let wrong = |_| PolicyProblem::value("DSCP", text, hint);
+    let wrong = |_| no_value("DSCP", text, hint);
     text.parse().map_err(wrong)
 }
 
@@ -305,7 +305,7 @@ pub(super) fn ports(
     let protocols = protocols.iter().filter_map(|one| PROTOCOLS.name(*one));
     let found = names.ports(text, &protocols.collect::<Vec<_>>());
     let found = found.and_then(|ports| resolved(ports, MAX_RESOLVED));
-    let ports = found.map_err(|why| PolicyProblem::name("service", text, why))?;
+    let ports = found.map_err(|why| not_known("service", text, &why))?;
     Ok(ports.into_iter().map(Range::single).collect())
 }
 
@@ -341,7 +341,7 @@ pub(super) fn addresses(text: &str, names: &mut dyn Names) -> Result<Vec<Address
             && let Some(v4) = mapped.to_ipv4_mapped()
         {
             let hint = format!("sockets call an IPv4 address so; on the wire it is {v4}");
-            return Err(PolicyProblem::value("address of packets", text, hint));
+            return Err(no_value("address of packets", text, hint));
         }
         return Ok(vec![AddressRange::single(address)]);
     }
@@ -361,24 +361,24 @@ pub(super) fn addresses(text: &str, names: &mut dyn Names) -> Result<Vec<Address
     }
     let found = names.addresses(text);
     let found = found.and_then(|addresses| resolved(addresses, MAX_RESOLVED));
-    let addresses = found.map_err(|why| PolicyProblem::name("host", text, why))?;
+    let addresses = found.map_err(|why| not_known("host", text, &why))?;
     Ok(addresses.into_iter().map(AddressRange::single).collect())
 }
 
-fn no_address(text: &str) -> PolicyProblem {
+fn no_address(text: &str) -> String {
     let hint =
         "write 198.18.0.1, 198.18.0.0/15, 198.18.0.1-198.18.0.9, 2001:2::/48 or a host's name";
-    PolicyProblem::value("address", text, hint)
+    no_value("address", text, hint)
 }
 
 pub(super) fn address_range(text: &str, first: IpAddr, last: IpAddr) -> Result<AddressRange> {
     if first.is_ipv4() != last.is_ipv4() {
         let hint = "both its ends are of one family";
-        return Err(PolicyProblem::value("range of addresses", text, hint));
+        return Err(no_value("range of addresses", text, hint));
     }
     if first > last {
         let hint = format!("it begins above its end: write {last}-{first}");
-        return Err(PolicyProblem::value("range of addresses", text, hint));
+        return Err(no_value("range of addresses", text, hint));
     }
     Ok(AddressRange { first, last })
 }
@@ -390,13 +390,13 @@ fn prefix(text: &str, address: &str, length: &str) -> Result<AddressRange> {
     let length = length.parse().ok();
     let Some(length) = length.filter(|length| is_plain && *length <= bits) else {
         let hint = format!("its length is 0 to {bits}");
-        return Err(PolicyProblem::value("prefix", text, hint));
+        return Err(no_value("prefix", text, hint));
     };
     let range = AddressRange::prefix(address, length);
     if range.first != address {
         let first = range.first;
         let hint = format!("bits are set behind its length: write {first}/{length}");
-        return Err(PolicyProblem::value("prefix", text, hint));
+        return Err(no_value("prefix", text, hint));
     }
     Ok(range)
 }
@@ -472,11 +472,11 @@ pub(super) fn flags(text: &str) -> Result<FlagTest> {
         let flag = words::TCP_FLAGS.number(name);
         let Some(flag) = flag.and_then(|bit| u8::try_from(bit).ok()) else {
             let hint = "they are fin, syn, rst, psh, ack, urg, ece and cwr, as in \"syn,!ack\"";
-            return Err(PolicyProblem::value("TCP flag", word, hint));
+            return Err(no_value("TCP flag", word, hint));
         };
         if test.mask & flag != 0 {
             let hint = "each flag stands there once";
-            return Err(PolicyProblem::value("test of TCP flags", text, hint));
+            return Err(no_value("test of TCP flags", text, hint));
         }
         test.mask |= flag;
         if !word.starts_with('!') {
@@ -497,7 +497,7 @@ pub(super) fn uids(text: &str, names: &mut dyn Names) -> Result<Range<u32>> {
         return read;
     }
     let uid = names.uid(text);
-    let uid = uid.map_err(|why| PolicyProblem::name("user", text, why))?;
+    let uid = uid.map_err(|why| not_known("user", text, &why))?;
     Ok(Range::single(uid))
 }
 
@@ -579,10 +579,10 @@ fn right(is_right: bool, (what, text, hint): (&'static str, &str, &str)) -> Resu
     if is_right {
         return Ok(());
     }
-    Err(PolicyProblem::value(what, text, hint))
+    Err(no_value(what, text, hint))
 }
 
 fn unit<T: FromStr<Err = UnitError>>(what: &'static str, text: &str) -> Result<T> {
-    let wrong = |error: UnitError| PolicyProblem::value(what, text, error.why());
+    let wrong = |error: UnitError| no_value(what, text, error.why());
     text.parse().map_err(wrong)
 }

@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use linerate_qos::policy::{NameError, Names, NoNames, Place, PolicyError, PolicyFile};
+use linerate_core::toml_reader::FileError;
+use linerate_qos::policy::{NameError, Names, NoNames, Place, PolicyFile};
 
 /// A target.
 pub(crate) type Target = fn(&[u8]);
@@ -57,7 +58,7 @@ pub(crate) fn policy_hpux(bytes: &[u8]) {
     holds(bytes, PolicyFile::from_hpux);
 }
 
-fn holds(bytes: &[u8], read: fn(&str, &mut dyn Names) -> Result<PolicyFile, PolicyError>) {
+fn holds(bytes: &[u8], read: fn(&str, &mut dyn Names) -> Result<PolicyFile, FileError>) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
@@ -70,7 +71,7 @@ fn holds(bytes: &[u8], read: fn(&str, &mut dyn Names) -> Result<PolicyFile, Poli
             }
         }
         Err(error) => {
-            let Place { line, column } = error.place;
+            let FileError { line, column, .. } = error;
             let found = text.split('\n').nth(line - 1).expect("a line of the text");
             assert!((1..=found.chars().count() + 1).contains(&column), "{error}");
             assert!(error.to_string().lines().count() <= 2, "{error}");

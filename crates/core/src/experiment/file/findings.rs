@@ -1,36 +1,30 @@
-//! Reads `[[finding]]`.
+//! Reads `[[finding]]`, and adds the controls that a comparison of cells needs.
 
-use super::super::model::{Finding, cell_number};
-use super::columns::{factor_index, measure};
-use super::factors::{FileFactor, all_levels, level_index, texts};
+use super::super::model::{Experiment, Finding, cell_number};
+use super::levels::{Factors, FileFactor, all_levels, factor_index, level_index, texts};
 use crate::stats::Accepted;
 use crate::toml_reader::{At, Fault, Section};
+use crate::treatment::pair;
 use crate::units::Percent;
 
 /// Reads all findings. Pairs with cells that the quick form omits are left out.
-pub(super) fn read(
-    root: &Section<'_>,
-    full: &[FileFactor<'_>],
-    used: &[FileFactor<'_>],
-) -> Result<Vec<Finding>, Fault> {
+pub(super) fn read(root: &Section<'_>, factors: &Factors<'_>) -> Result<Vec<Finding>, Fault> {
     let sections = root.sections("finding", "[[finding]]", KEYS)?;
-    let read = |section: &Section<'_>| finding(section, full, used);
-    sections.iter().map(read).collect()
+    sections
+        .iter()
+        .map(|section| finding(section, factors))
+        .collect()
 }
 
-fn finding(
-    section: &Section<'_>,
-    full: &[FileFactor<'_>],
-    used: &[FileFactor<'_>],
-) -> Result<Finding, Fault> {
+fn finding(section: &Section<'_>, factors: &Factors<'_>) -> Result<Finding, Fault> {
     let metric = section.required("metric", "the figure that it is about")?;
-    let over_metric = section.string("over_metric")?;
+    let over_measure = section.string("over_metric")?.map(At::read);
     let is_ratio = section.value("over").is_some();
     Ok(Finding {
         text: section.required("text", "what was found")?.value.to_owned(),
-        measure: measure(metric)?,
-        over_measure: over_metric.map(measure).transpose()?,
-        pairs: pairs(section, full, used)?,
+        measure: metric.read()?,
+        over_measure: over_measure.transpose()?,
+        pairs: pairs(section, factors)?,
         accepted: accepted(section, is_ratio)?,
         report: section.float("report")?.map(|at| at.value),
     })
@@ -114,9 +108,9 @@ fn selection(
 /// that is used.
 fn pairs(
     section: &Section<'_>,
-    full: &[FileFactor<'_>],
-    used: &[FileFactor<'_>],
+    factors: &Factors<'_>,
 ) -> Result<Vec<(usize, Option<usize>)>, Fault> {
+    let full = &factors.full;
     let [of, over, common] = ["of", "over", "where"].map(|key| selection(section, key, full));
     let (of, over, common) = (of?, over?, common?);
     let is_ratio = section.value("over").is_some();
@@ -132,7 +126,7 @@ fn pairs(
             let hint = "a cell would be held against itself: `of` names another level than `over`";
             return Fault::contradiction(section.offset, "`of` and `over`", hint);
         }
-        let number = |levels: &[usize]| number_in(used, full, levels);
+        let number = |levels: &[usize]| number_of(factors, levels);
         match (number(&levels), number(&partner)) {
             (Some(cell), _) if !is_ratio => pairs.push((cell, None)),
             (Some(cell), Some(partner)) => pairs.push((cell, Some(partner))),
@@ -157,14 +151,68 @@ fn held_against(levels: &[usize], over: &Selection) -> Vec<usize> {
 
 /// The number in the form that is used of a cell of the whole form; `None` if the form leaves the
 /// cell out.
-fn number_in(used: &[FileFactor<'_>], full: &[FileFactor<'_>], levels: &[usize]) -> Option<usize> {
-    let level = |((full, used), level): ((&FileFactor<'_>, &FileFactor<'_>), &usize)| {
-        let name = &full.levels[*level].name;
-        used.levels.iter().position(|other| other.name == *name)
+fn number_of(factors: &Factors<'_>, levels: &[usize]) -> Option<usize> {
+    let own = factors.full.iter().zip(&factors.used).zip(levels);
+    let own = own.map(|((full, used), level)| used.position(&full.levels[*level].name));
+    let own: Vec<usize> = own.collect::<Option<_>>()?;
+    let counts = factors.used.iter().map(|factor| factor.levels.len());
+    Some(cell_number(counts, &own))
+}
+
+/// Adds the controls that findings and columns of ratios need to the cells that they compare, and
+/// says so in the experiment's notes. A control that one comparison adds to a cell may be needed by
+/// the other cells that this one is held against, so all are looked at until nothing changes.
+pub(super) fn add_controls(experiment: &mut Experiment) -> Result<(), Fault> {
+    let compared = compared(experiment);
+    loop {
+        let mut is_settled = true;
+        for (cell, other) in &compared {
+            is_settled &= !control(experiment, *cell, *other)?;
+        }
+        if is_settled {
+            return Ok(());
+        }
+    }
+}
+
+/// Adds controls to two compared cells; true if any was needed.
+fn control(experiment: &mut Experiment, cell: usize, other: usize) -> Result<bool, Fault> {
+    let [a, b] = [cell, other].map(|cell| &experiment.cells[cell].treatments);
+    if a == b {
+        return Ok(false);
+    }
+    let paired = pair(a, b).map_err(|error| Fault::new(0, error))?;
+    let is_other = paired.a != *a || paired.b != *b;
+    experiment.cells[cell].treatments = paired.a;
+    experiment.cells[other].treatments = paired.b;
+    for note in paired.notes {
+        if !experiment.notes.contains(&note) {
+            experiment.notes.push(note);
+        }
+    }
+    Ok(is_other)
+}
+
+/// The pairs of cells that findings or ratios compare.
+fn compared(experiment: &Experiment) -> Vec<(usize, usize)> {
+    let findings = experiment.findings.iter();
+    let pairs = findings.flat_map(|finding| &finding.pairs);
+    let of_findings = pairs.filter_map(|(cell, other)| Some((*cell, (*other)?)));
+    let columns = experiment.columns.iter();
+    let levels = columns.filter_map(|column| column.ratio_to);
+    let Some(across) = experiment.across else {
+        return of_findings.collect();
     };
-    let levels: Option<Vec<usize>> = full.iter().zip(used).zip(levels).map(level).collect();
-    let counts = used.iter().map(|factor| factor.levels.len());
-    Some(cell_number(counts, &levels?))
+    let of_columns = levels.flat_map(|level| {
+        let cells = experiment.cells.iter().enumerate();
+        let cells = cells.filter(move |(_, cell)| cell.levels[across] != level);
+        cells.map(move |(number, cell)| {
+            let mut levels = cell.levels.clone();
+            levels[across] = level;
+            (number, experiment.cell_number(&levels))
+        })
+    });
+    of_findings.chain(of_columns).collect()
 }
 
 /// Default tolerance for a value that a report gives in round figures, a factor.

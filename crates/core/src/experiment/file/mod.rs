@@ -1,13 +1,9 @@
 //! Reads an experiment's file. The format is at [`Experiment::from_toml`].
 
 mod cells;
-mod columns;
-mod controls;
-mod factors;
 mod figures;
 mod findings;
-mod paths;
-mod setting;
+mod levels;
 
 use std::fmt::Display;
 
@@ -16,8 +12,7 @@ use super::workload::Work;
 use crate::plan::{MAX_REPEATS, Repeats};
 use crate::toml_reader::{self, At, Fault, FileError, Section};
 use crate::units::{EndpointName, Family, Percent, shortened};
-use factors::Factors;
-use setting::Setting;
+use levels::{Factors, FileFactor, Setting};
 
 /// How the texts of the files are had that an experiment names: by name as it is written, with the
 /// reason if it cannot be read.
@@ -85,7 +80,7 @@ pub(crate) fn workload_of(section: &Section<'_>, seed: u64) -> Result<Work, Faul
     let resolver = cells::Resolver {
         base: Setting {
             offset: section.offset,
-            workload: setting::workload(section)?,
+            workload: section.texts("workload")?,
             ..Setting::default()
         },
         quick: None,
@@ -104,26 +99,20 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
     let title = root.required("title", "what the experiment is about")?;
     let quick_repeats = quick.as_ref().map(repeats).transpose()?.flatten();
     let repeats = repeats(&root)?;
-    let seed = root.long_number("seed", 0..=u64::MAX)?.map(|at| at.value);
+    let seed = root.number("seed", 0..=u64::MAX)?;
     let seed = choice.seed.or(seed).unwrap_or(DEFAULT_SEED);
-    // The quick form is read all the same: what is wrong with it is wrong today.
-    let factors = Factors::read(&root, quick.as_ref())?;
-    let used = if choice.quick {
-        &factors.quick
-    } else {
-        &factors.full
-    };
-    let quick_setting = Setting::of_quick(quick.as_ref())?;
+    let factors = Factors::read(&root, quick.as_ref(), choice.quick)?;
+    let quick_setting = quick.as_ref().map(Setting::read).transpose()?;
     let resolver = cells::Resolver {
         base: Setting::of_file(&root, choice)?,
         quick: quick_setting.filter(|_| choice.quick),
-        factors: used,
+        factors: &factors.used,
         family: choice.family,
         seed,
         files,
     };
     let cells = resolver.cells()?;
-    let (across, columns) = columns::read(&root, &factors.full, used)?;
+    let (across, columns) = figures::columns(&root, &factors)?;
     let mut experiment = Experiment {
         title: title.value.to_owned(),
         report: root.string("report")?.map(|at| at.value.to_owned()),
@@ -133,16 +122,18 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
         repeats: (quick_repeats.filter(|_| choice.quick))
             .or(repeats)
             .unwrap_or(DEFAULT_REPEATS),
-        forbid: forbidden(&root)?,
-        factors: used.iter().map(factors::FileFactor::model).collect(),
+        forbid: (root.strings("forbid")?.unwrap_or_default().into_iter())
+            .map(At::read)
+            .collect::<Result<_, _>>()?,
+        factors: factors.used.iter().map(FileFactor::model).collect(),
         cells,
         notes: Vec::new(),
         across,
         columns,
-        findings: findings::read(&root, &factors.full, used)?,
-        figures: figures::read(&root, used, files)?,
+        findings: findings::read(&root, &factors)?,
+        figures: figures::figures(&root, &factors.used, files)?,
     };
-    controls::add(&mut experiment)?;
+    findings::add_controls(&mut experiment)?;
     Ok(experiment)
 }
 
@@ -151,10 +142,11 @@ fn repeats(section: &Section<'_>) -> Result<Option<Repeats>, Fault> {
     let times = section.number("repeats", 1..=MAX_REPEATS)?;
     let precision = section.string("precision")?;
     match (times, precision) {
-        (Some(at), Some(_)) => {
-            Fault::contradiction(at.offset, "`repeats` and `precision`", "give one of them")
+        (Some(_), Some(_)) => {
+            let (offset, hint) = (section.offset_of("repeats"), "give one of them");
+            Fault::contradiction(offset, "`repeats` and `precision`", hint)
         }
-        (Some(at), None) => Ok(Some(Repeats::Times(at.value))),
+        (Some(times), None) => Ok(Some(Repeats::Times(times))),
         (None, Some(at)) => {
             let hint = "write \"2%\", above 0 % and at most 100 %";
             let is_share = |percent: &Percent| percent.0 > 0.0 && percent.0 <= 100.0;
@@ -173,15 +165,6 @@ fn file_text(name: At<&str>, files: Files<'_>) -> Result<String, Fault> {
 /// The error of a file that the experiment's file names.
 fn file_fault(name: At<&str>, why: impl Display) -> Fault {
     Fault::new(name.offset, format!("{}: {why}", shortened(name.value)))
-}
-
-fn forbidden(root: &Section<'_>) -> Result<Vec<crate::compare::Fault>, Fault> {
-    let words: Vec<At<&str>> = root.strings("forbid")?.unwrap_or_default();
-    let parse = |at: &At<&str>| {
-        let parsed = at.value.parse::<crate::compare::Fault>();
-        parsed.map_err(|error| Fault::new(at.offset, error))
-    };
-    words.iter().map(parse).collect()
 }
 
 const KEYS: &str = "\

@@ -1,11 +1,16 @@
-//! `[[link]]`, and what makes several: `[[chain]]`, `[[star]]`, `[[mesh]]`.
+//! `[[link]]`, and what makes several: `[[chain]]`, `[[star]]`, `[[mesh]]`; and the addresses of
+//! links: those that the file gives, and free ones for the others.
 
-use super::nodes::{Nodes, check_name};
-use crate::lab::address::MAX_LINKS;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use toml::de::DeValue;
+
+use super::{Nodes, check_name};
+use crate::lab::address::{MAX_LINKS, block};
 use crate::lab::assemble::{Wanted, interface_mtu};
-use crate::lab::{Role, Topology};
+use crate::lab::{Prefix, Role, Topology};
 use crate::link::PathSpec;
-use crate::toml_reader::{At, Fault, Section, Value};
+use crate::toml_reader::{At, Fault, Section, Value, string, wrong_type};
 
 /// A link as the file describes it.
 pub(super) struct Draft<'a> {
@@ -69,7 +74,7 @@ impl<'a> Maker<'a, '_> {
         let hint = "the two ends, such as [\"alpha\", \"r1\"]";
         let ends = self.section.strings("between")?;
         let ends = ends.ok_or_else(|| self.section.missing("between", hint))?;
-        let offset = self.offset_of("between");
+        let offset = self.section.offset_of("between");
         let [a, b] = ends[..] else {
             return Fault::contradiction(offset, "`between`", "a link has two ends");
         };
@@ -94,7 +99,7 @@ impl<'a> Maker<'a, '_> {
         let routers = routers.ok_or_else(|| self.section.missing("routers", "how many"))?;
         let prefix = self.section.string("prefix")?.map_or("r", |at| at.value);
         let mut chain = vec![from];
-        for number in 1..=routers.value {
+        for number in 1..=routers {
             chain.push(self.make(prefix, number, Role::Router)?);
         }
         chain.push(to);
@@ -131,18 +136,20 @@ impl<'a> Maker<'a, '_> {
         let hint = "either `hosts`, a list of names, or `prefix` and `count`";
         match (self.section.strings("hosts")?, prefix, count) {
             (Some(names), None, None) => names.into_iter().map(|at| self.nodes.find(at)).collect(),
-            (None, Some(prefix), Some(count)) => (1..=count.value)
+            (None, Some(prefix), Some(count)) => (1..=count)
                 .map(|number| self.make(prefix.value, number, Role::Host))
                 .collect(),
             (None, _, _) => Err(self.section.missing("hosts", hint)),
-            (Some(_), _, _) => Fault::contradiction(self.offset_of("hosts"), "`hosts`", hint),
+            (Some(_), _, _) => {
+                Fault::contradiction(self.section.offset_of("hosts"), "`hosts`", hint)
+            }
         }
     }
 
     /// A new node, `prefix` and `number` its name.
     fn make(&mut self, prefix: &str, number: u32, role: Role) -> Result<usize, Fault> {
         let name = format!("{prefix}{number}");
-        let offset = self.offset_of("prefix");
+        let offset = self.section.offset_of("prefix");
         if self.nodes.has(&name) {
             let hint = "there is a host or router of that name; give another `prefix`";
             return Fault::contradiction(offset, format!("`{name}`"), hint);
@@ -164,7 +171,7 @@ impl<'a> Maker<'a, '_> {
         let mut wanted = Wanted::plain(self.topology, ends);
         wanted.spec = self.spec()?;
         let mtu = self.section.number("mtu", 1280..=65_535)?;
-        wanted.mtu = mtu.map_or_else(|| interface_mtu(&wanted.spec), |mtu| mtu.value);
+        wanted.mtu = mtu.unwrap_or_else(|| interface_mtu(&wanted.spec));
         self.drafts.push(Draft {
             offset,
             wanted,
@@ -203,11 +210,6 @@ impl<'a> Maker<'a, '_> {
             name => Ok((node, name.map(str::to_owned))),
         }
     }
-
-    fn offset_of(&self, key: &str) -> usize {
-        let value = self.section.value(key);
-        value.map_or(self.section.offset, |value| value.span().start)
-    }
 }
 
 /// `all` and `default` stand for others in the kernel's settings.
@@ -217,3 +219,142 @@ fn is_interface_name(name: &str) -> bool {
         && name.chars().all(is_allowed)
         && !["lo", "all", "default"].contains(&name)
 }
+
+/// Gives each link its addresses. A link has its own number in them, unless one with addresses from
+/// the file is in the way: then the highest number that is free.
+pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
+    let taken = take_explicit(drafts)?;
+    let is_free = |number: &usize| {
+        let networks = block(*number).map(|ends| ends[0].network());
+        let mut others = taken.iter();
+        !others.any(|(other, _)| networks.iter().any(|network| network.overlaps(*other)))
+    };
+    let is_wanted = drafts.iter().map(|draft| draft.addresses.is_none());
+    let is_wanted: Vec<bool> = is_wanted.collect();
+    let is_spare = |number: &usize| is_wanted.get(*number) != Some(&true) && is_free(number);
+    let mut spare = (0..MAX_LINKS).rev().filter(is_spare);
+    for (number, draft) in drafts.iter_mut().enumerate() {
+        if draft.addresses.is_some() {
+            continue;
+        }
+        match Some(number).filter(is_free).or_else(|| spare.next()) {
+            Some(number) => draft.wanted.number(number),
+            None => {
+                let hint = "those that are given leave none in 198.18.0.0/15 and 2001:2::/48";
+                return Fault::contradiction(draft.offset, "no addresses are left", hint);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives links the addresses that the file has for them; the networks that are taken then, and by
+/// which link.
+fn take_explicit(drafts: &mut [Draft<'_>]) -> Result<Vec<(Prefix, usize)>, Fault> {
+    let mut taken: Vec<(Prefix, usize)> = Vec::new();
+    for link in 0..drafts.len() {
+        let Some(value) = drafts[link].addresses else {
+            continue;
+        };
+        let addresses = explicit(value, drafts[link].wanted.mtu)?;
+        for network in addresses[0].iter().map(|prefix| prefix.network()) {
+            if let Some((other, owner)) = taken.iter().find(|(other, _)| network.overlaps(*other)) {
+                let link = &drafts[*owner].wanted.name;
+                let problem = format!("{network} overlaps with {other} of the link `{link}`");
+                return Err(Fault::new(value.span().start, problem));
+            }
+            taken.push((network, link));
+        }
+        drafts[link].wanted.addresses = addresses;
+    }
+    Ok(taken)
+}
+
+/// `["198.18.5.1/24", "198.18.5.2/24"]`, each of them one address or a list with one of each
+/// family.
+fn explicit(value: &Value<'_>, mtu: u32) -> Result<[Vec<Prefix>; 2], Fault> {
+    let offset = value.span().start;
+    let ends: Vec<_> = match value.get_ref() {
+        DeValue::Array(ends) => ends.iter().map(end).collect::<Result<_, _>>()?,
+        _ => {
+            let hint = "a list of two, such as [\"198.18.5.1/24\", \"198.18.5.2/24\"]";
+            return Err(wrong_type("addresses", value, hint));
+        }
+    };
+    let [a, b] = <[_; 2]>::try_from(ends)
+        .or_else(|_| Fault::contradiction(offset, "`addresses`", "there are two ends"))?;
+    if a.is_empty() || a.len() != b.len() {
+        let hint = "both ends need the same families";
+        return Fault::contradiction(offset, "`addresses`", hint);
+    }
+    for (of_a, of_b) in a.iter().zip(&b) {
+        if of_a.network() != of_b.network() || of_a == of_b {
+            let text = format!("`{}` and `{}`", of_a.address, of_b.address);
+            let hint = "the ends have different addresses in one network";
+            return Fault::contradiction(offset, text, hint);
+        }
+        if of_a.address.is_ipv6() && mtu < 1280 {
+            let hint = "IPv6 needs an MTU of 1280";
+            return Fault::contradiction(offset, "`addresses`", hint);
+        }
+    }
+    Ok([a, b])
+}
+
+/// One end's addresses, IPv4 first.
+fn end(value: &Value<'_>) -> Result<Vec<Prefix>, Fault> {
+    let mut prefixes = match value.get_ref() {
+        DeValue::Array(items) => items.iter().map(one).collect::<Result<_, _>>()?,
+        _ => vec![one(value)?],
+    };
+    prefixes.sort_by_key(|prefix| prefix.address.is_ipv6());
+    let mut pairs = prefixes.windows(2);
+    if pairs.any(|two| two[0].address.is_ipv4() == two[1].address.is_ipv4()) {
+        let hint = "an end has one of each family";
+        return Fault::contradiction(value.span().start, "two addresses", hint);
+    }
+    Ok(prefixes)
+}
+
+fn one(value: &Value<'_>) -> Result<Prefix, Fault> {
+    let text = string("addresses", value)?;
+    let Some(prefix) = prefix(text.value) else {
+        return Fault::malformed(text, "address", HINT);
+    };
+    let (address, length, longest) = match prefix.address {
+        IpAddr::V4(_) => (Ipv4Addr::new(198, 18, 0, 0).into(), 15, 31),
+        IpAddr::V6(_) => (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0).into(), 48, 127),
+    };
+    let range = Prefix { address, length };
+    if !range.contains(prefix.address) || !(length..=longest).contains(&prefix.length) {
+        let hint = "a lab's are networks within 198.18.0.0/15 and 2001:2::/48 with room for two";
+        return Fault::malformed(text, "address of a lab", hint);
+    }
+    if is_reserved(prefix) {
+        let hint = "the first address of a network is its own, and IPv4's last one is for all";
+        return Fault::malformed(text, "address of a host", hint);
+    }
+    Ok(prefix)
+}
+
+/// Subnet-router anycast, RFC 4291, section 2.6.1, and IPv4's broadcast; networks of two addresses
+/// have neither (RFC 3021, RFC 6164).
+fn is_reserved(prefix: Prefix) -> bool {
+    let first = prefix.network().address;
+    match (prefix.address, first) {
+        (IpAddr::V4(address), IpAddr::V4(first)) if prefix.length < 31 => {
+            let last = first.to_bits() | (u32::MAX >> prefix.length);
+            address == first || address.to_bits() == last
+        }
+        (IpAddr::V6(address), IpAddr::V6(first)) if prefix.length < 127 => address == first,
+        _ => false,
+    }
+}
+
+/// `198.18.5.1/24`.
+pub(super) fn prefix(text: &str) -> Option<Prefix> {
+    text.contains('/').then(|| text.parse().ok()).flatten()
+}
+
+const HINT: &str =
+    "write [\"198.18.5.1/24\", \"198.18.5.2/24\"], or a list with IPv4 and IPv6 for each";

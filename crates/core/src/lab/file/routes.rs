@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::addresses::{address, prefix};
-use super::nodes::Nodes;
+use super::Nodes;
+use super::links::prefix;
 use crate::lab::routes::{most_specific_first, shortest};
 use crate::lab::{Prefix, Route, Topology};
 use crate::toml_reader::{At, Fault, Section};
@@ -87,9 +87,9 @@ impl Reader<'_> {
         Ok(Route {
             source,
             // From what each IPv4 router passes (RFC 791) to what the length field can say.
-            mtu: self.section.number("mtu", 68..=65_535)?.map(|at| at.value),
+            mtu: self.section.number("mtu", 68..=65_535)?,
             // RTAX_ADVMSS, net/ipv4/fib_semantics.c: more is cut to 65,495.
-            advmss: (self.section.number("advmss", 1..=65_495)?).map(|at| at.value),
+            advmss: self.section.number("advmss", 1..=65_495)?,
             quickack: self.section.boolean("quickack")?,
             ..Route::new(to, via)
         })
@@ -137,7 +137,7 @@ impl Reader<'_> {
             let mut addresses = addresses.map(|(_, address)| address);
             return Ok(addresses.find(|address| address.is_ipv4() == is_ipv4));
         }
-        let address = address(via)?.value;
+        let address = address(via)?;
         if !self.neighbours().any(|(_, other)| other == address) {
             let what = format!("`{}`", via.value);
             return Fault::contradiction(via.offset, what, "no neighbour of that host has it");
@@ -174,7 +174,7 @@ impl Reader<'_> {
         let Some(text) = self.section.string("source")? else {
             return Ok(None);
         };
-        let source = address(text)?.value;
+        let source = address(text)?;
         let interfaces = self.topology.nodes[self.host].interfaces.iter();
         let mut own = interfaces.flat_map(|interface| &interface.addresses);
         if own.any(|own| own.address == source) {
@@ -188,4 +188,9 @@ impl Reader<'_> {
     fn name(&self) -> &str {
         &self.topology.nodes[self.host].name
     }
+}
+
+/// An address without a length.
+fn address(at: At<&str>) -> Result<IpAddr, Fault> {
+    at.parsed("address", "write 198.18.5.1 or 2001:2::1", |_| true)
 }

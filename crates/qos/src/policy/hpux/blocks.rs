@@ -1,10 +1,8 @@
 //! Splits an IPQoS file into blocks. A statement ends with its line; curly brackets only separate,
 //! and a block ends where the next one begins.
 
-use linerate_core::toml_reader::{self, At};
+use linerate_core::toml_reader::{At, Fault};
 use linerate_core::units::shortened;
-
-use crate::policy::error::{Fault, PolicyProblem};
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -38,7 +36,7 @@ impl<'a> Block<'a> {
         if let Some(again) = found.next() {
             let what = format!("`{word}` is there twice");
             let hint = "each attribute stands in a block once";
-            return Err(Fault::conflict(again.word.offset, what, hint));
+            return Fault::contradiction(again.word.offset, what, hint);
         }
         match attribute.values.as_slice() {
             [value] => Ok(Some(*value)),
@@ -81,8 +79,11 @@ impl<'a> Block<'a> {
 }
 
 fn syntax(at: At<&str>, expected: &'static str) -> Fault {
-    let found = format!("`{}`", shortened(at.value));
-    Fault::new(at.offset, PolicyProblem::Syntax { found, expected })
+    let found = shortened(at.value);
+    Fault::new(
+        at.offset,
+        format!("`{found}` stands where {expected} is expected"),
+    )
 }
 
 impl<'a> Block<'a> {
@@ -105,8 +106,8 @@ impl<'a> Block<'a> {
 
 /// A statement that ends too early.
 fn cut(offset: usize, expected: &'static str) -> Fault {
-    let found = "the end of the line".to_owned();
-    Fault::new(offset, PolicyProblem::Syntax { found, expected })
+    let problem = format!("the end of the line stands where {expected} is expected");
+    Fault::new(offset, problem)
 }
 
 /// The blocks of a text in order.
@@ -165,10 +166,7 @@ fn words(part: &str, begin: usize) -> Vec<At<&str>> {
     let mut from = begin;
     for word in part.split([' ', '\t', '\r', '\n', ',']) {
         if !word.is_empty() {
-            words.push(At {
-                offset: from,
-                value: word,
-            });
+            words.push(At::new(from, word));
         }
         from += word.len() + 1;
     }
@@ -208,7 +206,7 @@ fn word(kind: Kind, at: At<&str>) -> Result<At<&'static str>> {
     let all = table.iter().map(|(short, _)| *short);
     let all: Vec<_> = all.collect();
     let otherwise = format!("its attributes are {}", all.join(", "));
-    Err(toml_reader::Fault::unknown_key(at, place, all, otherwise).into())
+    Err(Fault::unknown_key(at, place, all, otherwise))
 }
 
 /// Short and long spelling.

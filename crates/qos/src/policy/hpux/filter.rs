@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use linerate_core::toml_reader::At;
+use linerate_core::toml_reader::{At, Fault};
 
 use super::blocks::Block;
-use crate::policy::error::{Fault, PolicyProblem};
 use crate::policy::values::{self, Number};
 use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOLS, PROTOCOLS_WITH_PORTS};
 use crate::policy::{AddressRange, Conditions, Family, Names, Range, check};
@@ -17,7 +16,7 @@ pub(super) fn conditions(block: &Block<'_>, names: &mut dyn Names) -> Result<Con
     if block.count_without(&["pri"]) == 0 {
         let what = format!("filter `{}` asks nothing", block.name.value);
         let hint = "give at least one attribute";
-        return Err(Fault::conflict(block.name.offset, what, hint));
+        return Fault::contradiction(block.name.offset, what, hint);
     }
     let mut conditions = Conditions {
         dscp: numbers(block, ["dscp", "dscplo", "dscphi"], &values::DSCP)?,
@@ -76,7 +75,7 @@ fn addresses(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Nam
             let at = block.value(words[0])?.map_or("", |at| at.value);
             let what = format!("host `{at}` has no address of the filter's family");
             let hint = "write a filter for each family";
-            return Err(Fault::conflict(block.offset(words[0]), what, hint));
+            return Fault::contradiction(block.offset(words[0]), what, hint);
         }
     }
     [
@@ -113,7 +112,7 @@ fn address_list(
             if !is_name && at.value.parse::<IpAddr>().is_err() {
                 let hint =
                     "write one address or a host's name; a range has its ends behind …lo and …hi";
-                return Err(Fault::value(at.offset, "address", at.value, hint));
+                return Fault::malformed(at, "address", hint);
             }
             located(at, values::addresses(at.value, names))
         }
@@ -121,7 +120,7 @@ fn address_list(
             let address = |at: At<&str>| {
                 let hint = "the end of a range is written as an address";
                 let address = at.value.parse::<IpAddr>();
-                address.map_err(|_| Fault::value(at.offset, "address", at.value, hint))
+                address.or_else(|_| Fault::malformed(at, "address", hint))
             };
             let text = format!("{}-{}", low.value, high.value);
             let range = values::address_range(&text, address(low)?, address(high)?);
@@ -144,7 +143,7 @@ fn ends<'a>(block: &Block<'a>, [one, low, high]: [&str; 3]) -> Result<Option<End
         (Some(_), _) => {
             let what = format!("`{one}` with `{low}` or `{high}`");
             let hint = "write the one value, or the range";
-            Err(Fault::conflict(block.offset(one), what, hint))
+            Fault::contradiction(block.offset(one), what, hint)
         }
     }
 }
@@ -163,7 +162,7 @@ fn numbers<T: TryFrom<u32> + Copy + PartialOrd>(
             if first > last {
                 let text = format!("{}-{}", low.value, high.value);
                 let hint = "its low end is above its high end";
-                return Err(Fault::value(low.offset, "range", &text, hint));
+                return Fault::malformed(low.map(|_| &text[..]), "range", hint);
             }
             Ok(vec![Range { first, last }])
         }
@@ -212,9 +211,11 @@ fn service_ports(
     let Some((_, ports)) = found.first() else {
         // The reason is unclear if only the filter's protocols were asked for.
         let none = || {
-            let what = format!("`{}` is no service with the filter's protocols", at.value);
             let hint = "name it otherwise, or write a filter for each protocol";
-            PolicyProblem::conflict(what, hint)
+            format!(
+                "`{}` is no service with the filter's protocols: {hint}",
+                at.value
+            )
         };
         let refused = values::ports(service, &allowed, names).err();
         let refused = refused.filter(|_| conditions.protocol.is_empty());
@@ -223,7 +224,7 @@ fn service_ports(
     if found.iter().any(|(_, others)| others != ports) {
         let what = format!("`{service}` has other ports with other protocols");
         let hint = "write a filter for each, such as `domain/udp`";
-        return Err(Fault::conflict(at.offset, what, hint));
+        return Fault::contradiction(at.offset, what, hint);
     }
     let protocols = found.iter().map(|(protocol, _)| Range::single(*protocol));
     conditions.protocol = protocols.collect();
@@ -243,7 +244,7 @@ fn service_of(at: At<&str>) -> Result<(&str, Vec<u8>)> {
         Some(protocol) => Ok((service, vec![protocol])),
         None => {
             let hint = "behind a service stands tcp, udp, sctp, dccp or udplite";
-            Err(Fault::value(at.offset, "protocol", transport, hint))
+            Fault::malformed(at.map(|_| transport), "protocol", hint)
         }
     }
 }
@@ -258,7 +259,7 @@ pub(super) fn decimal(text: &str) -> Cow<'_, str> {
 }
 
 /// Adds the place to the problem of a value.
-pub(super) fn located<T>(at: At<&str>, result: std::result::Result<T, PolicyProblem>) -> Result<T> {
+pub(super) fn located<T>(at: At<&str>, result: std::result::Result<T, String>) -> Result<T> {
     result.map_err(|problem| Fault::new(at.offset, problem))
 }
 
@@ -275,7 +276,7 @@ impl check::Conflict {
                 offset = block.offset(spelling);
             }
         }
-        Fault::conflict(offset, what, self.hint)
+        Fault::new(offset, format!("{what}: {}", self.hint))
     }
 }
 

@@ -5,15 +5,12 @@ mod filter;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_core::toml_reader::{self, At};
+use linerate_core::toml_reader::{At, Fault, FileError};
 use linerate_core::units::BitRate;
 
-use super::error::{Fault, Lines, PolicyProblem};
+use super::error::{Lines, too_many, unknown};
 use super::toml::{MAX_ADAPTERS, MAX_BYTES, MAX_FILTERS, MAX_POLICIES, unused};
-use super::{
-    Adapter, Conditions, Filter, Names, Place, Policy, PolicyError, PolicyFile, Share, check,
-    values,
-};
+use super::{Adapter, Conditions, Filter, Names, Place, Policy, PolicyFile, Share, check, values};
 use blocks::{Block, Kind};
 use filter::{decimal, located};
 
@@ -28,15 +25,15 @@ impl PolicyFile {
     /// # Errors
     ///
     /// The first error, or the first thing without a counterpart here, with its line and column.
-    pub fn from_hpux(text: &str, names: &mut dyn Names) -> std::result::Result<Self, PolicyError> {
+    pub fn from_hpux(text: &str, names: &mut dyn Names) -> std::result::Result<Self, FileError> {
         let lines = Lines::new(text);
-        read(text, &lines, names).map_err(|fault| fault.located(&lines))
+        read(text, &lines, names).map_err(|fault| fault.located(text))
     }
 }
 
 fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFile> {
     if text.len() > MAX_BYTES {
-        return Err(toml_reader::Fault::too_long(text.len(), MAX_BYTES).into());
+        return Err(Fault::too_long(text.len(), MAX_BYTES));
     }
     let mut reader = Reader {
         lines,
@@ -117,7 +114,7 @@ impl<'a> Reader<'a, '_> {
         if policies.is_empty() {
             let what = format!("adapter `{name}` has no policy");
             let hint = "name policies behind `uses`";
-            return Err(Fault::conflict(block.name.offset, what, hint));
+            return Fault::contradiction(block.name.offset, what, hint);
         }
         let mut taken = BTreeMap::new();
         for (policy, at) in policies.iter().zip(&names) {
@@ -129,7 +126,7 @@ impl<'a> Reader<'a, '_> {
                 let policy = at.value;
                 let what = format!("filter `{filter}` is of the policies `{other}` and `{policy}`");
                 let hint = "on one adapter a filter has one policy";
-                return Err(Fault::conflict(at.offset, what, hint));
+                return Fault::contradiction(at.offset, what, hint);
             }
         }
         let adapters = &self.file.adapters;
@@ -149,7 +146,7 @@ impl<'a> Reader<'a, '_> {
     fn finish(mut self) -> Result<PolicyFile> {
         if self.file.adapters.is_empty() {
             let what = "there is no adapter";
-            return Err(Fault::conflict(0, what, "write `adapter NAME` with `uses`"));
+            return Fault::contradiction(0, what, "write `adapter NAME` with `uses`");
         }
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); self.drafts.len()];
         for (policy, filters) in self.uses.iter().enumerate() {
@@ -163,7 +160,7 @@ impl<'a> Reader<'a, '_> {
             if policies.is_empty() {
                 let what = format!("filter `{}` has no policy", draft.name.value);
                 let hint = "name it behind a policy's `uses`, or leave it away";
-                return Err(Fault::conflict(draft.name.offset, what, hint));
+                return Fault::contradiction(draft.name.offset, what, hint);
             }
             for (number, policy) in policies.into_iter().enumerate() {
                 let what = "filters with their copies";
@@ -209,7 +206,7 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     if block.has("max") && !block.has("res") {
         let what = "`max` without `res`: IPQoS reserved 0 then, and dropped every packet";
         let hint = "give `res` too, or leave `max` away";
-        return Err(Fault::conflict(block.offset("max"), what, hint));
+        return Fault::contradiction(block.offset("max"), what, hint);
     }
     let mut marks = ["dscp", "vpr", "max"].into_iter();
     let marks = marks.find(|word| block.has(word));
@@ -217,7 +214,11 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
     if let Some(word) = marks.filter(|_| drop) {
         let what = format!("`{word}` with `res 0`: IPQoS dropped every packet then");
         let hint = "give a reservation, or leave the rest away";
-        return Err(Fault::conflict(block.offset("res"), what, hint));
+        return Fault::contradiction(block.offset("res"), what, hint);
+    }
+    if let (None, Some(at)) = (&limit, block.value("max")?) {
+        let at = At::new(block.offset("max"), at.value);
+        return Fault::malformed(at, "share", "it is above 0, in bit/s, k, m or %");
     }
     let policy = Policy {
         parent: None,
@@ -226,23 +227,13 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
         dscp,
         vlan_priority,
         reserve,
-        limit: match limit {
-            None if block.has("max") => return Err(no_share(block, "max")?),
-            limit => limit,
-        },
+        limit,
         priority: None,
         meter: None,
         drop,
     };
     check::policy(&policy).map_err(|conflict| conflict.in_hpux(block))?;
     Ok(policy)
-}
-
-/// The error for a `max` of 0.
-fn no_share(block: &Block<'_>, word: &str) -> Result<Fault> {
-    let at = block.value(word)?.map_or("", |at| at.value);
-    let hint = "it is above 0, in bit/s, k, m or %";
-    Ok(Fault::value(block.offset(word), "share", at, hint))
 }
 
 /// Parses `20%`, `30m`, `64k` or `5000`; 0 means none.
@@ -256,7 +247,7 @@ fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
     let is_plain = bytes.all(|byte| byte.is_ascii_digit() || byte == b'.');
     let (Some(number), true) = (number, is_plain) else {
         let hint = "write 20%, 30m, 64k or a number of bit/s";
-        return Err(Fault::value(at.offset, "share", at.value, hint));
+        return Fault::malformed(at, "share", hint);
     };
     let scale = match &at.value[digits.len()..] {
         "%" if number == 0.0 => return Ok(None),
@@ -265,12 +256,7 @@ fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
         "m" | "M" => 1e6,
         "" => 1.0,
         _ => {
-            return Err(Fault::value(
-                at.offset,
-                "share",
-                at.value,
-                "it has one unit",
-            ));
+            return Fault::malformed(at, "share", "it has one unit");
         }
     };
     // Beyond 2⁵³ it is out of range anyway.
@@ -293,12 +279,12 @@ fn indices(
     for at in names {
         let Some(found) = index.get(at.value) else {
             let known = index.keys().copied();
-            let problem = PolicyProblem::unknown(what, at.value, known, hint);
+            let problem = unknown(what, at.value, known, hint);
             return Err(Fault::new(at.offset, problem));
         };
         if !taken.insert(*found) {
             let what = format!("{what} `{}` is there twice", at.value);
-            return Err(Fault::conflict(at.offset, what, "each is used once"));
+            return Fault::contradiction(at.offset, what, "each is used once");
         }
         indices.push(*found);
     }
@@ -311,7 +297,7 @@ fn check_name(at: At<&str>) -> Result<String> {
         Ok(name) if begins && !name.contains('-') => Ok(name),
         _ => {
             let hint = "it has 1 to 32 letters, digits and `_`, the first a letter";
-            Err(Fault::value(at.offset, "name", at.value, hint))
+            Fault::malformed(at, "name", hint)
         }
     }
 }
@@ -321,14 +307,14 @@ fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<
         return Ok(());
     }
     let (offset, name) = (block.name.offset, block.name.value);
-    Ok(toml_reader::Fault::repeated(offset, what, name)?)
+    Fault::repeated(offset, what, name)
 }
 
 fn most(what: &'static str, found: usize, most: usize, name: At<&str>) -> Result<()> {
     if found < most {
         return Ok(());
     }
-    Err(Fault::too_many(name.offset, what, found + 1, most))
+    too_many(name.offset, what, found + 1, most)
 }
 
 /// Priority of a filter without one. The guide does not specify it; `ipqosadmin -showconfig` prints

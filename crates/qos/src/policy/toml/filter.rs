@@ -1,12 +1,11 @@
 //! Reads `[filter.NAME]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_core::toml_reader::Section;
+use linerate_core::toml_reader::{Fault, Section};
 
-use super::items::list;
-use super::{Index, policy_of};
-use crate::policy::error::{Fault, PolicyProblem};
+use super::{Index, list, policy_of};
+use crate::policy::error::{no_value, unknown};
 use crate::policy::values::{self, Number, Span};
 use crate::policy::words::FAMILIES;
 use crate::policy::{
@@ -28,7 +27,7 @@ pub(super) fn read(
     Ok(Filter {
         name,
         place,
-        priority: priority.map_or(DEFAULT_PRIORITY, |priority| priority.value),
+        priority: priority.unwrap_or(DEFAULT_PRIORITY),
         policy: policy_of(&policy, policies)?,
         conditions,
     })
@@ -100,7 +99,7 @@ fn numbers<T: TryFrom<u32> + TryFrom<u128> + Into<u128> + Copy>(
 fn alternatives<T>(
     section: &Section<'_>,
     key: &'static str,
-    mut read: impl FnMut(&str) -> Result<Vec<T>, PolicyProblem>,
+    mut read: impl FnMut(&str) -> Result<Vec<T>, String>,
 ) -> Result<(Vec<T>, Vec<T>), Fault> {
     let mut taken = Vec::new();
     let listed = list(section, key, |text| match text.strip_prefix('!') {
@@ -113,20 +112,53 @@ fn alternatives<T>(
     Ok((listed, taken))
 }
 
-fn nothing_left(section: &Section<'_>, key: &'static str) -> Fault {
-    let what = format!("`{key}` leaves nothing");
-    let hint = "what stands behind `!` is taken from the rest";
-    check::Conflict { key, what, hint }.at(section)
+/// Removes what stands after `!` from the other alternatives, or from all values. `span` gives the
+/// numbers of one, and their kind: what is taken is of the same kind; `of` is the way back.
+fn remaining<T, K: Ord + Copy>(
+    section: &Section<'_>,
+    key: &'static str,
+    (listed, taken): (Vec<T>, Vec<T>),
+    span: impl Fn(&T) -> (K, Span),
+    all: impl Fn(K) -> Span,
+    of: impl Fn(K, Span) -> Option<T>,
+) -> Result<Vec<T>, Fault> {
+    if taken.is_empty() {
+        return Ok(listed);
+    }
+    let spans = |ranges: &[T], kind: K| -> Vec<Span> {
+        let own = ranges.iter().map(&span).filter(|(own, _)| *own == kind);
+        own.map(|(_, span)| span).collect()
+    };
+    let kinds: BTreeSet<K> = listed.iter().chain(&taken).map(|one| span(one).0).collect();
+    let mut left = Vec::new();
+    for kind in kinds {
+        let from = match listed[..] {
+            [] => vec![all(kind)],
+            _ => spans(&listed, kind),
+        };
+        let rest = values::without(from, &spans(&taken, kind)).into_iter();
+        left.extend(rest.filter_map(|span| of(kind, span)));
+    }
+    if left.is_empty() {
+        let what = format!("`{key}` leaves nothing");
+        return section.contradiction(key, what, "what stands behind `!` is taken from the rest");
+    }
+    Ok(left)
 }
 
 fn ranges<T: TryFrom<u128> + Into<u128> + Copy>(
     section: &Section<'_>,
     key: &'static str,
     all: Span,
-    read: impl FnMut(&str) -> Result<Vec<Range<T>>, PolicyProblem>,
+    read: impl FnMut(&str) -> Result<Vec<Range<T>>, String>,
 ) -> Result<Vec<Range<T>>, Fault> {
-    let (listed, taken) = alternatives(section, key, read)?;
-    remaining(section, key, all, listed, &taken)
+    let span = |range: &Range<T>| ((), (range.first.into(), range.last.into()));
+    let range = |(), (first, last): Span| {
+        let (first, last) = (T::try_from(first).ok()?, T::try_from(last).ok()?);
+        Some(Range { first, last })
+    };
+    let alternatives = alternatives(section, key, read)?;
+    remaining(section, key, alternatives, span, |()| all, range)
 }
 
 fn macs(section: &Section<'_>, key: &'static str) -> Result<Vec<Range<Mac>>, Fault> {
@@ -134,57 +166,30 @@ fn macs(section: &Section<'_>, key: &'static str) -> Result<Vec<Range<Mac>>, Fau
     ranges(section, key, all, |text| values::macs(text).map(single))
 }
 
-/// Reads marks; those after `!` are removed from marks of the same mask, and no other mask is
-/// allowed.
+/// Reads marks; with one after `!` all have the same mask.
 fn marks(section: &Section<'_>) -> Result<Vec<MarkRange>, Fault> {
     let (listed, taken) = alternatives(section, "mark", |text| values::mark(text).map(single))?;
-    let Some(mask) = taken.first().map(|mark| mark.mask) else {
-        return Ok(listed);
-    };
-    if listed.iter().chain(&taken).any(|mark| mark.mask != mask) {
-        let conflict = check::Conflict {
-            key: "mark",
-            what: "`mark` with `!` has several masks".to_owned(),
-            hint: "write one mask for all its values",
-        };
-        return Err(conflict.at(section));
+    let masks: BTreeSet<u32> = listed.iter().chain(&taken).map(|mark| mark.mask).collect();
+    if !taken.is_empty() && masks.len() > 1 {
+        let what = "`mark` with `!` has several masks";
+        return section.contradiction("mark", what, "write one mask for all its values");
     }
-    let range = |mark: MarkRange| mark.range;
-    let listed = listed.into_iter().map(range).collect();
-    let taken: Vec<_> = taken.into_iter().map(range).collect();
-    let left = remaining(section, "mark", (0, mask.into()), listed, &taken)?;
-    let masked = |range| MarkRange { mask, range };
-    Ok(left.into_iter().map(masked).collect())
-}
-
-/// Removes `taken` from `listed`, or from all values.
-fn remaining<T: TryFrom<u128> + Into<u128> + Copy>(
-    section: &Section<'_>,
-    key: &'static str,
-    all: Span,
-    listed: Vec<Range<T>>,
-    taken: &[Range<T>],
-) -> Result<Vec<Range<T>>, Fault> {
-    if taken.is_empty() {
-        return Ok(listed);
-    }
-    let span = |range: &Range<T>| (range.first.into(), range.last.into());
-    let from = if listed.is_empty() {
-        vec![all]
-    } else {
-        listed.iter().map(span).collect()
+    let span = |mark: &MarkRange| (mark.mask, (mark.range.first.into(), mark.range.last.into()));
+    let mark = |mask, (first, last): Span| {
+        let (first, last) = (first.try_into().ok()?, last.try_into().ok()?);
+        Some(MarkRange {
+            mask,
+            range: Range { first, last },
+        })
     };
-    let taken: Vec<_> = taken.iter().map(span).collect();
-    let left = values::without(from, &taken).into_iter();
-    let range = |(first, last): Span| {
-        let (first, last) = (T::try_from(first).ok()?, T::try_from(last).ok()?);
-        Some(Range { first, last })
-    };
-    let left: Vec<_> = left.filter_map(range).collect();
-    if left.is_empty() {
-        return Err(nothing_left(section, key));
-    }
-    Ok(left)
+    remaining(
+        section,
+        "mark",
+        (listed, taken),
+        span,
+        |mask| (0, mask.into()),
+        mark,
+    )
 }
 
 /// The addresses of each `[set.NAME]`, for `@NAME`.
@@ -196,7 +201,7 @@ pub(super) fn set(
     names: &mut dyn Names,
 ) -> Result<Vec<AddressRange>, Fault> {
     if section.value("addresses").is_none() {
-        return Err(section.missing("addresses", "a list of addresses").into());
+        return Err(section.missing("addresses", "a list of addresses"));
     }
     addresses(section, "addresses", names, &Sets::new())
 }
@@ -207,54 +212,31 @@ fn addresses(
     names: &mut dyn Names,
     sets: &Sets,
 ) -> Result<Vec<AddressRange>, Fault> {
-    let (listed, taken) = alternatives(section, key, |text| match text.strip_prefix('@') {
+    let alternatives = alternatives(section, key, |text| match text.strip_prefix('@') {
         Some(name) => sets.get(name).cloned().ok_or_else(|| {
             let known = sets.keys().map(String::as_str);
-            PolicyProblem::unknown("set", name, known, "define it as [set.NAME]")
+            unknown("set", name, known, "define it as [set.NAME]")
         }),
         None => values::addresses(text, names),
     })?;
-    if taken.is_empty() {
-        return Ok(listed);
-    }
-    let mut left = Vec::new();
-    for bits in [32, 128] {
-        let of_family = |ranges: &[AddressRange]| -> Vec<Span> {
-            let spans = ranges.iter().map(AddressRange::span);
-            let spans = spans.filter(|(of, _)| *of == bits);
-            spans.map(|(_, span)| span).collect()
-        };
-        let taken = of_family(&taken);
-        let from = match (listed.is_empty(), taken.is_empty()) {
-            (true, true) => continue,
-            (true, false) => vec![(0, u128::MAX >> (128 - bits))],
-            (false, _) => of_family(&listed),
-        };
-        let spans = values::without(from, &taken).into_iter();
-        left.extend(spans.map(|span| AddressRange::from_span(bits, span)));
-    }
-    if left.is_empty() {
-        return Err(nothing_left(section, key));
-    }
-    Ok(left)
+    let all = |bits| (0, u128::MAX >> (128 - bits));
+    let range = |bits, span| Some(AddressRange::from_span(bits, span));
+    remaining(section, key, alternatives, AddressRange::span, all, range)
 }
 
-fn family(text: &str) -> Result<Family, PolicyProblem> {
+fn family(text: &str) -> Result<Family, String> {
     let mut families = FAMILIES.iter();
     let family = families.find(|(name, _)| name.eq_ignore_ascii_case(text));
     family.map(|(_, family)| *family).ok_or_else(|| {
         let hint = "write \"ipv4\", \"ipv6\" or \"other\"";
-        PolicyProblem::value("family", text, hint)
+        no_value("family", text, hint)
     })
 }
 
-pub(super) const PLACE: &str = "[filter.NAME]";
 pub(super) const KEYS: &str = "\
     policy priority family source destination address source_port destination_port port protocol \
     ethertype dscp ecn icmp_type icmp_code tcp_flags flow_label vlan length uid cgroup incoming \
     mark source_mac destination_mac";
-pub(super) const SET: &str = "[set.NAME]";
-pub(super) const SET_KEYS: &str = "addresses";
 
 /// The range of HP-UX IPQoS.
 const PRIORITIES: std::ops::RangeInclusive<u32> = 1..=2_147_483_647;

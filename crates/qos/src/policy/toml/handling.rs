@@ -1,12 +1,9 @@
 //! Reads `[policy.NAME]` and `[adapter.IFNAME]`.
 
-use linerate_core::toml_reader::{At, Section, string, wrong_type};
+use linerate_core::toml_reader::{At, Fault, Section};
 use linerate_core::units::ByteCount;
-use toml::de::DeValue;
 
-use super::items::one;
-use super::{Index, policy_of};
-use crate::policy::error::{Fault, PolicyProblem};
+use super::{Index, one, policy_of};
 use crate::policy::{Adapter, Meter, MeterKind, Place, Policy, PolicyFile, check, values};
 
 pub(super) fn policy(
@@ -17,11 +14,11 @@ pub(super) fn policy(
         name,
         place,
         dscp: one(section, "dscp", values::dscp)?,
-        vlan_priority: small(section, "vlan_priority")?,
+        vlan_priority: section.number("vlan_priority", 0..=7)?,
         parent: None,
         reserve: one(section, "reserve", values::share)?,
         limit: one(section, "limit", values::share)?,
-        priority: small(section, "priority")?,
+        priority: section.number("priority", 0..=7)?,
         meter: meter(section)?,
         drop: section.boolean("drop")?.unwrap_or(false),
     };
@@ -33,7 +30,7 @@ pub(super) fn policy(
 pub(super) fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Result<(), Fault> {
     let policy = &file.policies[at];
     let name = &policy.name;
-    let refuse = |key, what: String, hint| Err(check::Conflict { key, what, hint }.at(section));
+    let refuse = |key, what: String, hint| section.contradiction(key, what, hint);
     let around: Vec<usize> = file.around(at).take(MAX_AROUND + 1).collect();
     if around.contains(&at) {
         let what = format!("policy `{name}` is inside itself");
@@ -70,14 +67,8 @@ pub(super) fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Res
     Ok(())
 }
 
-/// Reads a number from 0 to 7.
-fn small(section: &Section<'_>, key: &'static str) -> Result<Option<u8>, Fault> {
-    let number = section.number(key, 0..=7)?;
-    Ok(number.and_then(|number| u8::try_from(number.value).ok()))
-}
-
 fn meter(policy: &Section<'_>) -> Result<Option<Meter>, Fault> {
-    let Some(section) = policy.section("meter", METER, METER_KEYS)? else {
+    let Some(section) = policy.section("meter", "`meter`", METER_KEYS)? else {
         return Ok(None);
     };
     let mut colours = [None; 3];
@@ -86,7 +77,8 @@ fn meter(policy: &Section<'_>) -> Result<Option<Meter>, Fault> {
     }
     let meter = Meter {
         kind: kind(&section)?,
-        colour_aware: one(&section, "colour", colour)?.unwrap_or(false),
+        colour_aware: (section.choice("colour", "way to see colours", &SEES_COLOUR)?)
+            .unwrap_or(false),
         colours,
         drop_red: section.boolean("drop_red")?.unwrap_or(false),
     };
@@ -96,14 +88,7 @@ fn meter(policy: &Section<'_>) -> Result<Option<Meter>, Fault> {
 
 fn kind(section: &Section<'_>) -> Result<MeterKind, Fault> {
     let word = section.required("kind", "\"srtcm\" (RFC 2697) or \"trtcm\" (RFC 2698)")?;
-    let is_single = match word.value {
-        "srtcm" => true,
-        "trtcm" => false,
-        other => {
-            let hint = "write \"srtcm\" (RFC 2697) or \"trtcm\" (RFC 2698)";
-            return Err(Fault::value(word.offset, "kind of meter", other, hint));
-        }
-    };
+    let is_single = word.choice("kind of meter", &[("srtcm", true), ("trtcm", false)])?;
     let foreign: &[_] = match is_single {
         true => &["peak", "peak_burst"],
         false => &["excess_burst"],
@@ -111,8 +96,7 @@ fn kind(section: &Section<'_>) -> Result<MeterKind, Fault> {
     if let Some(key) = foreign.iter().find(|key| section.value(key).is_some()) {
         let what = format!("`{key}` with the kind {}", word.value);
         let hint = "srtcm has committed_burst and excess_burst, trtcm has peak and peak_burst";
-        let conflict = check::Conflict { key, what, hint };
-        return Err(conflict.at(section));
+        return section.contradiction(key, what, hint);
     }
     let hint = "a rate such as \"10mbit\"";
     let committed = needed(section, "committed", hint, values::rate)?;
@@ -138,21 +122,9 @@ fn needed<T>(
     section: &Section<'_>,
     key: &'static str,
     hint: &'static str,
-    read: impl FnOnce(&str) -> Result<T, PolicyProblem>,
+    read: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, Fault> {
-    one(section, key, read)?.ok_or_else(|| section.missing(key, hint).into())
-}
-
-/// Whether the meter considers the colour of arriving packets.
-fn colour(text: &str) -> Result<bool, PolicyProblem> {
-    match text {
-        "aware" => Ok(true),
-        "blind" => Ok(false),
-        other => {
-            let hint = "write \"aware\" or \"blind\"";
-            Err(PolicyProblem::value("way to see colours", other, hint))
-        }
-    }
+    one(section, key, read)?.ok_or_else(|| section.missing(key, hint))
 }
 
 pub(super) fn adapter(
@@ -174,27 +146,20 @@ pub(super) fn adapter(
 }
 
 fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fault> {
-    let hint = "a list of names of policies";
-    let Some(value) = section.value("policies") else {
-        return Err(section.missing("policies", hint).into());
+    let Some(names) = section.strings("policies")? else {
+        return Err(section.missing("policies", "a list of names of policies"));
     };
-    let items = match value.get_ref() {
-        DeValue::Array(items) if items.is_empty() => {
-            let what = "`policies` is an empty list";
-            let hint = "name one at least";
-            return Err(Fault::conflict(value.span().start, what, hint));
-        }
-        DeValue::Array(items) => items,
-        _ => return Err(wrong_type("policies", value, hint).into()),
-    };
-    let mut indices = Vec::with_capacity(items.len());
-    for item in items.iter() {
-        let name = string("policies", item)?;
+    if names.is_empty() {
+        let what = "`policies` is an empty list";
+        return section.contradiction("policies", what, "name one at least");
+    }
+    let mut indices = Vec::with_capacity(names.len());
+    for name in names {
         let index = policy_of(&name, policies)?;
         if indices.contains(&index) {
             let what = format!("policy `{}` is there twice", name.value);
             let hint = "an adapter has each policy once";
-            return Err(Fault::conflict(name.offset, what, hint));
+            return Fault::contradiction(name.offset, what, hint);
         }
         indices.push(index);
     }
@@ -204,18 +169,16 @@ fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fa
 impl check::Conflict {
     /// The fault at the key's value.
     pub(super) fn at(self, section: &Section<'_>) -> Fault {
-        let value = section.value(self.key);
-        let offset = value.map_or(section.offset, |value| value.span().start);
-        Fault::conflict(offset, self.what, self.hint)
+        let problem = format!("{}: {}", self.what, self.hint);
+        Fault::new(section.offset_of(self.key), problem)
     }
 }
 
-pub(super) const POLICY: &str = "[policy.NAME]";
+/// Whether a meter considers the colour of arriving packets.
+const SEES_COLOUR: [(&str, bool); 2] = [("aware", true), ("blind", false)];
 pub(super) const POLICY_KEYS: &str = "dscp vlan_priority parent reserve limit priority meter drop";
 /// HTB has eight levels: the link's class, these, and the one with the packets.
 const MAX_AROUND: usize = 4;
-const METER: &str = "`meter`";
 const METER_KEYS: &str = "\
     kind committed committed_burst excess_burst peak peak_burst colour green yellow red drop_red";
-pub(super) const ADAPTER: &str = "[adapter.NAME]";
 pub(super) const ADAPTER_KEYS: &str = "rate policies ingress";

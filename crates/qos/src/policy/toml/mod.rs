@@ -2,16 +2,16 @@
 
 mod filter;
 mod handling;
-mod items;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_core::toml_reader::{self, At, Section, Value};
-
 use ::toml::de::DeValue;
+use linerate_core::toml_reader::{self, At, Fault, FileError, Section, Value, wrong_type};
 
-use super::error::{Fault, Lines, PolicyProblem};
-use super::{Fragments, Names, Place, PolicyError, PolicyFile, check, values};
+use super::error::{Lines, too_many, unknown};
+use super::{Fragments, Names, Place, PolicyFile, values};
+use handling::{ADAPTER_KEYS, POLICY_KEYS};
 
 impl PolicyFile {
     /// Reads a policy file and resolves its names.
@@ -35,7 +35,7 @@ impl PolicyFile {
     /// policies = ["voice"]
     /// "#, &mut NoNames)?;
     /// assert_eq!(file.filters[0].name, "voice");
-    /// # Ok::<(), linerate_qos::policy::PolicyError>(())
+    /// # Ok::<(), linerate_core::toml_reader::FileError>(())
     /// ```
     ///
     /// `docs/qos.md` describes all keys and their values.
@@ -43,9 +43,9 @@ impl PolicyFile {
     /// # Errors
     ///
     /// The first error, with its line and column.
-    pub fn from_toml(text: &str, names: &mut dyn Names) -> Result<Self, PolicyError> {
+    pub fn from_toml(text: &str, names: &mut dyn Names) -> Result<Self, FileError> {
         let lines = Lines::new(text);
-        read(text, &lines, names).map_err(|fault| fault.located(&lines))
+        read(text, &lines, names).map_err(|fault| fault.located(text))
     }
 }
 
@@ -55,24 +55,20 @@ type Index = BTreeMap<String, usize>;
 fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFile, Fault> {
     let table = toml_reader::parse_at_most(text, MAX_BYTES)?;
     let root = Section::new("the file", 0, table.get_ref(), KEYS)?;
-    let filters = tables(&root, "filter", filter::PLACE, filter::KEYS, MAX_FILTERS)?;
-    let policies = tables(
-        &root,
-        "policy",
-        handling::POLICY,
-        handling::POLICY_KEYS,
-        MAX_POLICIES,
-    )?;
+    let filters = tables(&root, "filter", "[filter.NAME]", filter::KEYS, MAX_FILTERS)?;
+    let policies = tables(&root, "policy", "[policy.NAME]", POLICY_KEYS, MAX_POLICIES)?;
     undotted(&root)?;
     let adapters = tables(
         &root,
         "adapter",
-        handling::ADAPTER,
-        handling::ADAPTER_KEYS,
+        "[adapter.NAME]",
+        ADAPTER_KEYS,
         MAX_ADAPTERS,
     )?;
+    let ways = [("plain", Fragments::Plain), ("track", Fragments::Track)];
+    let fragments = root.choice("fragments", "treatment of fragments", &ways)?;
     let mut file = PolicyFile {
-        fragments: fragments(&root)?,
+        fragments: fragments.unwrap_or(Fragments::Plain),
         ..PolicyFile::default()
     };
     let mut index = Index::new();
@@ -83,7 +79,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     }
     nest(&mut file, &policies, &index)?;
     let mut sets = filter::Sets::new();
-    for (name, section) in root.named_sections("set", filter::SET, filter::SET_KEYS)? {
+    for (name, section) in root.named_sections("set", "[set.NAME]", "addresses")? {
         let (name, _) = named(&name, lines)?;
         sets.insert(name, filter::set(&section, names)?);
     }
@@ -126,7 +122,7 @@ fn policy_of(name: &At<&str>, policies: &Index) -> Result<usize, Fault> {
     policies.get(name.value).copied().ok_or_else(|| {
         let known = policies.keys().map(String::as_str);
         let otherwise = "define it as [policy.NAME]";
-        let problem = PolicyProblem::unknown("policy", name.value, known, otherwise);
+        let problem = unknown("policy", name.value, known, otherwise);
         Fault::new(name.offset, problem)
     })
 }
@@ -138,12 +134,12 @@ fn has_packets(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
         return Ok(());
     };
     let name = &file.policies[policy].name;
-    let conflict = check::Conflict {
-        key: "policy",
-        what: format!("policy `{name}` has others inside, and no packets of its own"),
-        hint: "name one of those inside, or one more for the rest",
-    };
-    Err(conflict.at(section))
+    let what = format!("policy `{name}` has others inside, and no packets of its own");
+    section.contradiction(
+        "policy",
+        what,
+        "name one of those inside, or one more for the rest",
+    )
 }
 
 /// Checks that the last adapter also has the parents of its policies.
@@ -154,12 +150,8 @@ fn has_parents(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
         if let Some(parent) = policy.parent.filter(|parent| !of_adapter.contains(parent)) {
             let parent = &file.policies[parent].name;
             let name = &policy.name;
-            let conflict = check::Conflict {
-                key: "policies",
-                what: format!("policy `{name}` is inside `{parent}`, which is not there"),
-                hint: "name it, too",
-            };
-            return Err(conflict.at(section));
+            let what = format!("policy `{name}` is inside `{parent}`, which is not there");
+            return section.contradiction("policies", what, "name it, too");
         }
     }
     Ok(())
@@ -173,8 +165,7 @@ fn few_masks(file: &PolicyFile, last: &Section<'_>) -> Result<(), Fault> {
     if found <= most {
         return Ok(());
     }
-    let offset = (last.value("mark")).map_or(last.offset, |value| value.span().start);
-    Err(Fault::too_many(offset, what, found, most))
+    too_many(last.offset_of("mark"), what, found, most)
 }
 
 /// The tables of one kind in the order of the file.
@@ -185,8 +176,7 @@ fn tables<'a>(
     keys: &str,
     most: usize,
 ) -> Result<Vec<(At<&'a str>, Section<'a>)>, Fault> {
-    let mut tables = root.named_sections(key, place, keys)?;
-    tables.sort_by_key(|(name, _)| name.offset);
+    let tables = root.named_sections(key, place, keys)?;
     match (tables.get(most), tables.first()) {
         (Some((name, _)), _) => {
             let what = match key {
@@ -194,11 +184,11 @@ fn tables<'a>(
                 "policy" => "policies",
                 _ => "adapters",
             };
-            Err(Fault::too_many(name.offset, what, tables.len(), most))
+            too_many(name.offset, what, tables.len(), most)
         }
         (None, None) if key == "adapter" => {
             let hint = "name the interface on which the policies work";
-            Err(root.missing("[adapter.NAME]", hint).into())
+            Err(root.missing("[adapter.NAME]", hint))
         }
         _ => Ok(tables),
     }
@@ -214,7 +204,8 @@ fn undotted(root: &Section<'_>) -> Result<(), Fault> {
         if let Some((inner, _)) = table.iter().find(|(_, value)| is_table(value)) {
             let dotted = format!("{}.{}", name.value, inner.get_ref());
             let hint = "a name with a dot stands in quotes, such as [adapter.\"eth0.100\"]";
-            return Err(Fault::value(inner.span().start, "adapter", &dotted, hint));
+            let at = At::new(inner.span().start, &dotted[..]);
+            return Fault::malformed(at, "adapter", hint);
         }
     }
     Ok(())
@@ -228,19 +219,63 @@ fn named(name: &At<&str>, lines: &Lines<'_>) -> Result<(String, Place), Fault> {
     }
 }
 
-fn fragments(root: &Section<'_>) -> Result<Fragments, Fault> {
-    let Some(word) = root.string("fragments")? else {
-        return Ok(Fragments::Plain);
+/// The values of a key, a list or a single one, each passed to `each` as text.
+fn list<T>(
+    section: &Section<'_>,
+    key: &'static str,
+    mut each: impl FnMut(&str) -> Result<Vec<T>, String>,
+) -> Result<Vec<T>, Fault> {
+    let Some(value) = section.value(key) else {
+        return Ok(Vec::new());
     };
-    match word.value {
-        "plain" => Ok(Fragments::Plain),
-        "track" => Ok(Fragments::Track),
-        other => {
-            let hint = "write \"plain\" or \"track\"";
-            let what = "treatment of fragments";
-            Err(Fault::value(word.offset, what, other, hint))
+    let values = match value.get_ref() {
+        DeValue::Array(values) if values.is_empty() => {
+            let what = format!("`{key}` is an empty list");
+            let hint = "leave the key away where every packet matches";
+            return Fault::contradiction(value.span().start, what, hint);
+        }
+        DeValue::Array(values) => values.iter().collect(),
+        _ => vec![value],
+    };
+    let mut all = Vec::new();
+    for value in values {
+        let item = item(key, value, "a text in quotes, a whole number or a list")?;
+        let read = each(&item.value).map_err(|problem| Fault::new(item.offset, problem))?;
+        all.extend(read);
+        if all.len() > MAX_ENTRIES {
+            let what = "entries of one key";
+            return too_many(item.offset, what, all.len(), MAX_ENTRIES);
         }
     }
+    Ok(all)
+}
+
+/// A string, or an integer as text.
+fn item<'a>(key: &str, value: &'a Value<'a>, hint: &str) -> Result<At<Cow<'a, str>>, Fault> {
+    let offset = value.span().start;
+    let value = match value.get_ref() {
+        DeValue::String(text) => Cow::Borrowed(text.as_ref()),
+        DeValue::Integer(integer) => {
+            let number = i64::from_str_radix(integer.as_str(), integer.radix());
+            Cow::Owned(number.map_or_else(|_| integer.to_string(), |number| number.to_string()))
+        }
+        _ => return Err(wrong_type(key, value, hint)),
+    };
+    Ok(At { offset, value })
+}
+
+/// One value, parsed with `read`.
+fn one<T>(
+    section: &Section<'_>,
+    key: &'static str,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, Fault> {
+    let Some(value) = section.value(key) else {
+        return Ok(None);
+    };
+    let item = item(key, value, "a text in quotes or a whole number")?;
+    let read = read(&item.value).map(Some);
+    read.map_err(|problem| Fault::new(item.offset, problem))
 }
 
 /// Anything unused is taken as a mistake.
@@ -262,8 +297,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
                 "name it in the `policies` of one, or leave it away",
             ),
         };
-        let policy = policy.name.clone();
-        let problem = PolicyProblem::Unused { policy, what, hint };
+        let problem = format!("policy `{}` has no {what}; {hint}", policy.name);
         return Err(Fault::new(offsets[at], problem));
     }
     Ok(())
@@ -279,3 +313,5 @@ pub(super) const MAX_POLICIES: usize = 256;
 pub(super) const MAX_ADAPTERS: usize = 64;
 /// Most masks, including that of all bits for a mark without a mask.
 const MAX_MASKS: usize = 4;
+/// Most values of a list: more than anyone writes, and enough for an exported address list.
+const MAX_ENTRIES: usize = 1024;

@@ -1,16 +1,102 @@
-//! Reads `[[factor]]` and `[[factor.level]]`.
+//! What is varied: the factors and their levels, and the settings of which a cell is built.
 
 use toml::de::DeValue;
 
 use super::super::model::Factor;
-use super::setting::Setting;
-use crate::toml_reader::{At, Fault, Section, Value, text, wrong_type};
+use super::Choice;
+use crate::toml_reader::{At, Fault, KeyText, Section, Value, text, wrong_type};
+use crate::treatment::Treatments;
 use crate::units::Sizes;
 
-/// The factors, complete and reduced to the levels of the quick form.
+/// The settings of a table: `[path]` and `[workload]`, a level, or `[quick]`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Setting<'a> {
+    /// The place in the file.
+    pub(super) offset: usize,
+    pub(super) workload: Vec<KeyText<'a>>,
+    pub(super) path: PathKeys,
+    pub(super) treatments: Option<At<&'a str>>,
+}
+
+/// The keys of a path. A later one takes the place of those of its name before it, but for `lab`:
+/// these are the fragments of a spec.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PathKeys(Vec<(&'static str, At<String>)>);
+
+impl<'a> Setting<'a> {
+    /// What the file sets for all cells, with the path that the user chose in its place.
+    pub(super) fn of_file(root: &Section<'a>, choice: &Choice) -> Result<Self, Fault> {
+        let mut setting = Self::read(root)?;
+        if let Some(section) = root.section("path", "[path]", PATH_KEYS)? {
+            setting.offset = section.offset;
+            setting.path = PathKeys::read(&section)?;
+        }
+        let (offset, path) = (setting.offset, &mut setting.path.0);
+        if choice.host.is_some() || choice.lab.is_some() {
+            path.retain(|(key, _)| *key == "family");
+        }
+        let host = choice.host.as_ref().map(ToString::to_string);
+        for (key, value) in [("host", host), ("lab", choice.lab.clone())] {
+            path.extend(value.map(|value| (key, At { offset, value })));
+        }
+        let kinds = (path.iter()).filter(|(key, _)| ["lab", "topology", "host"].contains(key));
+        if kinds.count() > 1 {
+            let hint = "give one of `lab`, `topology` and `host`";
+            return Fault::contradiction(offset, "[path]", hint);
+        }
+        Ok(setting)
+    }
+
+    /// Reads the settings that a table has.
+    pub(super) fn read(section: &Section<'a>) -> Result<Self, Fault> {
+        let treatments = section.string("treatments")?;
+        if let Some(at) = treatments {
+            at.read::<Treatments>()?;
+        }
+        Ok(Self {
+            offset: section.offset,
+            workload: section.texts("workload")?,
+            path: PathKeys::read(section)?,
+            treatments,
+        })
+    }
+}
+
+impl PathKeys {
+    fn read(section: &Section<'_>) -> Result<Self, Fault> {
+        let mut keys = Vec::new();
+        for key in PATH_KEYS.split(' ') {
+            let value = section.string(key)?;
+            keys.extend(value.map(|at| (key, at.map(str::to_owned))));
+        }
+        Ok(Self(keys))
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, key: &str) -> Option<At<&str>> {
+        let found = self.0.iter().rfind(|(own, _)| *own == key);
+        found.map(|(_, at)| at.as_str())
+    }
+
+    /// The fragments of the spec, in order.
+    pub(super) fn fragments(&self) -> impl Iterator<Item = At<&str>> {
+        let fragments = self.0.iter().filter(|(key, _)| *key == "lab");
+        fragments.map(|(_, at)| at.as_str())
+    }
+
+    /// Adds the keys of a table that comes after; a topology takes the place of a spec.
+    pub(super) fn extend(&mut self, other: &Self) {
+        if other.get("topology").is_some() {
+            self.0.retain(|(key, _)| *key != "lab");
+        }
+        self.0.extend(other.0.iter().cloned());
+    }
+}
+
+/// The factors, complete, and with the levels of the form that is used.
 pub(super) struct Factors<'a> {
     pub(super) full: Vec<FileFactor<'a>>,
-    pub(super) quick: Vec<FileFactor<'a>>,
+    pub(super) used: Vec<FileFactor<'a>>,
 }
 
 /// A factor: something that is varied.
@@ -31,7 +117,12 @@ pub(super) struct Level<'a> {
 }
 
 impl<'a> Factors<'a> {
-    pub(super) fn read(root: &Section<'a>, quick: Option<&Section<'a>>) -> Result<Self, Fault> {
+    /// Reads the factors; the levels of `quick` are used if `is_quick`, and checked in any case.
+    pub(super) fn read(
+        root: &Section<'a>,
+        quick: Option<&Section<'a>>,
+        is_quick: bool,
+    ) -> Result<Self, Fault> {
         let mut full: Vec<FileFactor> = Vec::new();
         for section in root.sections("factor", "[[factor]]", FACTOR_KEYS)? {
             let name = section.required("name", "what is varied")?;
@@ -43,22 +134,25 @@ impl<'a> Factors<'a> {
                 levels: levels(&section)?,
             });
         }
-        let count = full.iter().map(|factor| factor.levels.len());
-        let count = count.fold(1, usize::saturating_mul);
+        let counts = full.iter().map(|factor| factor.levels.len());
+        let count = counts.fold(1, usize::saturating_mul);
         if count > MAX_CELLS {
-            let problem =
-                format!("{count} combinations of levels: an experiment has at most {MAX_CELLS}");
-            return Err(Fault::new(0, problem));
+            let what = format!("{count} combinations of levels");
+            return Fault::contradiction(0, what, "an experiment has at most 1000");
         }
-        let quick = match quick {
-            Some(section) => narrowed(&full, section)?,
-            None => full.clone(),
-        };
-        Ok(Self { full, quick })
+        let narrowed = quick.map(|quick| narrowed(&full, quick)).transpose()?;
+        let used = narrowed.filter(|_| is_quick);
+        let used = used.unwrap_or_else(|| full.clone());
+        Ok(Self { full, used })
     }
 }
 
 impl FileFactor<'_> {
+    /// The number of the level of that name, if it has one.
+    pub(super) fn position(&self, level: &str) -> Option<usize> {
+        self.levels.iter().position(|other| other.name == level)
+    }
+
     pub(super) fn model(&self) -> Factor {
         Factor {
             name: self.name.to_owned(),
@@ -104,7 +198,7 @@ fn level<'a>(section: &Section<'a>) -> Result<Level<'a>, Fault> {
     Ok(Level {
         name: name.value.to_owned(),
         figure,
-        setting: Setting::of_level(section)?,
+        setting: Setting::read(section)?,
         lacks: section.string("lacks")?.map(|at| at.value),
     })
 }
@@ -152,14 +246,11 @@ pub(super) fn texts(key: &str, value: &Value<'_>) -> Result<Vec<At<String>>, Fau
 /// The factors with only the levels that `[quick]` keeps.
 fn narrowed<'a>(
     full: &[FileFactor<'a>],
-    quick: &Section<'a>,
+    quick: &Section<'_>,
 ) -> Result<Vec<FileFactor<'a>>, Fault> {
     let mut factors = full.to_vec();
     for (name, value) in quick.entries("levels")? {
-        let Some(factor) = factors.iter_mut().find(|factor| factor.name == name.value) else {
-            let names: Vec<&str> = full.iter().map(|factor| factor.name).collect();
-            return Err(Fault::unknown(name, "factor", &names));
-        };
+        let factor = &mut factors[factor_index(full, name)?];
         let wanted = texts(name.value, value)?;
         for at in &wanted {
             level_index(factor, at.as_str())?;
@@ -186,14 +277,16 @@ pub(super) fn all_levels(factors: &[FileFactor<'_>]) -> Vec<Vec<usize>> {
     })
 }
 
+/// The number of the factor of that name.
+pub(super) fn factor_index(factors: &[FileFactor<'_>], name: At<&str>) -> Result<usize, Fault> {
+    let names: Vec<&str> = factors.iter().map(|factor| factor.name).collect();
+    name.index_in("factor", &names)
+}
+
 /// The number of the level of that name.
 pub(super) fn level_index(factor: &FileFactor<'_>, name: At<&str>) -> Result<usize, Fault> {
-    let mut levels = factor.levels.iter();
-    let found = levels.position(|level| level.name == name.value);
-    found.ok_or_else(|| {
-        let names = factor.levels.iter().map(|level| &level.name);
-        Fault::unknown(name, "level", &names.collect::<Vec<_>>())
-    })
+    let names: Vec<&String> = factor.levels.iter().map(|level| &level.name).collect();
+    name.index_in("level", &names)
 }
 
 const FACTOR_KEYS: &str = "name level key values";
@@ -204,3 +297,4 @@ const LEVEL_KEYS: &str = "\
 
 /// Largest number of cells: a longer table is not readable.
 const MAX_CELLS: usize = 1000;
+const PATH_KEYS: &str = "lab topology client server address host family client_cpu server_cpu";
