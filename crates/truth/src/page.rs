@@ -17,8 +17,9 @@ impl Score {
         page.heading(&answer(&self.all));
         page.gap();
         let named = |(cause, tally): (&Cause, &Tally)| (cause.name(), *tally);
-        let all = [("all", self.all), ("borders among them", self.borders)];
-        let all = all.into_iter().filter(|(_, tally)| tally.trials > 0);
+        let all = [("all", self.all), ("borders among them", self.borders)]
+            .into_iter()
+            .filter(|(_, tally)| tally.trials > 0);
         let rows = self.causes.iter().map(named).chain(all);
         page.table(&tallies("cause", "right", rows));
         if self.failed > 0 {
@@ -146,10 +147,10 @@ fn interval(tally: &Tally) -> Option<String> {
 /// Writes each trial that is not right.
 fn not_right(page: &mut Page, trials: &[Trial]) {
     let is_fine = [Judgement::Right, Judgement::LeftOut];
-    let wrong = trials
+    let mut wrong = trials
         .iter()
-        .filter(|trial| !is_fine.contains(&trial.judgement));
-    let mut wrong = wrong.peekable();
+        .filter(|trial| !is_fine.contains(&trial.judgement))
+        .peekable();
     if wrong.peek().is_some() {
         page.gap();
         page.title("not right");
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
     use crate::remedy::Remedied;
 
-    /// With the evidence, in 100 columns.
+    /// Pages with the evidence, in 100 columns.
     fn style() -> Style {
         Style {
             width: 100,

@@ -226,7 +226,7 @@ fn listed(scenario: &Scenario) -> String {
 /// remedy if that was tried.
 type Tried = (Vec<Trial>, Option<Remedied>);
 
-/// What `--keep` writes about a scenario.
+/// Documents that `--keep` writes about a scenario.
 enum Kept {
     Record(Option<Box<Record>>),
     Observations(Observations),

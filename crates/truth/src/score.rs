@@ -125,9 +125,9 @@ impl Score {
             (families.entry(trial.family.clone())).or_insert_with(|| FamilyScore::new(family));
         }
         for trial in trials.iter().filter(was_run) {
-            let own = trials.iter().filter(|other| other.is_of_cause());
-            let own = own.filter(|other| other.cause == trial.cause);
-            causes.entry(trial.cause).or_insert_with(|| Tally::new(own));
+            let is_own = |other: &&Trial| other.is_of_cause() && other.cause == trial.cause;
+            let own = || Tally::new(trials.iter().filter(is_own));
+            causes.entry(trial.cause).or_insert_with(own);
             if let Some(verdict) = trial.verdict() {
                 let verdicts = matrix.entry(trial.cause).or_default();
                 *verdicts.entry(verdict).or_default() += 1;
@@ -137,8 +137,9 @@ impl Score {
         let failed = of_cause
             .clone()
             .filter(|trial| trial.judgement == Judgement::Failed);
-        let kernels_own = trials.iter().filter(was_run);
-        let kernels_own = kernels_own.filter(|trial| trial.is_kernels_own);
+        let kernels_own = trials
+            .iter()
+            .filter(|trial| was_run(trial) && trial.is_kernels_own);
         Self {
             schema: TRUTH_SCHEMA.to_owned(),
             seed,

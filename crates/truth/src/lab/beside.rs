@@ -120,14 +120,17 @@ fn iperf3(lab: &Lab) -> Result<KilledOnDrop, TruthError> {
 
 /// Runs `tc` in a namespace.
 fn tc(namespace: &Namespace, words: &str) -> Result<(), TruthError> {
-    let output = namespace.command("tc").args(words.split(' ')).output();
-    let output = output.map_err(|error| TruthError::LeftOut(format!("no `tc` here: {error}")))?;
+    let output = namespace
+        .command("tc")
+        .args(words.split(' '))
+        .output()
+        .map_err(|error| TruthError::LeftOut(format!("no `tc` here: {error}")))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().next().unwrap_or_default();
-    Err(TruthError::LeftOut(format!("`tc {words}`: {said}")))
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let first = errors.lines().next().unwrap_or_default();
+    Err(TruthError::LeftOut(format!("`tc {words}`: {first}")))
 }
 
 /// The rate that one flow of plain sockets carries in the direction of the payload, bits/s.

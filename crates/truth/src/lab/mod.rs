@@ -59,7 +59,7 @@ pub(crate) enum TruthError {
     Cpu {
         /// The attempt, as a verb.
         what: &'static str,
-        /// Its error.
+        /// The error of the call.
         source: io::Error,
     },
     /// The scenario cannot be made here, or not at this moment.

@@ -119,7 +119,7 @@ fn python(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
         } else {
             LARGE_PIECE
         };
-        let told = [
+        let options = [
             ("sends", Some(u64::from(sends))),
             ("message", Some(piece)),
             ("rate", rate.map(|rate| (rate.0 / 8).max(1))),
@@ -138,13 +138,12 @@ fn python(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
             ),
             ("mss", options.mss_bytes.map(u64::from)),
             ("nodelay", options.nodelay.then_some(1)),
-        ];
-        let told = told
-            .iter()
-            .filter_map(|(key, value)| Some(format!("{key}={}", (*value)?)));
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some(format!("{key}={}", value?)));
         let begin = ["python3", "-c", SCRIPT, role].map(str::to_owned);
         let site = [server.address.to_string(), server.port.to_string()];
-        begin.into_iter().chain(site).chain(told).collect()
+        begin.into_iter().chain(site).chain(options).collect()
     };
     let up = client_sends(scenario);
     Commands {
@@ -235,8 +234,10 @@ fn nginx(scenario: &Scenario, server: &TransferServer<'_>) -> io::Result<Command
     file.set_len(transfer(scenario).unwrap_or(LARGE_FILE))?;
     let address = authority(server.address);
     let port = server.port;
-    let buffer = options.send_buffer_bytes;
-    let buffer = buffer.map_or_else(String::new, |bytes| format!(" sndbuf={}", bytes.0));
+    let buffer = match options.send_buffer_bytes {
+        Some(bytes) => format!(" sndbuf={}", bytes.0),
+        None => String::new(),
+    };
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {directory}/own/{name};"))
         .concat();

@@ -60,8 +60,7 @@ pub(crate) fn try_other_program(
 /// # Errors
 /// It cannot be read, or is no capture with TCP in it.
 pub(crate) fn explain_capture(path: &Path) -> io::Result<ConnectionsDocument> {
-    let capture = follow(File::open(path)?, MAX_CONNECTIONS, |_| true);
-    let capture = capture.map_err(io::Error::other)?;
+    let capture = follow(File::open(path)?, MAX_CONNECTIONS, |_| true).map_err(io::Error::other)?;
     let mut document = ConnectionsDocument::from_capture(&path.display().to_string(), &capture);
     document.explain();
     Ok(document)
@@ -260,9 +259,8 @@ impl WatchedRun<'_> {
         stop: &Stop,
     ) -> Result<(), TruthError> {
         let namespace = self.namespace(host)?;
-        let mut diag = namespace.run(SockDiag::open)?.map_err(io::Error::other);
-        let diag = diag
-            .as_mut()
+        let mut diag = namespace
+            .run(SockDiag::open)?
             .map_err(|error| TruthError::LeftOut(error.to_string()))?;
         let filter = Filter {
             states,

@@ -200,18 +200,21 @@ pub(super) fn describe(
     path: Option<&PathSpec>,
     is_control_free: bool,
 ) -> String {
-    let named = parts(conditions).into_iter();
-    let named = named.filter_map(|(name, value)| Some(format!("{name} {}", value?)));
-    let holding = [
+    let named = parts(conditions)
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name} {}", value?)));
+    let facts = [
         (conditions.is_offload_off, "offload off"),
         (conditions.nodelay, "nodelay"),
         (conditions.verifies, "verified"),
-    ];
-    let holding = holding.into_iter().filter(|(holds, _)| *holds);
+    ]
+    .into_iter()
+    .filter(|(holds, _)| *holds)
+    .map(|(_, word)| word.to_owned());
     let words: Vec<String> = [kind(conditions, path, is_control_free)]
         .into_iter()
         .chain(named)
-        .chain(holding.map(|(_, word)| word.to_owned()))
+        .chain(facts)
         .collect();
     words.join(", ")
 }

@@ -264,15 +264,15 @@ impl Conditions {
             return Vec::new();
         };
         let policer = line.policer.map(|(rate, _)| rate);
-        let limits = [
+        let rates = [
             (Cause::PathRate, line.rate_bps, 1.05),
             (Cause::Policer, policer, 1.1),
         ];
-        let limits = limits.into_iter().filter_map(|(cause, rate, spread)| {
+        let limit = |(cause, rate, spread): (Cause, Option<u64>, f64)| {
             let bps = rate? as f64 * self.payload_share();
             Some(Limit { cause, bps, spread })
-        });
-        limits.collect()
+        };
+        rates.into_iter().filter_map(limit).collect()
     }
 
     /// Rates of the applications, and pacing, which counts payload in the kernel.
@@ -320,7 +320,8 @@ impl Conditions {
         self.cpu(Cause::CpuReceive, RECEIVER_BPS, self.receiver)
     }
 
-    /// On an emulated path the hosts and the emulator handle each packet separately.
+    /// The limit of a CPU. On an emulated path the hosts and the emulator handle each packet
+    /// separately.
     fn cpu(&self, cause: Cause, full_bps: f64, share: CpuShare) -> Limit {
         let emulated = match self.line {
             Some(_) => (EMULATED_PACKETS * self.segment_bytes() * 8.0).min(EMULATED_BPS),

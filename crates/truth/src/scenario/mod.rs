@@ -94,12 +94,12 @@ pub(crate) enum CpuShare {
     Any,
     /// One CPU, and no other.
     Own {
-        /// Its index among those that the process may use, from 0.
+        /// Index among the CPUs that the process may use, from 0.
         cpu: u32,
     },
     /// One CPU, together with threads that never rest.
     Shared {
-        /// Its index among those that the process may use, from 0.
+        /// Index among the CPUs that the process may use, from 0.
         cpu: u32,
         /// Number of the threads.
         neighbours: u32,
@@ -200,14 +200,15 @@ impl Around {
                 None => format!("others have {} TCP flows {direction}", other.flows),
             }
         });
-        let holding = [
+        let facts = [
             (self.is_loopback, "loopback"),
             (self.is_iperf3, "an iperf3 server"),
             (self.policy.is_some(), "a QoS policy at the sender"),
-        ];
-        let holding = holding.into_iter().filter(|(holds, _)| *holds);
-        let words = holding.map(|(_, word)| word.to_owned());
-        words.chain(shapers).chain(others).collect()
+        ]
+        .into_iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, word)| word.to_owned());
+        facts.chain(shapers).chain(others).collect()
     }
 }
 
@@ -249,8 +250,10 @@ impl CpuShare {
 impl Scenario {
     fn new(number: u32, seed: u64, cause: Cause, conditions: &Conditions, limit_bps: f64) -> Self {
         let limits = conditions.limits().into_iter();
-        let rivals = limits.filter(|limit| limit.cause != cause);
-        let rivals: Vec<_> = rivals.map(|limit| (limit.cause, limit.bps)).collect();
+        let rivals: Vec<_> = limits
+            .filter(|limit| limit.cause != cause)
+            .map(|limit| (limit.cause, limit.bps))
+            .collect();
         let line = conditions.line.as_ref();
         let path = line.map(|line| path(line, conditions.direction));
         let (client, server) = hosts(conditions);
@@ -282,8 +285,9 @@ impl Scenario {
             ("client", &self.client, "server"),
             ("server", &self.server, "client"),
         ] {
-            let there = topology.node(peer);
-            let there = there.map(|node| node.interfaces[0].addresses.clone());
+            let there = topology
+                .node(peer)
+                .map(|node| node.interfaces[0].addresses.clone());
             let Some(node) = topology.nodes.iter_mut().find(|node| node.name == name) else {
                 continue;
             };

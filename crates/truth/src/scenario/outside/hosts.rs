@@ -9,7 +9,7 @@ use super::super::conditions::{Bound, EmulatedLine};
 use super::paths::{queue, queued_line};
 use super::{QueueKind, ScenarioDraft, ShaperPlace, rate, usual};
 
-/// Nothing set, as fast as the hosts go: the CPUs are the limit. On one machine the sender's CPU is
+/// Full speed, with nothing set: the CPUs are the limit. On one machine the sender's CPU is
 /// as right an answer as the receiver's.
 pub(super) fn full_speed(random: &mut Dice) -> ScenarioDraft {
     let draft = unlimited(random);
@@ -191,11 +191,11 @@ pub(super) fn slow_reader(random: &mut Dice) -> ScenarioDraft {
     }
 }
 
-/// What `tcp_sendmsg` adds to a buffer that has room for one byte, at most, bytes.
+/// Bytes that `tcp_sendmsg` adds to a buffer that has room for one byte, at most.
 const PIECE: f64 = 65_536.0;
 /// Least memory: four full segments with their overhead, bytes.
 const MIN_MEMORY: f64 = 9_000.0;
-/// What a receive buffer of 128 KiB offers at first, the most without scaling, bytes.
+/// Window that a receive buffer of 128 KiB offers at first, the most without scaling, bytes.
 const FIRST_WINDOW: f64 = 65_536.0;
 /// Twice the default of `net.core.wmem_max`, bytes.
 const MAX_OPTION: f64 = 425_984.0;

@@ -146,8 +146,10 @@ fn takes_s(made: &Conditions) -> f64 {
 
 /// Leaves a scenario's traffic to one of the programs that can make it.
 fn by_a_program(made: Scenario, conditions: &Conditions, random: &mut Dice) -> Scenario {
-    let able = TrafficProgram::ALL.into_iter();
-    let able: Vec<TrafficProgram> = able.filter(|one| can(*one, &made, conditions)).collect();
+    let able: Vec<TrafficProgram> = TrafficProgram::ALL
+        .into_iter()
+        .filter(|one| can(*one, &made, conditions))
+        .collect();
     let program = random.choose(&able);
     let by_reno = conditions.control == CongestionControl::Reno;
     let mut made = Scenario {
