@@ -35,7 +35,6 @@
 //! | [`wire`] | bytes on the wire: hello, frames, datagrams, encryption |
 //! | [`foreign`] | other tools' protocols as pure state machines: iperf3, netperf, ttcp |
 //! | [`session`] | the control session of client and endpoint: messages, pure state machines |
-//! | [`cost`] | service demand: CPU time for each KiB |
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | the rate that each cause would allow, and the verdict |
