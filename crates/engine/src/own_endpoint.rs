@@ -14,7 +14,7 @@ use linerate_sys::netns::Namespace;
 
 use crate::endpoint::{Endpoint, ServeOptions};
 use crate::error::MeasureError;
-use crate::own_directory::{read_file, replace_file};
+use crate::state_files::{read_file, replace_file};
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::words;
@@ -103,13 +103,15 @@ pub fn kept_key(file: &Path) -> Result<Key, MeasureError> {
         what: format!("cannot keep a key in {}", file.display()),
         source,
     };
-    let text = match read_file(file, 1 << 10) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+    let read = read_file(file, 1 << 10).map_err(|error| cannot(error.into()))?;
+    let text = match read {
+        Some(text) => text,
+        None => {
             let digits = random_digits()?;
-            replace_file(file, digits.as_bytes(), 0o600).map_err(cannot)?;
+            let kept = replace_file(file, digits.as_bytes(), 0o600);
+            kept.map_err(|error| cannot(error.into()))?;
             digits
         }
-        read => read.map_err(cannot)?,
     };
     Key::from_text(&text).map_err(|error| cannot(io::Error::other(error)))
 }
