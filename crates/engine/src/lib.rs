@@ -123,6 +123,7 @@ pub use linerate_sys::resolver::use_built_in as use_built_in_resolver;
 pub use linerate_sys::thread::set_affinity;
 pub use load::load;
 pub use measure::live::{LiveFlow, LiveTcp};
+pub use own_endpoint::random_hex;
 pub use partner::{Accounts, Foreign, Partner};
 pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
 pub use profile::{disk_beside, profile};

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
+use data_encoding::HEXLOWER;
 use linerate_core::capacity::MAX_HELD;
 use linerate_core::load::MAX_MEMBERS;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
@@ -17,7 +18,6 @@ use crate::error::MeasureError;
 use crate::state_files::{read_file, replace_file};
 use crate::stop::Stop;
 use crate::target::Target;
-use crate::words;
 
 /// An endpoint that serves this process's own client until it is dropped.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Drop for OwnEndpoint {
 /// # Errors
 /// This host has no random numbers.
 pub fn random_key() -> Result<Key, MeasureError> {
-    Ok(Key::from_text(&random_digits()?).expect("32 bytes are 64 digits"))
+    Ok(Key::from_text(&random_hex(32)?).expect("32 bytes are 64 digits"))
 }
 
 /// The key in a file, which is made if it is missing; only this user can read it.
@@ -107,7 +107,7 @@ pub fn kept_key(file: &Path) -> Result<Key, MeasureError> {
     let text = match read {
         Some(text) => text,
         None => {
-            let digits = random_digits()?;
+            let digits = random_hex(32)?;
             let kept = replace_file(file, digits.as_bytes(), 0o600);
             kept.map_err(|error| cannot(error.into()))?;
             digits
@@ -116,11 +116,15 @@ pub fn kept_key(file: &Path) -> Result<Key, MeasureError> {
     Key::from_text(&text).map_err(|error| cannot(io::Error::other(error)))
 }
 
-fn random_digits() -> Result<String, MeasureError> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| MeasureError::host("cannot make a key")(io::Error::other(error)))?;
-    Ok(words::hexadecimal(&bytes))
+/// Random bytes as hexadecimal digits.
+///
+/// # Errors
+/// This host has no random numbers.
+pub fn random_hex(bytes: usize) -> Result<String, MeasureError> {
+    let mut random = vec![0; bytes];
+    getrandom::fill(&mut random)
+        .map_err(|error| MeasureError::host("no random numbers")(io::Error::other(error)))?;
+    Ok(HEXLOWER.encode(&random))
 }
 
 fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {

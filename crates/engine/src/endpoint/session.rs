@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
@@ -304,7 +305,7 @@ impl Session<'_> {
         self.registration.admit();
         let welcome = Welcome {
             software: env!("CARGO_PKG_VERSION").to_owned(),
-            token: words::hexadecimal(&self.token.0),
+            token: HEXLOWER.encode(&self.token.0),
             operations: operations(self.context),
             limits: self.context.limits(),
             facts: Box::new(host::facts(Some(self.peer.ip()))),
