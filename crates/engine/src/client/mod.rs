@@ -33,12 +33,12 @@ pub use self::slot::Slot;
 use crate::clock::{now, now_ns};
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
+use crate::host;
 use crate::measure::half::{Half, HalfEnd, HalfOptions};
 use crate::measure::live::LiveFlow;
 use crate::measure::outcome::Answer;
 use crate::stop::Stop;
 use crate::target::Target;
-use crate::host;
 
 /// The progress of a run, for a progress line or a stream of intervals.
 #[derive(Debug, Clone, PartialEq)]
