@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use linerate_core::foreign::iperf3::from_base64;
 use linerate_core::units::one_host;
-use linerate_web::{Answer, Ask, is_same_secret};
+use linerate_core::wire::is_same_secret;
+use linerate_web::{Answer, Ask};
 
 use crate::failure::Failure;
 
@@ -119,7 +120,7 @@ impl WrongPasswords {
         {
             return Err(Answer::later(429, PAUSE, "too many wrong passwords\n"));
         }
-        if is_same_secret(given, password) {
+        if is_same_secret(given.as_bytes(), password.as_bytes()) {
             self.0.remove(&address);
             return Ok(());
         }

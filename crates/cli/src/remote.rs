@@ -1,7 +1,6 @@
 //! `check ssh://HOST`: copies this program to HOST by ssh and starts it there as an endpoint with a
 //! key of its own. The endpoint ends with the ssh connection, and its files are removed.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::ToSocketAddrs;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +12,7 @@ use anyhow::{Context, anyhow, ensure};
 use linerate_core::remedy::shell_word;
 use linerate_core::units::EndpointName;
 use linerate_core::wire::Key;
-use linerate_engine::Target;
+use linerate_engine::{Target, random_hex};
 use serde_json::Value;
 
 use crate::args::PathOptions;
@@ -214,17 +213,6 @@ fn known_to_ssh(place: &str) -> anyhow::Result<SshHost> {
         by_proxy: lines
             .any(|line| line.starts_with("proxyjump ") || line.starts_with("proxycommand ")),
     })
-}
-
-/// Random bytes as hexadecimal digits.
-///
-/// # Errors
-/// This host has no random numbers.
-pub(crate) fn random_hex(bytes: usize) -> anyhow::Result<String> {
-    let mut random = vec![0; bytes];
-    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
-    read.context("/dev/urandom")?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// From the program's last byte to the endpoint's first line; what ssh and the network hold of the

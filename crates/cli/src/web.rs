@@ -11,16 +11,16 @@ use anyhow::{Context, anyhow};
 use linerate_core::monitor::{Monitor, Schedule, Task};
 use linerate_core::stats::{changes, median, new_change};
 use linerate_core::units::format_rfc3339_seconds;
-use linerate_engine::since_boot;
+use linerate_core::wire::is_same_secret;
+use linerate_engine::{random_hex, since_boot};
 use linerate_history::{Filter, History, Place, Point, Run};
 use linerate_report::html::{self, Ended, Overview, PastRun, Running, TimeLine};
 use linerate_report::text::{SavedRun, SeriesChange};
-use linerate_web::{Answer, Ask, is_same_secret};
+use linerate_web::{Answer, Ask};
 
 use crate::args::WebArgs;
 use crate::failure::Failure;
 use crate::history::{SEED, change, of_one_metric, stored};
-use crate::remote::random_hex;
 use crate::turn::{self, Turn};
 use crate::{access, clock, files, keep, monitor, output, run};
 
@@ -44,7 +44,7 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
     let place = keep::place(db).map_err(Failure::usage)?;
     let beside = keep::beside(&place).map_err(Failure::usage)?;
     let stop = run::signals()?;
-    let token = random_hex(16).map_err(Failure::unsupported)?;
+    let token = random_hex(16)?;
     let site = Arc::new(WebSite {
         tasks: monitor
             .iter()
@@ -240,7 +240,7 @@ impl WebSite {
     fn start(self: &Arc<Self>, ask: &Ask) -> Page {
         if !ask
             .value("token")
-            .is_some_and(|token| is_same_secret(token, &self.token))
+            .is_some_and(|token| is_same_secret(token.as_bytes(), self.token.as_bytes()))
         {
             return Err((
                 403,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use linerate_engine::{Slot, Stop, Target};
 use linerate_history::{Filter, History, NewAlarm};
-use linerate_testkit::{Need, eventually, free_port, made_or_skip};
+use linerate_testkit::{Need, eventually, free_port, made_or_skip, skip};
 use serde_json::Value;
 
 use crate::support::{Killed, PATIENCE, PROGRAM, Served, assert_says, ended_within, spawn, stderr};
@@ -294,6 +294,71 @@ fn a_webhook_gets_the_change() {
     assert_eq!(history.untold("", "webhook").unwrap(), []);
 }
 
+/// A self-signed certificate of 127.0.0.1 and its key, `c.pem` and `k.pem`.
+fn certificate(directory: &Path) -> bool {
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+                     -config /dev/null -subj /CN=hooks -addext subjectAltName=IP:127.0.0.1 \
+                     -addext basicConstraints=critical,CA:FALSE -keyout k.pem -out c.pem";
+    let mut openssl = Command::new("openssl");
+    let openssl = openssl
+        .args(arguments.split_whitespace())
+        .current_dir(directory);
+    openssl.output().is_ok_and(|made| made.status.success())
+}
+
+#[test]
+fn a_webhook_is_told_over_tls_only_if_this_host_trusts_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    if !certificate(here) {
+        skip(Need::Openssl, "needs openssl 3: apt-get install openssl");
+        return;
+    }
+    let mut server = Command::new("openssl");
+    let server = server
+        .args("s_server -accept 127.0.0.1:0 -cert c.pem -key k.pem -ign_eof".split(' '))
+        .current_dir(here)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut server = Killed(server.spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let mut line = |with: &str| {
+        let found = lines.find_map(|line| line.ok().filter(|line| line.contains(with)));
+        found.expect("s_server says it")
+    };
+    let ready = line("ACCEPT");
+    let port = ready.rsplit(':').next().unwrap();
+    let hook = format!("[alarm]\nwebhook = \"https://127.0.0.1:{port}/a\"\n");
+    file(here, "127.0.0.1:1", &hook);
+    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
+    let alarm = NewAlarm {
+        owner: "",
+        series: "asks loop ",
+        run: 1,
+        change: "{\"schema\":\"linerate.alarm/1\"}",
+        channels: &["webhook"],
+    };
+    history.raise(&alarm).unwrap();
+    let tell = |trusted: &str| {
+        let mut command = command(here, "monitor m.toml --once --db h.db");
+        command.env("SSL_CERT_FILE", here.join(trusted));
+        spawn(command)
+    };
+    fs::write(here.join("none.pem"), "").unwrap();
+    let untold = ended_within(tell("none.pem"), PATIENCE);
+    assert_says(&untold, "certificate");
+    assert_eq!(history.untold("", "webhook").unwrap().len(), 1);
+    let child = tell("c.pem");
+    line("POST /a HTTP/1.1");
+    let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+    server.0.stdin.take().unwrap().write_all(answer).unwrap();
+    let told = ended_within(child, PATIENCE);
+    line("alarm/1");
+    assert!(!stderr(&told).contains("alarm:"), "{}", stderr(&told));
+    assert_eq!(history.untold("", "webhook").unwrap(), []);
+}
+
 /// What a collector is sent: it answers the first request with `first`, the others with 200.
 fn collected(listener: &TcpListener, first: &str, count: usize) -> Vec<(String, Value)> {
     let mut sent = Vec::new();
@@ -304,7 +369,8 @@ fn collected(listener: &TcpListener, first: &str, count: usize) -> Vec<(String, 
         while stream.read_line(&mut line).unwrap() > 2 {
             head += &std::mem::take(&mut line);
         }
-        let length = head.split("Content-Length: ").nth(1).unwrap();
+        let length = head.to_lowercase();
+        let length = length.split("content-length: ").nth(1).unwrap();
         let mut body = vec![0; length.lines().next().unwrap().parse().unwrap()];
         stream.read_exact(&mut body).unwrap();
         let status = if sent.is_empty() { first } else { "200 OK" };
@@ -354,7 +420,7 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
     let (head, request) = &sent[2];
     assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
     assert!(
-        head.contains("Content-Type: application/json\r\n"),
+        (head.to_lowercase()).contains("content-type: application/json\r\n"),
         "{head}"
     );
     let of = &request["resourceMetrics"][0];
@@ -398,7 +464,7 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
     assert_says(&away, "--otlp 127.0.0.1:1: ");
     assert_says(&away, "the tests go on");
     assert!(String::from_utf8_lossy(&away.stdout).contains("(run 1)"));
-    let wrong = run(here, "monitor m.toml --otlp https://collector:4318");
+    let wrong = run(here, "monitor m.toml --otlp ftp://collector:4318");
     assert_eq!(wrong.status.code(), Some(2));
     assert_says(&wrong, "http://HOST:PORT");
     let gone = run(here, "monitor m.toml --remote-write http://127.0.0.1:1");

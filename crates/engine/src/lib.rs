@@ -43,6 +43,7 @@
 //! | [`mesh`] | a site of a mesh: its agent; the bus inside of one process |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
+//! | `state_files` | files that a process leaves for later ones: logs, locks, ownership |
 //! | `signal`, `stop` | Ctrl-C, and requests to stop |
 //! | `retry` | errors of system calls that are to be made again |
 //! | `error`, `category` | what can go wrong; the exit status that it deserves |
@@ -68,7 +69,6 @@ mod lab_process;
 mod load;
 mod measure;
 pub mod mesh;
-mod own_directory;
 mod own_endpoint;
 mod partner;
 mod path;
@@ -79,6 +79,7 @@ mod responsiveness;
 mod retry;
 mod shares;
 mod signal;
+mod state_files;
 mod stop;
 mod target;
 mod trace;
@@ -116,11 +117,12 @@ pub use linerate_sys::resolver::use_built_in as use_built_in_resolver;
 pub use linerate_sys::thread::set_affinity;
 pub use load::load;
 pub use measure::live::{LiveFlow, LiveTcp};
-pub use own_directory::open_lock;
+pub use own_endpoint::random_hex;
 pub use partner::{Accounts, Foreign, Partner};
 pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
 pub use profile::{disk_beside, profile};
 pub use signal::stop_on_signal;
+pub use state_files::{StateError, open_lock};
 pub use stop::Stop;
 pub use target::Target;
 pub use trace::{

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
+use data_encoding::HEXLOWER;
 use linerate_core::capacity::MAX_HELD;
 use linerate_core::load::MAX_MEMBERS;
 use linerate_core::plan::{MAX_SECONDS, MAX_STREAMS};
@@ -14,10 +15,9 @@ use linerate_sys::netns::Namespace;
 
 use crate::endpoint::{Endpoint, ServeOptions};
 use crate::error::MeasureError;
-use crate::own_directory::{read_file, replace_file};
+use crate::state_files::{read_file, replace_file};
 use crate::stop::Stop;
 use crate::target::Target;
-use crate::words;
 
 /// An endpoint that serves this process's own client until it is dropped.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Drop for OwnEndpoint {
 /// # Errors
 /// This host has no random numbers.
 pub fn random_key() -> Result<Key, MeasureError> {
-    Ok(Key::from_text(&random_digits()?).expect("32 bytes are 64 digits"))
+    Ok(Key::from_text(&random_hex(32)?).expect("32 bytes are 64 digits"))
 }
 
 /// The key in a file, which is made if it is missing; only this user can read it.
@@ -103,22 +103,28 @@ pub fn kept_key(file: &Path) -> Result<Key, MeasureError> {
         what: format!("cannot keep a key in {}", file.display()),
         source,
     };
-    let text = match read_file(file, 1 << 10) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let digits = random_digits()?;
-            replace_file(file, digits.as_bytes(), 0o600).map_err(cannot)?;
+    let read = read_file(file, 1 << 10).map_err(|error| cannot(error.into()))?;
+    let text = match read {
+        Some(text) => text,
+        None => {
+            let digits = random_hex(32)?;
+            let kept = replace_file(file, digits.as_bytes(), 0o600);
+            kept.map_err(|error| cannot(error.into()))?;
             digits
         }
-        read => read.map_err(cannot)?,
     };
     Key::from_text(&text).map_err(|error| cannot(io::Error::other(error)))
 }
 
-fn random_digits() -> Result<String, MeasureError> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| MeasureError::host("cannot make a key")(io::Error::other(error)))?;
-    Ok(words::hexadecimal(&bytes))
+/// Random bytes as hexadecimal digits.
+///
+/// # Errors
+/// This host has no random numbers.
+pub fn random_hex(bytes: usize) -> Result<String, MeasureError> {
+    let mut random = vec![0; bytes];
+    getrandom::fill(&mut random)
+        .map_err(|error| MeasureError::host("no random numbers")(io::Error::other(error)))?;
+    Ok(HEXLOWER.encode(&random))
 }
 
 fn options(bind: IpAddr, key: Key, allow_treatments: bool) -> ServeOptions {

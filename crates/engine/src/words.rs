@@ -1,4 +1,4 @@
-//! Small texts: hexadecimal digits, errors with their sources, log lines of tests.
+//! Small texts: errors with their sources, log lines of tests.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -6,27 +6,6 @@ use std::fmt::Write;
 use linerate_core::plan::{Test, Traffic};
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::{BitRate, ByteCount};
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Reads 32 hexadecimal digits as 16 bytes.
-pub(crate) fn token(text: &str) -> Option<[u8; 16]> {
-    let mut bytes = [0; 16];
-    if text.len() != 32 || !text.is_ascii() {
-        return None;
-    }
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
-    }
-    Some(bytes)
-}
 
 /// The message of an error and those of its sources, joined by colons.
 pub(crate) fn chain(error: &dyn Error) -> String {

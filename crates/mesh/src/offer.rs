@@ -5,7 +5,7 @@
 //! whatever an agent and its clock say. Nobody else can make an id.
 
 use linerate_core::units::Nanos;
-use linerate_core::wire::Key;
+use linerate_core::wire::{Key, is_same_secret};
 use thiserror::Error;
 
 use crate::bus::OFFER_LIFE;
@@ -79,7 +79,8 @@ impl Offers {
             NotOffered::Test { test, from, to }
         })?;
         let offer = report.id.get(..OFFER_DIGITS).ok_or(NotOffered::Id)?;
-        if self.signed(offer, names, report.turned) != report.id {
+        let own = self.signed(offer, names, report.turned);
+        if !is_same_secret(own.as_bytes(), report.id.as_bytes()) {
             return Err(NotOffered::Id);
         }
         let ms = u64::from_str_radix(&offer[..TIME_DIGITS], 16).map_err(|_| NotOffered::Id)?;

@@ -27,7 +27,6 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use subtle::ConstantTimeEq;
 
 pub use server::serve;
 
@@ -91,11 +90,6 @@ impl Ask {
 }
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// Compares two secrets in a time that does not depend on how much of them agrees.
-pub fn is_same_secret(one: &str, other: &str) -> bool {
-    one.as_bytes().ct_eq(other.as_bytes()).into()
-}
 
 /// Decodes `%41` and `+` (application/x-www-form-urlencoded); invalid codes stay as they are.
 fn decoded(text: &str) -> String {

@@ -1,44 +1,50 @@
 //! Posts to the user's own servers: to a webhook for alarms, to a receiver of metrics.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
 use linerate_core::monitor::HttpUrl;
+use rustls::crypto::ring;
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// Longest wait for each step: connect, write, read.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The header of a JSON body.
 pub(crate) const JSON: &str = "Content-Type: application/json\r\n";
+
+/// What posts. It trusts the certificates that this host trusts.
+static AGENT: LazyLock<Agent> = LazyLock::new(|| {
+    let trusted = rustls_native_certs::load_native_certs().certs;
+    let trusted = trusted
+        .iter()
+        .map(|one| Certificate::from_der(one).to_owned());
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::from(trusted))
+        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+        .build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .timeout_global(Some(PATIENCE))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_idle_connections(0)
+        .proxy(None)
+        .user_agent(concat!("linerate/", env!("CARGO_PKG_VERSION")));
+    config.build().into()
+});
 
 /// Posts `body` with `headers`, of which each ends its line, and returns the HTTP status of the
 /// answer.
 ///
 /// # Errors
-/// The server cannot be reached, or does not answer with HTTP.
+/// The server cannot be reached or is not trusted, or does not answer with HTTP.
 pub(crate) fn post(to: &HttpUrl, headers: &str, body: &[u8]) -> anyhow::Result<u16> {
-    let (host, port) = &to.address;
-    let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
-    let address = addresses.next().context("the host has no address")?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    write!(
-        stream,
-        "POST {} HTTP/1.1\r\nHost: {}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
-        to.path,
-        to.authority,
-        body.len()
-    )?;
-    stream.write_all(body)?;
-    let mut status = [0; 12];
-    stream.read_exact(&mut status)?;
-    let status = String::from_utf8_lossy(&status);
-    let number = status
-        .strip_prefix("HTTP/1.")
-        .and_then(|rest| rest.get(2..));
-    let number = number.and_then(|number| number.parse().ok());
-    number.ok_or_else(|| anyhow!("answered {status:?}, which is not HTTP"))
+    let mut request = AGENT.post(to.to_string());
+    for (name, value) in headers.lines().filter_map(|line| line.split_once(": ")) {
+        request = request.header(name, value);
+    }
+    Ok(request.send(body)?.status().as_u16())
 }

@@ -86,10 +86,10 @@ fn lost_pins_are_restored_by_apply_after_an_interrupted_change() {
 #[test]
 fn a_corrupt_state_file_is_reported_and_restored_by_apply() {
     let Some(bench) = bench() else { return };
-    is_told_and_mended(&bench, "cannot be understood", || {
+    is_told_and_mended(&bench, "cannot understand", || {
         fs::write(state(&bench), "{\"interface\"").unwrap();
     });
-    is_told_and_mended(&bench, "cannot be understood", || {
+    is_told_and_mended(&bench, "cannot understand", || {
         fs::write(state(&bench), "").unwrap();
     });
 }

@@ -15,10 +15,3 @@ mod told;
 pub use crate::record::Tool;
 pub use demand::{Demand, Excess};
 pub use run::{ForeignRun, Role};
-
-/// Whether two secrets are the same. For secrets of one length the time does not depend on their
-/// bytes.
-fn is_same_secret(a: &[u8], b: &[u8]) -> bool {
-    let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
-    a.len() == b.len() && differences == 0
-}

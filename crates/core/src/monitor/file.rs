@@ -1,5 +1,6 @@
 //! Reads the file of a monitor. The format is at [`Monitor::from_toml`].
 
+use std::fmt;
 use std::str::FromStr;
 
 use super::keys::{
@@ -100,10 +101,10 @@ pub struct Alarm {
 /// `http://host:port/path`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpUrl {
+    /// `http` or `https`.
+    pub scheme: String,
     /// The value of the header `Host`.
     pub authority: String,
-    /// The name or address to connect to, and the port.
-    pub address: (String, u16),
     /// The path, from the first slash on.
     pub path: String,
 }
@@ -127,7 +128,7 @@ impl Monitor {
     /// | | `paths` | names; default all |
     /// | | `workload` | `command`: `check`, `stream`, `rr`, `crr` or `load`, and its long options |
     /// | | `metric` | the figure whose changes are told; default the first of the run |
-    /// | `[alarm]` | `command`, `webhook` | a program with arguments; `"http://host/path"` |
+    /// | `[alarm]` | `command`, `webhook` | a program with arguments; `"https://host/path"` |
     ///
     /// # Errors
     /// The first thing that is wrong, with its line and column.
@@ -304,28 +305,38 @@ fn alarm(root: &Section<'_>) -> Result<Alarm, Fault> {
         return Ok(Alarm::default());
     };
     let command = section.strings("command")?.unwrap_or_default();
-    let hint = "write http://host:port/path; for https let `command` run curl";
+    let hint = "write http://host:port/path or https://host:port/path";
     Ok(Alarm {
         command: command.iter().map(|at| at.value.to_owned()).collect(),
         webhook: section.parsed("webhook", "webhook", hint, |_| true)?,
     })
 }
 
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.path)
+    }
+}
+
 impl FromStr for HttpUrl {
     type Err = &'static str;
 
-    /// Refuses `https://` and a user's name.
+    /// Refuses other schemes and a user's name.
     fn from_str(url: &str) -> Result<Self, &'static str> {
-        const WANTED: &str = "it must be http://HOST:PORT or http://HOST:PORT/PATH";
-        let rest = url.strip_prefix("http://").ok_or(WANTED)?;
+        const WANTED: &str = "it must be http://HOST:PORT/PATH or https://HOST:PORT/PATH";
+        let (scheme, rest) = url.split_once("://").ok_or(WANTED)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if !url.chars().all(|c| c.is_ascii_graphic()) || authority.contains('@') {
+        let is_graphic = url.chars().all(|c| c.is_ascii_graphic());
+        // An address of IPv6 without brackets.
+        let is_bare = authority.matches(':').count() > 1 && !authority.starts_with('[');
+        if !matches!(scheme, "http" | "https") || !is_graphic || is_bare || authority.contains('@')
+        {
             return Err(WANTED);
         }
-        let name: EndpointName = authority.parse().map_err(|_| WANTED)?;
+        authority.parse::<EndpointName>().map_err(|_| WANTED)?;
         Ok(Self {
+            scheme: scheme.to_owned(),
             authority: authority.to_owned(),
-            address: (name.host, name.port.unwrap_or(80)),
             path: if path.is_empty() { "/" } else { path }.to_owned(),
         })
     }

@@ -50,8 +50,19 @@ fn a_file_says_what_runs_where_and_when() {
         (21_600, 2_160)
     );
     let webhook = monitor.alarm.webhook.unwrap();
-    assert_eq!(webhook.address, ("hooks".to_owned(), 8080));
+    assert_eq!(webhook.authority, "hooks:8080");
     assert_eq!(webhook.path, "/linerate?a=b");
+    for url in ["https://[::1]:8443/a", "https://hooks/"] {
+        assert_eq!(url.parse::<HttpUrl>().unwrap().to_string(), url);
+    }
+    for url in [
+        "ftp://hooks",
+        "http://a@hooks",
+        "http://::1/",
+        "https://hooks:0x/",
+    ] {
+        assert!(url.parse::<HttpUrl>().is_err(), "{url}");
+    }
     assert_eq!(
         Monitor::from_toml(&FILE.replace("seed = 7\n", ""), 9)
             .unwrap()
@@ -105,8 +116,8 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "http://hooks",
-            "https://hooks",
-            "is no webhook; write http://host:port/path",
+            "ftp://hooks",
+            "is no webhook; write http://host:port/path or https://host:port/path",
         ),
         (
             "site =",

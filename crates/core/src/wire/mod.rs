@@ -24,8 +24,7 @@ pub use datagram::{
 pub use frame::{FRAME_HEADER, Frame, FrameError, FrameKind, FrameReader};
 pub use hello::{HELLO_BYTES, Hello, HelloError, HelloKind, Token, is_hello_start};
 pub use pattern::Pattern;
-pub(crate) use seal::bytes_of_hex;
-pub use seal::{Key, KeyError, Seal, SealError};
+pub use seal::{Key, KeyError, Seal, SealError, bytes_of_hex, is_same_secret};
 pub use stamp::{
     STAMP_ANSWERED_AT, STAMP_BYTES, STAMP_PORT, StampAnswer, StampArrival, StampRequest, reflect,
 };

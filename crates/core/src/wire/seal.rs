@@ -5,8 +5,10 @@
 //! in core that is random of its own: `snow` takes them from the operating system, since a seeded
 //! key is none.
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use snow::params::HashChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
+use subtle::ConstantTimeEq;
 use thiserror::Error;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -57,16 +59,15 @@ impl Key {
     }
 }
 
-/// The 32 bytes of 64 hexadecimal digits; `None` for any other text.
-pub(crate) fn bytes_of_hex(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
-    }
-    Some(bytes)
+/// Reads two hexadecimal digits for each of `N` bytes; `None` for any other text.
+pub fn bytes_of_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+    bytes.try_into().ok()
+}
+
+/// Compares two secrets in a time that does not depend on how much of them agrees.
+pub fn is_same_secret(one: &[u8], other: &[u8]) -> bool {
+    one.ct_eq(other).into()
 }
 
 /// Why a handshake or a message failed.
@@ -233,6 +234,20 @@ mod tests {
 
     fn key(digit: &str) -> Key {
         Key::from_text(&digit.repeat(64 / digit.len())).unwrap()
+    }
+
+    #[test]
+    fn secrets_are_the_same_only_byte_for_byte() {
+        assert!(is_same_secret(b"ab", b"ab") && is_same_secret(b"", b""));
+        assert!(!is_same_secret(b"ab", b"ac") && !is_same_secret(b"ab", b"abc"));
+    }
+
+    #[test]
+    fn bytes_have_two_digits_each() {
+        assert_eq!(bytes_of_hex("00fFa1"), Some([0, 0xff, 0xa1]));
+        for text in ["", "00fF", "00fFa", "00fFa1b2", "00fFg1", "00fF 1", "00fFé"] {
+            assert_eq!(bytes_of_hex::<3>(text), None, "{text}");
+        }
     }
 
     /// The code is that of Python's `hmac.new(key, text, hashlib.blake2s)`.

@@ -23,7 +23,7 @@ use linerate_core::session::operation::{
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
 use linerate_core::treatment::HostChange;
 use linerate_core::units::{BitRate, End, format_rfc3339};
-use linerate_core::wire::Token;
+use linerate_core::wire::{Token, bytes_of_hex};
 use linerate_sys::proc::machine;
 
 pub(crate) use self::flows::{
@@ -33,12 +33,12 @@ pub use self::slot::Slot;
 use crate::clock::{now, now_ns};
 use crate::control::{ControlSocket, Received};
 use crate::error::MeasureError;
+use crate::host;
 use crate::measure::half::{Half, HalfEnd, HalfOptions};
 use crate::measure::live::LiveFlow;
 use crate::measure::outcome::Answer;
 use crate::stop::Stop;
 use crate::target::Target;
-use crate::{host, words};
 
 /// The progress of a run, for a progress line or a stream of intervals.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,7 +174,7 @@ impl Client {
         };
         match client.next_event()? {
             ClientEvent::Welcome(welcome) => {
-                let token = words::token(&welcome.token).ok_or_else(|| {
+                let token = bytes_of_hex(&welcome.token).ok_or_else(|| {
                     client.session_error(SessionError::Message("a bad token".into()))
                 })?;
                 client.token = Token(token);

@@ -17,16 +17,16 @@ use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_st
 use super::budget::{Budget, Cost};
 use super::clients::Clients;
 use super::door::Listeners;
-use super::foreign::iperf3::{self, Caller, Calls};
+use super::foreign::iperf3::{self, Turns};
 use super::foreign::{ForeignClient, Ports};
 use super::occupancy::{Occupancy, PATIENCE};
 use super::rate_limit::LogLimit;
-use super::registry::Registry;
+use super::registry::{Registry, SessionName};
 use super::session::{self, Context};
 use super::udp_challenge::UdpChallenges;
 use super::waiting::Waiting;
 use super::{Endpoint, STOPPING, ServeEvent};
-use crate::measure::flow::{Flow, FlowSocket};
+use crate::measure::flow::FlowSocket;
 use crate::stop::Stop;
 
 /// How long a refused client has to read the reason.
@@ -65,13 +65,13 @@ impl Acceptor {
         log: Box<dyn Fn(ServeEvent) + Send + Sync>,
         stop: Stop,
     ) -> io::Result<Self> {
-        let (registry, calls) = (Registry::default(), Calls::default());
+        let (registry, turns) = (Registry::default(), Turns::default());
         let log_limit = LogLimit::default();
         // Who wants to see the progress wants to see everything but refusals.
         let is_limited = endpoint.options.live.is_none();
         let listeners = Arc::new(Listeners::new(endpoint.listeners)?);
         let mut waiting = Waiting::new(Arc::clone(&listeners), &stop)?;
-        let mut challenges = UdpChallenges::new(registry.clone(), calls.clone());
+        let mut challenges = UdpChallenges::new(registry.clone(), turns.clone());
         for datagrams in endpoint.datagrams {
             datagrams.set_nonblocking(true)?;
             challenges.add(waiting.watch(&datagrams)?, datagrams);
@@ -82,7 +82,7 @@ impl Acceptor {
             context: Arc::new(Context {
                 listeners,
                 registry,
-                calls,
+                turns,
                 occupancy: Occupancy::new(PATIENCE),
                 budget: Budget::new(
                     Cost::of_host(
@@ -198,11 +198,8 @@ impl Acceptor {
             Ok(HelloKind::Data { token, flow }) => {
                 let Pending { stream, peer, .. } = pending;
                 if stream.set_nonblocking(false).is_ok() {
-                    let flow = Flow {
-                        id: flow,
-                        socket: FlowSocket::Tcp(stream),
-                    };
-                    self.context.registry.deliver(token, peer.ip(), flow);
+                    let (name, socket) = (SessionName::Token(token), FlowSocket::Tcp(stream));
+                    (self.context.registry).deliver(name, peer.ip(), Some(flow), socket);
                 }
             }
             Err(error) => {
@@ -219,15 +216,15 @@ impl Acceptor {
     /// control connection of a new one.
     fn call(&mut self, pending: Pending, cookie: Cookie) {
         let Pending { stream, peer, .. } = pending;
-        let stream = match self.context.calls.deliver(cookie, peer.ip(), stream) {
-            Caller::Delivered => return,
-            Caller::Unwanted(stream) => {
-                let reason = "an iperf3 test has no place for this connection";
-                self.context.log_refusal(peer, reason.to_owned());
-                return self.say_last(stream, peer, &[ACCESS_DENIED]);
+        let (registry, name) = (&self.context.registry, SessionName::Cookie(cookie));
+        if registry.has(name) {
+            if registry.expects(name, None, peer.ip()) && stream.set_nonblocking(false).is_ok() {
+                return registry.deliver(name, peer.ip(), None, FlowSocket::Tcp(stream));
             }
-            Caller::New(stream) => stream,
-        };
+            let reason = "an iperf3 test has no place for this connection";
+            self.context.log_refusal(peer, reason.to_owned());
+            return self.say_last(stream, peer, &[ACCESS_DENIED]);
+        }
         let proves = self.context.options.iperf3.is_some() || self.context.options.key.is_some();
         let newcomer = proves.then_some(&stream);
         let Some(client) = ForeignClient::admit(&self.context, Tool::Iperf3, peer, newcomer) else {

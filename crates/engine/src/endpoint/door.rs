@@ -22,7 +22,7 @@ use linerate_sys::poll::wait_readable;
 use linerate_sys::socket;
 
 use super::BACKLOG;
-use super::registry::Registry;
+use super::registry::{Registry, SessionName};
 use crate::measure::flow::{Flow, FlowSocket};
 use crate::measure::source::{Arrival, Door, FlowSource, SLICE};
 use crate::shares::lock;
@@ -231,11 +231,8 @@ impl Keeper {
             && stream.set_nonblocking(false).is_ok()
             && socket::bound_waits(&stream, None).is_ok()
         {
-            let flow = Flow {
-                id: flow,
-                socket: FlowSocket::Tcp(stream),
-            };
-            self.registry.deliver(token, from, flow);
+            let (name, socket) = (SessionName::Token(token), FlowSocket::Tcp(stream));
+            self.registry.deliver(name, from, Some(flow), socket);
         }
     }
 }

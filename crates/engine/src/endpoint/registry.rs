@@ -1,10 +1,11 @@
-//! Which session a data connection belongs to.
+//! Which session a data connection belongs to, linerate's or iperf3's.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map};
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use linerate_core::foreign::iperf3::Cookie;
 use linerate_core::wire::Token;
 
 use crate::measure::flow::{Flow, FlowSocket};
@@ -13,9 +14,16 @@ use crate::shares::lock;
 /// Most connections that wait for their session to take them; `crr` opens many a second.
 const INBOX: usize = 1024;
 
-/// The sessions that are open, by token.
+/// What the data connections of a session begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum SessionName {
+    Token(Token),
+    Cookie(Cookie),
+}
+
+/// The sessions that are open, by name.
 #[derive(Clone, Default)]
-pub(crate) struct Registry(Arc<Mutex<HashMap<Token, Entry>>>);
+pub(crate) struct Registry(Arc<Mutex<HashMap<SessionName, Entry>>>);
 
 struct Entry {
     /// The address of the control connection. Data connections must come from it, or from the one
@@ -36,30 +44,41 @@ struct Inbox {
     /// UDP flows that have their socket. A second socket for the same peer would take the datagrams
     /// from the first.
     bound: HashSet<u32>,
+    /// Number of the next flow whose client does not number it.
+    next: u32,
 }
 
-/// A session's entry in the registry. When it is dropped, the session's token is no longer valid.
+/// A session's entry in the registry. When it is dropped, the session's name is no longer valid.
 pub(crate) struct Registration {
     registry: Registry,
-    token: Token,
+    name: SessionName,
 }
 
 impl Registry {
-    fn entries(&self) -> MutexGuard<'_, HashMap<Token, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<SessionName, Entry>> {
         lock(&self.0)
     }
 
-    pub(crate) fn register(&self, token: Token, peer: IpAddr) -> Registration {
-        let entry = Entry {
-            peer,
+    /// An entry for a session; `None` if there is one of that name.
+    pub(crate) fn register(&self, name: SessionName, peer: IpAddr) -> Option<Registration> {
+        let mut entries = self.entries();
+        let hash_map::Entry::Vacant(place) = entries.entry(name) else {
+            return None;
+        };
+        place.insert(Entry {
+            peer: peer.to_canonical(),
             is_admitted: false,
             inbox: None,
-        };
-        self.entries().insert(token, entry);
-        Registration {
+        });
+        Some(Registration {
             registry: self.clone(),
-            token,
-        }
+            name,
+        })
+    }
+
+    /// Whether there is a session of that name.
+    pub(crate) fn has(&self, name: SessionName) -> bool {
+        self.entries().contains_key(&name)
     }
 
     /// Whether a client with a control connection from this address is admitted.
@@ -68,42 +87,51 @@ impl Registry {
         self.entries().values().any(is_it)
     }
 
-    /// Whether a flow may be bound: the token is valid for this address, and the test still lacks
-    /// the flow.
-    pub(crate) fn expects(&self, token: Token, flow: u32, from: IpAddr) -> bool {
+    /// Whether a flow may be bound: the name is valid for this address, and the test still lacks
+    /// the flow, or any flow if it has no number.
+    pub(crate) fn expects(&self, name: SessionName, flow: Option<u32>, from: IpAddr) -> bool {
         let mut entries = self.entries();
-        let entry = entries.get_mut(&token);
+        let entry = entries.get_mut(&name);
         entry.is_some_and(|entry| entry.inbox_for(flow, from).is_some())
     }
 
     /// Hands a flow to its session, unless the session does not expect it or too many are waiting.
-    pub(crate) fn deliver(&self, token: Token, from: IpAddr, flow: Flow) {
+    /// One without a number gets the next.
+    pub(crate) fn deliver(
+        &self,
+        name: SessionName,
+        from: IpAddr,
+        flow: Option<u32>,
+        socket: FlowSocket,
+    ) {
         let mut entries = self.entries();
-        let entry = entries.get_mut(&token);
-        if let Some(inbox) = entry.and_then(|entry| entry.inbox_for(flow.id, from)) {
-            if let FlowSocket::Udp(_) = flow.socket {
-                inbox.bound.insert(flow.id);
+        let entry = entries.get_mut(&name);
+        if let Some((inbox, id)) = entry.and_then(|entry| entry.inbox_for(flow, from)) {
+            inbox.next = id + 1;
+            if let FlowSocket::Udp(_) = socket {
+                inbox.bound.insert(id);
             }
             // A flow for which there is no room is closed.
-            let _ = inbox.sender.try_send(flow);
+            let _ = inbox.sender.try_send(Flow { id, socket });
         }
     }
 }
 
 impl Entry {
-    /// The inbox of the test that expects this flow from this address.
-    fn inbox_for(&mut self, flow: u32, from: IpAddr) -> Option<&mut Inbox> {
-        self.inbox.as_mut().filter(|inbox| {
-            inbox.source.unwrap_or(self.peer) == from.to_canonical()
-                && flow < inbox.flows
-                && !inbox.bound.contains(&flow)
-        })
+    /// The inbox of the test that expects this flow from this address, and the flow's number.
+    fn inbox_for(&mut self, flow: Option<u32>, from: IpAddr) -> Option<(&mut Inbox, u32)> {
+        let inbox = self.inbox.as_mut()?;
+        let id = flow.unwrap_or(inbox.next);
+        let is_expected = inbox.source.unwrap_or(self.peer) == from.to_canonical()
+            && id < inbox.flows
+            && !inbox.bound.contains(&id);
+        is_expected.then_some((inbox, id))
     }
 }
 
 impl Registration {
     fn change(&self, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.registry.entries().get_mut(&self.token) {
+        if let Some(entry) = self.registry.entries().get_mut(&self.name) {
             change(entry);
         }
     }
@@ -117,6 +145,7 @@ impl Registration {
             source,
             sender,
             bound: HashSet::new(),
+            next: 0,
         };
         self.change(|entry| entry.inbox = Some(inbox));
         receiver
@@ -135,6 +164,6 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.registry.entries().remove(&self.token);
+        self.registry.entries().remove(&self.name);
     }
 }

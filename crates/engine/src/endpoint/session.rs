@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use linerate_core::capacity::CapacityRequest;
 use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::profile::ProfileRequest;
@@ -24,10 +25,10 @@ use linerate_core::wire::Token;
 use super::budget::{Budget, Claim};
 use super::clients::{Clients, Presence, share_of_one};
 use super::door::{self, Listeners, Own};
-use super::foreign::iperf3::Calls;
+use super::foreign::iperf3::Turns;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
-use super::registry::{Registration, Registry};
+use super::registry::{Registration, Registry, SessionName};
 use super::terms::{can_do, owners_limit, prepare, within_rate};
 use super::tracing::Tracing;
 use super::{ServeEvent, ServeOptions};
@@ -50,7 +51,7 @@ pub(super) struct Context {
     pub(super) options: ServeOptions,
     pub(super) listeners: Arc<Listeners>,
     pub(super) registry: Registry,
-    pub(super) calls: Calls,
+    pub(super) turns: Turns,
     pub(super) occupancy: Occupancy,
     /// Resources that the clients' tests take.
     pub(super) budget: Budget,
@@ -168,9 +169,13 @@ pub(super) fn run(
     };
     // A listener for both families has IPv4 clients in IPv6 addresses; their datagrams are IPv4's.
     let (local, peer) = (canonical(local), canonical(peer));
+    let name = SessionName::Token(token);
+    let Some(registration) = context.registry.register(name, peer.ip()) else {
+        return;
+    };
     let session = ControlSession {
         token,
-        registration: context.registry.register(token, peer.ip()),
+        registration,
         lease: Lease::new(context.occupancy.place(token)),
         server: Server::new(now(), context.options.key.as_ref(), sealed),
         stage: SessionStage::Idle,
@@ -304,7 +309,7 @@ impl ControlSession<'_> {
         self.registration.admit();
         let welcome = Welcome {
             software: env!("CARGO_PKG_VERSION").to_owned(),
-            token: words::hexadecimal(&self.token.0),
+            token: HEXLOWER.encode(&self.token.0),
             operations: operations(self.context),
             limits: self.context.limits(),
             facts: Box::new(host::facts(Some(self.peer.ip()))),

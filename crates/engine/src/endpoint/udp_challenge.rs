@@ -8,26 +8,26 @@ use linerate_core::foreign::iperf3::Greeting;
 use linerate_core::wire::{HANDSHAKE_BYTES, Handshake, HandshakeStep, Token};
 use linerate_sys::socket;
 
-use super::foreign::iperf3::Calls;
-use super::registry::Registry;
-use crate::measure::flow::{Flow, FlowSocket};
+use super::foreign::iperf3::Turns;
+use super::registry::{Registry, SessionName};
+use crate::measure::flow::FlowSocket;
 
 /// The unconnected UDP sockets on the endpoint's port.
 pub(super) struct UdpChallenges {
     /// With the numbers under which they are watched.
     sockets: Vec<(u64, UdpSocket)>,
     registry: Registry,
-    calls: Calls,
+    turns: Turns,
     /// SipHash with random keys: a cookie can be checked without having been stored.
     secret: RandomState,
 }
 
 impl UdpChallenges {
-    pub(super) fn new(registry: Registry, calls: Calls) -> Self {
+    pub(super) fn new(registry: Registry, turns: Turns) -> Self {
         Self {
             sockets: Vec::new(),
             registry,
-            calls,
+            turns,
             secret: RandomState::new(),
         }
     }
@@ -71,10 +71,8 @@ impl UdpChallenges {
         handshake: Handshake,
     ) {
         // Without a token that is valid for this address there is no answer at all.
-        if !self
-            .registry
-            .expects(handshake.token, handshake.flow, peer.ip())
-        {
+        let name = SessionName::Token(handshake.token);
+        if !(self.registry).expects(name, Some(handshake.flow), peer.ip()) {
             return;
         }
         let cookie = self.cookie(peer, handshake.token, handshake.flow);
@@ -98,12 +96,15 @@ impl UdpChallenges {
     /// Answers a greeting of iperf3's, if a test from this address is open; nobody else gets an
     /// answer.
     fn answer_greeting(&self, local: SocketAddr, peer: SocketAddr, greeting: Greeting) {
-        if !self.calls.expects(peer) {
+        let Some(name) = self.turns.test_of(peer) else {
             return;
-        }
-        if let Some(flow) = own_socket(local, peer) {
+        };
+        if self.registry.expects(name, None, peer.ip())
+            && let Some(flow) = own_socket(local, peer)
+        {
             let _ = flow.send(&greeting.answer());
-            self.calls.deliver_datagrams(peer, flow);
+            self.turns.bind(peer);
+            (self.registry).deliver(name, peer.ip(), None, FlowSocket::Udp(flow));
         }
     }
 
@@ -120,14 +121,8 @@ impl UdpChallenges {
             ..handshake
         };
         let _ = flow.send(&welcome.encode());
-        self.registry.deliver(
-            handshake.token,
-            peer.ip(),
-            Flow {
-                id: handshake.flow,
-                socket: FlowSocket::Udp(flow),
-            },
-        );
+        let (name, id) = (SessionName::Token(handshake.token), handshake.flow);
+        (self.registry).deliver(name, peer.ip(), Some(id), FlowSocket::Udp(flow));
     }
 }
 

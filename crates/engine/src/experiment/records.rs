@@ -1,7 +1,6 @@
 //! The file of an experiment's runs: one JSON line for each, appended as it comes.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::fs::{OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use linerate_core::ceilings;
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::category::{Categorized, Category};
+use crate::state_files::{JsonLog, StateError};
 
 /// Schema of the file's first line.
 const SCHEMA: &str = "linerate.experiment-records/1";
@@ -19,15 +19,8 @@ const SCHEMA: &str = "linerate.experiment-records/1";
 #[non_exhaustive]
 pub enum RecordsError {
     /// The file system refused something.
-    #[error("cannot {what} {}", path.display())]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// From the kernel.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    State(#[from] StateError),
     /// Somebody else appends to it.
     #[error("{}: another process runs this experiment", path.display())]
     InUse {
@@ -60,7 +53,7 @@ pub enum RecordsError {
 impl Categorized for RecordsError {
     fn category(&self) -> Category {
         match self {
-            Self::File { what, .. } if *what == WRITE => Category::Failed,
+            Self::State(error) if error.is_of_writing() => Category::Failed,
             _ => Category::Usage,
         }
     }
@@ -69,8 +62,7 @@ impl Categorized for RecordsError {
 /// The runs of an experiment on a disk, for one process at a time.
 #[derive(Debug)]
 pub struct RecordsFile {
-    path: PathBuf,
-    file: File,
+    log: JsonLog,
     runs: Vec<Run>,
 }
 
@@ -91,18 +83,17 @@ impl RecordsFile {
     pub fn open(path: &Path, experiment: &Experiment, fresh: bool) -> Result<Self, RecordsError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(file_error("open", path))?;
+        let file = options.open(path).map_err(StateError::new("open", path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let path = path.to_owned();
                 return Err(RecordsError::InUse { path });
             }
-            Err(TryLockError::Error(source)) => return Err(file_error("lock", path)(source)),
+            Err(TryLockError::Error(source)) => return Err(StateError::new("lock", path)(source))?,
         }
         let mut records = Self {
-            path: path.to_owned(),
-            file,
+            log: JsonLog::new(path.to_owned(), file),
             runs: Vec::new(),
         };
         let head = Head {
@@ -111,9 +102,9 @@ impl RecordsFile {
             identity: experiment.identity(),
         };
         let end = if fresh { 0 } else { records.read(&head)? };
-        records.cut(end)?;
+        records.log.cut(end)?;
         if end == 0 {
-            records.write_line(serde_json::to_vec(&head).expect("a head has string keys"))?;
+            records.log.add(&head)?;
         }
         Ok(records)
     }
@@ -138,78 +129,43 @@ impl RecordsFile {
     /// # Errors
     /// The disk is full or failing.
     pub(super) fn append(&mut self, run: &Run) -> Result<(), RecordsError> {
-        self.write_line(run.to_json())
-    }
-
-    fn write_line(&mut self, mut line: Vec<u8>) -> Result<(), RecordsError> {
-        line.push(b'\n');
-        self.file
-            .write_all(&line)
-            .and_then(|()| self.file.sync_data())
-            .map_err(file_error(WRITE, &self.path))
+        Ok(self.log.add(run)?)
     }
 
     /// Reads head and runs; the byte at which the last whole line ends.
     fn read(&mut self, head: &Head) -> Result<u64, RecordsError> {
-        let mut reader = BufReader::new(&self.file);
-        let mut end = 0;
-        let mut line = Vec::new();
-        for number in 1.. {
-            line.clear();
-            let length = reader
-                .read_until(b'\n', &mut line)
-                .map_err(file_error("read", &self.path))?;
-            if length == 0 || !line.ends_with(b"\n") {
-                break;
-            }
-            let malformed = |error: serde_json::Error| self.malformed(number, error.to_string());
-            match number {
-                1 => {
-                    let found: Head = serde_json::from_slice(&line).map_err(malformed)?;
-                    if (&found.schema, &found.identity) != (&head.schema, &head.identity) {
-                        let path = self.path.clone();
-                        return Err(RecordsError::Other { path });
-                    }
+        let path = self.log.path();
+        let malformed = |line, why: String| RecordsError::Malformed {
+            path: path.to_owned(),
+            line,
+            why,
+        };
+        let (end, torn) = self.log.read(|number, line| {
+            let not_run = |error: serde_json::Error| malformed(number, error.to_string());
+            if number == 1 {
+                let found: Head = serde_json::from_slice(line).map_err(not_run)?;
+                if (&found.schema, &found.identity) != (&head.schema, &head.identity) {
+                    let path = path.to_owned();
+                    return Err(RecordsError::Other { path });
                 }
-                _ => {
-                    let mut run = Run::parse(&line).map_err(malformed)?;
-                    // Verdicts and commands are made from the evidence, not taken from a file.
-                    if let Some(record) = &mut run.record {
-                        ceilings::annotate(record);
-                    }
-                    self.runs.push(run);
-                }
+                return Ok(());
             }
-            end += length as u64;
-        }
+            let mut run = Run::parse(line).map_err(not_run)?;
+            // Verdicts and commands are made from the evidence, not taken from a file.
+            if let Some(record) = &mut run.record {
+                ceilings::annotate(record);
+            }
+            self.runs.push(run);
+            Ok(())
+        })?;
         // Nothing but half a head: somebody else's file would have a line end somewhere, or be
         // long.
-        if end == 0 && line.len() > MAX_HEAD {
-            return Err(self.malformed(1, "it has no end".to_owned()));
+        if end == 0 && torn > MAX_HEAD {
+            return Err(malformed(1, "it has no end".to_owned()));
         }
         Ok(end)
     }
-
-    fn malformed(&self, line: usize, why: String) -> RecordsError {
-        let path = self.path.clone();
-        RecordsError::Malformed { path, line, why }
-    }
-
-    fn cut(&mut self, end: u64) -> Result<(), RecordsError> {
-        self.file
-            .set_len(end)
-            .and_then(|()| self.file.seek(SeekFrom::Start(end)))
-            .map(drop)
-            .map_err(file_error(WRITE, &self.path))
-    }
 }
-
-fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordsError {
-    let path = path.to_owned();
-    move |source| RecordsError::File { what, path, source }
-}
-
-const WRITE: &str = "write";
 
 /// A head is shorter than this, bytes.
 const MAX_HEAD: usize = 4096;

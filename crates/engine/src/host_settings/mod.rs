@@ -27,7 +27,10 @@ use linerate_core::host::{
 };
 use linerate_sys::proc::machine;
 
-use crate::treatment::{Directory, SysctlDirectory, TreatError, keep, kept, undo as undo_kept};
+use crate::treatment::{
+    SysctlDirectory, TreatError, existing_kept_directory, keep, kept, kept_directory,
+    undo as undo_kept,
+};
 
 /// What `linerate host` looks at.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +57,7 @@ fn judged(view: &HostView, need: Need, keys: &[String]) -> Result<HostDocument, 
     let mut document = HostDocument::new(about(view));
     document.need = need;
     document.settings = advise(&need, view, keys);
-    let Some(directory) = Directory::of_kept_if_there()? else {
+    let Some(directory) = existing_kept_directory()? else {
         return Ok(document);
     };
     let mut kept = kept(&directory)?;
@@ -90,7 +93,7 @@ fn apply(
     if let Some(file) = &file {
         file.check_namespace()?;
     }
-    document.changes = keep(&Directory::of_kept()?, assignments, file.as_ref())?;
+    document.changes = keep(&kept_directory()?, assignments, file.as_ref())?;
     if let Some(file) = file {
         document.file = Some(file.path().display().to_string());
         let keys: Vec<String> = assignments.iter().map(|one| one.key().to_owned()).collect();
@@ -117,7 +120,7 @@ fn apply(
 pub fn undo(keys: &[String]) -> Result<HostDocument, TreatError> {
     let mut document = HostDocument::new(brief());
     let file = SysctlDirectory::of_host();
-    let Some(directory) = Directory::of_kept_if_there()? else {
+    let Some(directory) = existing_kept_directory()? else {
         document.notes.push("nothing is kept".to_owned());
         return Ok(document);
     };

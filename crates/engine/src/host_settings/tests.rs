@@ -12,7 +12,8 @@ use linerate_testkit::{Need, eventually, skip};
 use tempfile::TempDir;
 
 use crate::category::Categorized;
-use crate::treatment::{Applied, Directory, SysctlDirectory, TreatError, keep, kept, undo};
+use crate::state_files::StateDirectory;
+use crate::treatment::{Applied, SysctlDirectory, TreatError, keep, kept, undo};
 
 const SACK: &str = "net.ipv4.tcp_sack";
 const RMEM: &str = "net.ipv4.tcp_rmem";
@@ -47,8 +48,8 @@ impl Bench {
         }
     }
 
-    fn directory(&self) -> Directory {
-        Directory::at(self.state.path())
+    fn directory(&self) -> StateDirectory {
+        StateDirectory::at(self.state.path())
     }
 
     fn file(&self) -> SysctlDirectory {

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use linerate_core::plan::{MAX_SECONDS, Test, Workload};
 use linerate_core::session::message::Limits as EndpointLimits;
 use linerate_core::units::ByteCount;
@@ -29,7 +30,6 @@ use super::run;
 use crate::endpoint::{Admission, Booked, Endpoint, ServeOptions};
 use crate::error::MeasureError;
 use crate::stop::Stop;
-use crate::words;
 
 /// Longest single wait for a task. A request to stop is noticed after it at the latest.
 const WAIT: Duration = Duration::from_secs(1);
@@ -197,7 +197,7 @@ fn life() -> String {
     let mut bytes = [0; 8];
     // Without random numbers the name is always the same, and a restart goes unnoticed.
     let _ = getrandom::fill(&mut bytes);
-    words::hexadecimal(&bytes)
+    HEXLOWER.encode(&bytes)
 }
 
 /// The thread that talks to the bus.

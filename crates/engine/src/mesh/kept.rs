@@ -3,14 +3,14 @@
 //! oldest are dropped, so that no disk fills.
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read};
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use linerate_mesh::message::{MAX_MESSAGE, Report, decode, encode, is_id};
 
-use crate::own_directory::replace_file;
+use crate::state_files::{read_file, remove_file, replace_file};
 
 /// The directory in which each report is a file.
 #[derive(Debug)]
@@ -94,13 +94,9 @@ impl KeptReports {
         let Some(oldest) = self.kept.front() else {
             return Ok(());
         };
-        match fs::remove_file(&oldest.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => {
-                self.kept.pop_front();
-                Ok(())
-            }
-        }
+        remove_file(&oldest.path)?;
+        self.kept.pop_front();
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
@@ -110,12 +106,8 @@ impl KeptReports {
 }
 
 fn read(path: &Path) -> Option<Report> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).ok()?;
-    file.take(MAX_MESSAGE as u64 + 1)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    decode(&bytes).ok()
+    let text = read_file(path, MAX_MESSAGE as u64).ok()??;
+    decode(text.as_bytes()).ok()
 }
 
 #[cfg(test)]

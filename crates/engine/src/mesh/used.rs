@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::own_directory::{read_file, replace_file};
+use crate::state_files::{read_file, replace_file};
 
 const DAY_S: u64 = 86_400;
 /// Longest file, bytes.
@@ -22,7 +22,8 @@ impl Used {
     /// after the clock was set back, become entries of now: they count for one day more.
     pub(super) fn open(directory: &Path, now_s: u64) -> Self {
         let file = directory.join("carried");
-        let text = read_file(&file, MAX_FILE).unwrap_or_default();
+        let text = read_file(&file, MAX_FILE);
+        let text = text.ok().flatten().unwrap_or_default();
         let entry = |line: &str| {
             let (minute, bytes) = line.split_once(' ')?;
             Some((minute.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?))

@@ -69,8 +69,8 @@ pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosErr
 /// Cleans up after a command that was killed, and answers the state that is in force.
 pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
     let hooks = site.hooks(port);
-    let current = site.directory.read(&port.key, Which::Current)?;
-    let next = match (site.directory.read(&port.key, Which::Next)?, &current) {
+    let current = site.directory.read(&port.key, Which::Current);
+    let next = match (site.directory.read(&port.key, Which::Next), &current) {
         (None, None) => return orphan(site, port),
         (None, Some(Ok(current))) => {
             hooks.tidy(Some(current))?;
@@ -94,7 +94,7 @@ pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosE
         Some(Ok(current)) => back(site, port, Some(&current), &next)?,
         None => back(site, port, None, &next)?,
     }
-    let current = site.directory.read(&port.key, Which::Current)?;
+    let current = site.directory.read(&port.key, Which::Current);
     Ok(current.and_then(Result::ok))
 }
 
@@ -161,8 +161,8 @@ fn begin(site: &mut Site, change: &Change) -> Result<(), QosError> {
         }
         hooks.keep(*direction, &loaded.program)?;
     }
-    site.directory
-        .write(&change.port.key, Which::Next, &change.next)
+    let directory = &site.directory;
+    Ok(directory.write(&change.port.key, Which::Next, &change.next)?)
 }
 
 /// Makes everything as `wanted` says, even if a part of it is there already. `other` is the state

@@ -1,7 +1,6 @@
 //! Why a policy could not be put in force or reported.
 
 use std::error::Error;
-use std::io;
 use std::path::PathBuf;
 
 use linerate_core::toml_reader::FileError;
@@ -14,6 +13,7 @@ use linerate_sys::netlink::NetlinkError;
 use thiserror::Error;
 
 use crate::category::{Categorized, Category};
+use crate::state_files::StateError;
 
 /// A command that was not carried out. What was in force before is in force.
 #[derive(Debug, Error)]
@@ -121,18 +121,8 @@ pub enum QosError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// The state could not be read or kept.
-    #[error("cannot {operation} {}", path.display())]
-    State {
-        /// What was attempted.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// From the kernel.
-        source: io::Error,
-    },
-    /// There is no directory for the state.
-    #[error("there is no directory for what is in force: {0}")]
-    NoDirectory(String),
+    #[error(transparent)]
+    State(#[from] StateError),
 }
 
 impl Categorized for QosError {
@@ -149,9 +139,9 @@ impl Categorized for QosError {
             | Self::Foreign { .. }
             | Self::NotPermitted { .. }
             | Self::Unsupported { .. }
-            | Self::Verifier { .. }
-            | Self::NoDirectory(_) => Category::Missing,
-            Self::Kernel { .. } | Self::State { .. } | Self::Lost { .. } => Category::Failed,
+            | Self::Verifier { .. } => Category::Missing,
+            Self::State(error) if error.is_of_directory() => Category::Missing,
+            Self::Kernel { .. } | Self::State(_) | Self::Lost { .. } => Category::Failed,
         }
     }
 }

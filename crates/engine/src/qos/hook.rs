@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use linerate_sys::bpf::{self, Attach, Map, Program, ProgramKind, TcxLink};
 use linerate_sys::errno::ENOENT;
 use linerate_sys::netlink::{Direction, Netlink};
-use linerate_sys::process::effective_user;
 
 use super::error::QosError;
 use super::port::Port;
-use super::state::{State, fault};
-use crate::own_directory::is_unshared;
+use super::state::State;
+use crate::state_files::{StateError, is_unshared};
 
 /// How programs are attached on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +76,7 @@ impl Hooks {
     pub(super) fn make_directory(&self) -> Result<(), QosError> {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&self.directory);
-        made.map_err(fault("make", &self.directory))?;
+        made.map_err(StateError::new("make", &self.directory))?;
         self.directory.parent().map_or(Ok(()), check_own)
     }
 
@@ -210,7 +209,7 @@ impl Hooks {
         if state.is_none() {
             match fs::remove_dir(&self.directory) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(fault("remove", &self.directory)(error));
+                    return Err(StateError::new("remove", &self.directory)(error).into());
                 }
                 _ => {}
             }
@@ -272,12 +271,11 @@ pub(super) fn prefix(direction: Direction) -> &'static str {
 /// In a bpffs that others mounted anybody may have made a directory of that name.
 fn check_own(directory: &Path) -> Result<(), QosError> {
     let is_there = fs::symlink_metadata(directory).is_ok();
-    if !is_there || is_unshared(directory, effective_user()) {
+    if !is_there || is_unshared(directory) {
         return Ok(());
     }
     let why = "others than this user can change what is pinned there; remove it";
-    let words = format!("{}: {why}", directory.display());
-    Err(QosError::NoDirectory(words))
+    Err(StateError::unfit(directory, why).into())
 }
 
 /// What is in a directory; nothing if there is none.
@@ -287,7 +285,7 @@ fn names(directory: &Path) -> Result<Vec<String>, QosError> {
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(fault("read", directory)(error)),
+        Err(error) => Err(StateError::new("read", directory)(error).into()),
     }
 }
 
@@ -321,7 +319,7 @@ mod tests {
         fs::set_permissions(&own, PermissionsExt::from_mode(0o1777)).unwrap();
         let refused = |result: Result<(), QosError>| {
             assert!(
-                matches!(result, Err(QosError::NoDirectory(_))),
+                matches!(&result, Err(QosError::State(error)) if error.is_of_directory()),
                 "{result:?}"
             );
         };

@@ -406,7 +406,7 @@ fn refused(site: &Site, port: &Port, error: BpfError) -> QosError {
             end,
             log,
         },
-        Err(error) => error,
+        Err(error) => error.into(),
     }
 }
 

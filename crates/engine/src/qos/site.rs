@@ -1,6 +1,5 @@
 //! What each command needs of this host.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use linerate_sys::bpf;
@@ -64,7 +63,7 @@ impl Site {
         let own = format!("{}-", namespace()?);
         let links = self.netlink.links()?;
         let (mut ports, mut gone) = (Vec::new(), Vec::new());
-        let mut keys: BTreeSet<_> = self.directory.keys()?.into_iter().collect();
+        let mut keys = self.directory.keys()?;
         // Pins without a state are somebody's whose state was lost.
         keys.extend(Hooks::keys(&self.bpffs)?);
         for key in keys {
@@ -83,8 +82,8 @@ impl Site {
 
     /// Takes away what is left of an interface that is gone.
     fn forget(&mut self, key: &str) -> Result<Option<String>, QosError> {
-        let state = self.directory.read(key, Which::Current)?;
-        let state = state.or(self.directory.read(key, Which::Next)?);
+        let state = self.directory.read(key, Which::Current);
+        let state = state.or(self.directory.read(key, Which::Next));
         let state = state.and_then(Result::ok);
         self.hooks_of(key).tidy(None)?;
         self.directory.remove(key, Which::Current)?;

@@ -5,20 +5,21 @@
 //! killed in between leaves enough to go on or back (see [`super::change`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use linerate_qos::document::PolicyReport;
 use linerate_sys::netlink::{Direction, HtbClass, TrafficClass};
-use linerate_sys::process::effective_user;
 use serde::{Deserialize, Serialize};
 
-use super::error::QosError;
 use super::hook::prefix;
-use crate::own_directory;
+use crate::state_files::{
+    HeldDirectory, SCRATCH, StateDirectory, StateError, read_json, remove_file, replace_json, run,
+    temporary,
+};
+use crate::words::chain;
 
 /// What becomes of the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -153,28 +154,29 @@ pub(super) type Stored = Option<Result<State, String>>;
 
 /// The directory of the states, locked against other commands.
 #[derive(Debug)]
-pub(super) struct Directory {
-    path: PathBuf,
-    _lock: File,
-}
+pub(super) struct Directory(HeldDirectory);
 
 impl Directory {
-    /// Waits for its turn.
-    pub(super) fn open() -> Result<Self, QosError> {
-        let user = effective_user();
+    /// Waits for its turn, and has it told if that takes long.
+    pub(super) fn open() -> Result<Self, StateError> {
         let (above, path) = place();
-        own_directory::make(&above, user)
-            .and_then(|()| own_directory::make(&path, user))
-            .map_err(QosError::NoDirectory)?;
-        let file = path.join("lock");
-        let lock = own_directory::open_lock(&file).map_err(fault("open", &file))?;
-        wait_for(&lock).map_err(fault("wait for", &file))?;
-        Ok(Self { path, _lock: lock })
+        StateDirectory::make(above)?;
+        let directory = StateDirectory::make(path)?;
+        let held = match directory.hold(LOCK, SILENCE) {
+            Err(error) if error.is_timeout() => {
+                if let Some(tell) = WAITING.get() {
+                    tell();
+                }
+                directory.hold(LOCK, Duration::MAX)
+            }
+            held => held,
+        };
+        held.map(Self)
     }
 
     /// Where the states are.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.0.directory().path()
     }
 
     /// Whether there is a state of this key.
@@ -187,78 +189,42 @@ impl Directory {
 
     /// All states by their keys. What a command that was killed had not written to its end is
     /// removed.
-    pub(super) fn keys(&self) -> Result<Vec<String>, QosError> {
-        let entries = fs::read_dir(&self.path).map_err(fault("read", &self.path))?;
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut keys = BTreeSet::new();
-        for name in names {
-            if name.ends_with(own_directory::SCRATCH) {
-                remove(&self.path.join(&name))?;
-            }
-            let states = [Which::Current, Which::Next];
-            let key = states
-                .iter()
-                .find_map(|one| name.strip_suffix(one.suffix()));
-            keys.extend(key.map(str::to_owned));
+    pub(super) fn keys(&self) -> Result<BTreeSet<String>, StateError> {
+        let directory = self.0.directory();
+        for name in directory.names("", SCRATCH)? {
+            remove_file(&directory.file(&(name + SCRATCH)))?;
         }
-        Ok(keys.into_iter().collect())
+        let [current, next] = [Which::Current, Which::Next].map(Which::suffix);
+        let keys = directory.names("", current)?.into_iter();
+        Ok(keys.chain(directory.names("", next)?).collect())
     }
 
     /// Keeps what the verifier wrote.
-    pub(super) fn keep_log(&self, interface: &str, log: &str) -> Result<PathBuf, QosError> {
-        let path = self.path.join(format!("verifier-{interface}.log"));
-        fs::write(&path, log).map_err(fault("write", &path))?;
+    pub(super) fn keep_log(&self, interface: &str, log: &str) -> Result<PathBuf, StateError> {
+        let path = self.path().join(format!("verifier-{interface}.log"));
+        fs::write(&path, log).map_err(StateError::new("write", &path))?;
         Ok(path)
     }
 
     /// The file of an interface's state.
     pub(super) fn file(&self, key: &str, which: Which) -> PathBuf {
-        self.path.join(format!("{key}{}", which.suffix()))
+        self.path().join(format!("{key}{}", which.suffix()))
     }
 
     /// What the file says.
-    pub(super) fn read(&self, key: &str, which: Which) -> Result<Stored, QosError> {
-        let path = self.file(key, which);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).map_err(|error| {
-                format!("{} cannot be understood: {error}", path.display())
-            }))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(fault("read", &path)(error)),
-        }
+    pub(super) fn read(&self, key: &str, which: Which) -> Stored {
+        let read = read_json(&self.file(key, which));
+        read.map_err(|error| chain(&error)).transpose()
     }
 
     /// Replaces the whole file.
-    pub(super) fn write(&self, key: &str, which: Which, state: &State) -> Result<(), QosError> {
-        let path = self.file(key, which);
-        let text = serde_json::to_vec(state).map_err(io::Error::from);
-        text.and_then(|text| own_directory::replace_file(&path, &text, 0o600))
-            .map_err(fault("write", &path))
+    pub(super) fn write(&self, key: &str, which: Which, state: &State) -> Result<(), StateError> {
+        replace_json(&self.file(key, which), state, 0o600)
     }
 
     /// Removes the file, if it is there.
-    pub(super) fn remove(&self, key: &str, which: Which) -> Result<(), QosError> {
-        remove(&self.file(key, which))
-    }
-}
-
-fn remove(path: &Path) -> Result<(), QosError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fault("remove", path)(error)),
-        _ => Ok(()),
-    }
-}
-
-/// Takes the lock in turn, and has it told if that takes long.
-fn wait_for(lock: &File) -> io::Result<()> {
-    match own_directory::lock(lock, SILENCE) {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-            if let Some(tell) = WAITING.get() {
-                tell();
-            }
-            lock.lock()
-        }
-        locked => locked,
+    pub(super) fn remove(&self, key: &str, which: Which) -> Result<(), StateError> {
+        remove_file(&self.file(key, which))
     }
 }
 
@@ -271,19 +237,11 @@ pub fn tell_when_waiting(tell: fn()) {
 
 static WAITING: OnceLock<fn()> = OnceLock::new();
 const SILENCE: Duration = Duration::from_secs(1);
+const LOCK: &str = "lock";
 
 /// The directory of the states, and the one that it is in.
 fn place() -> (PathBuf, PathBuf) {
-    let above = own_directory::run().unwrap_or_else(own_directory::temporary);
+    let above = run().unwrap_or_else(temporary);
     let path = above.join("qos");
     (above, path)
-}
-
-pub(super) fn fault(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> QosError {
-    let path = path.to_owned();
-    move |source| QosError::State {
-        operation,
-        path,
-        source,
-    }
 }

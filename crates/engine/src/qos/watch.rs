@@ -22,9 +22,11 @@ use linerate_sys::signal::EndRequests;
 use super::change::settle;
 use super::error::QosError;
 use super::prepare::CGROUP;
-use super::state::{State, fault};
+use super::state::State;
 use super::{Standing, on_site, put_back, standing};
-use crate::own_directory::{SCRATCH, is_of_root, replace_file};
+use crate::state_files::{
+    SCRATCH, StateError, is_of_root, read_json, remove_file, replace_file, replace_json,
+};
 
 /// Puts policies in force again, whatever spoils them, until the process is asked to end; `say` is
 /// told what was done, and what could not be.
@@ -135,7 +137,7 @@ impl Watch {
         let states = site.directory.path();
         self.directories
             .watch(states)
-            .map_err(fault("watch", states))?;
+            .map_err(StateError::new("watch", states))?;
         let (ports, _) = site.ports()?;
         let mut spoiled = Vec::new();
         let mut seen = Vec::new();
@@ -206,24 +208,22 @@ impl From<State> for Standing {
 pub fn persist(document: &QosDocument) -> Result<Vec<String>, QosError> {
     check_persist()?;
     let directory = directory();
-    fs::create_dir_all(&directory).map_err(fault("make", &directory))?;
+    fs::create_dir_all(&directory).map_err(StateError::new("make", &directory))?;
     for adapter in &document.adapters {
         let Some(standing) = standing(&adapter.name)? else {
             continue;
         };
-        let text = serde_json::to_vec(&standing).map_err(io::Error::from);
-        let path = directory.join(&adapter.name);
-        text.and_then(|text| replace_file(&path, &text, 0o644))
-            .map_err(fault("write", &path))?;
+        replace_json(&directory.join(&adapter.name), &standing, 0o644)?;
     }
     let unit = unit_path();
-    let program = std::env::current_exe().map_err(fault("find the program for", &unit))?;
+    let program =
+        std::env::current_exe().map_err(StateError::new("find the program for", &unit))?;
     let text = UNIT.replace("PROGRAM", &program.display().to_string().replace('%', "%%"));
     let wants = unit.with_file_name("multi-user.target.wants");
-    replace_file(&unit, text.as_bytes(), 0o644)
-        .and_then(|()| fs::create_dir_all(&wants))
+    replace_file(&unit, text.as_bytes(), 0o644)?;
+    fs::create_dir_all(&wants)
         .and_then(|()| link(&unit, &wants.join(UNIT_NAME)))
-        .map_err(fault("write", &unit))?;
+        .map_err(StateError::new("write", &unit))?;
     let unit = unit.display();
     Ok(vec![if Path::new("/run/systemd/system").exists() {
         format!(
@@ -241,8 +241,7 @@ pub(super) fn forget(interface: Option<&str>) -> Result<Vec<String>, QosError> {
     let mut names: Vec<_> = persisted().into_iter().map(|(name, _)| name).collect();
     names.retain(|name| interface.is_none_or(|interface| interface == name));
     for name in &names {
-        let path = directory().join(name);
-        fs::remove_file(&path).map_err(fault("remove", &path))?;
+        remove_file(&directory().join(name))?;
     }
     Ok(names)
 }
@@ -264,8 +263,7 @@ fn persisted() -> Vec<(String, Result<Standing, QosError>)> {
         if name.ends_with(SCRATCH) || !path.is_file() {
             return None;
         }
-        let read = fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?));
-        Some((name, read.map_err(fault("understand", &path))))
+        Some((name, read_json(&path).transpose()?.map_err(QosError::from)))
     });
     files.collect()
 }

@@ -6,10 +6,11 @@ use linerate_core::treatment::HostChange;
 use linerate_sys::netns::Namespace;
 
 use super::error::TreatError;
-use super::journal::{Directory, Held, Journal};
+use super::journal;
 use super::leftovers;
 use super::place::Place;
 use super::step::{Planned, Step, Undone, plan};
+use crate::state_files::{HeldDirectory, JsonLog, StateDirectory, remove_file};
 
 /// Treatments that are in force. They are of the network namespace of the thread that applied them,
 /// whichever thread drops this. Whatever cannot be undone stays in the journal, and the next start
@@ -18,7 +19,7 @@ use super::step::{Planned, Step, Undone, plan};
 #[must_use = "dropped at once, it undoes what it applied"]
 pub struct Applied {
     namespace: Option<Namespace>,
-    journal: Option<Journal>,
+    journal: Option<JsonLog>,
     /// In the order in which they were set.
     steps: Vec<Step>,
     read_back: Vec<String>,
@@ -38,12 +39,12 @@ impl Applied {
         if planned.is_empty() {
             Ok(Self::default())
         } else {
-            Self::apply_in(&Directory::open()?, &planned, peer)
+            Self::apply_in(&journal::directory()?, &planned, peer)
         }
     }
 
     pub(super) fn apply_in(
-        directory: &Directory,
+        directory: &StateDirectory,
         planned: &[Planned],
         peer: IpAddr,
     ) -> Result<Self, TreatError> {
@@ -56,13 +57,13 @@ impl Applied {
 
     fn apply_all(
         &mut self,
-        directory: &Directory,
+        directory: &StateDirectory,
         planned: &[Planned],
         peer: IpAddr,
     ) -> Result<(), TreatError> {
         let place = Place::here()?;
         self.namespace = Some(Namespace::current()?);
-        let held = directory.hold()?;
+        let held = journal::hold(directory)?;
         leftovers::undo_in(&held)?;
         for one in planned {
             let step = one.prepare(peer)?;
@@ -71,11 +72,11 @@ impl Applied {
                 continue;
             }
             check_free(&held, &step, &place)?;
-            let journal = match &mut self.journal {
-                Some(journal) => journal,
-                none => none.insert(held.begin(place.clone())?),
+            let own = match &mut self.journal {
+                Some(own) => own,
+                none => none.insert(journal::begin(&held, place.clone())?),
             };
-            journal.add(&step)?;
+            own.add(&step)?;
             // One that fails half way is undone as well, as far as it went.
             self.steps.push(step.clone());
             step.set()?;
@@ -112,8 +113,9 @@ impl Applied {
         } else {
             namespace.run(undo)??
         }
-        if let Some(journal) = self.journal.take() {
-            journal.remove();
+        if let Some(own) = self.journal.take() {
+            // One that stays is found done by the next start.
+            let _ = remove_file(own.path());
         }
         Ok(())
     }
@@ -147,8 +149,12 @@ pub(super) fn undo_step(step: &Step) -> Result<Undone, TreatError> {
 
 /// Two processes must not treat the same thing: when one undoes its change it would overwrite the
 /// other's.
-pub(super) fn check_free(held: &Held<'_>, step: &Step, place: &Place) -> Result<(), TreatError> {
-    let others = held.entries()?;
+pub(super) fn check_free(
+    held: &HeldDirectory,
+    step: &Step,
+    place: &Place,
+) -> Result<(), TreatError> {
+    let others = journal::entries(held)?;
     let busy = others.iter().find_map(|entry| {
         let header = entry.header.as_ref()?;
         let is_near = entry.is_held && header.place == *place;

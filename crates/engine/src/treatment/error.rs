@@ -1,8 +1,6 @@
 //! Why a host could not be treated, or not put back.
 
 use std::error::Error;
-use std::io;
-use std::path::{Path, PathBuf};
 
 use linerate_core::treatment::TreatmentError;
 use linerate_sys::CallError;
@@ -14,6 +12,7 @@ use thiserror::Error;
 
 use crate::category::{Categorized, Category};
 use crate::qos::QosError;
+use crate::state_files::StateError;
 
 /// A treatment that did not take, or could not be undone. After one of applying, nothing is
 /// changed.
@@ -68,22 +67,9 @@ pub enum TreatError {
     /// A policy could not be put in force, or taken away.
     #[error(transparent)]
     Qos(#[from] QosError),
-    /// A journal, or the file of kernel settings in sysctl.d, could not be read or written.
-    #[error("cannot {operation} {}", path.display())]
-    File {
-        /// What was attempted.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// From the kernel.
-        source: io::Error,
-    },
-    /// There is no directory for the journal.
-    #[error("there is no directory for the journal of treatments: {reason}")]
-    NoDirectory {
-        /// For each place that was tried.
-        reason: String,
-    },
+    /// A journal or its directory, or the file of kernel settings in sysctl.d, cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// Something could not be put back; the next start tries again.
     #[error("cannot undo {what}")]
     Undo {
@@ -115,16 +101,6 @@ impl TreatError {
         Self::Kernel {
             operation: operation.into(),
             source: Box::new(source),
-        }
-    }
-
-    /// A file that the kernel would not let us use.
-    pub(super) fn file(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + use<> {
-        let path = path.to_owned();
-        move |source| Self::File {
-            operation,
-            path: path.clone(),
-            source,
         }
     }
 

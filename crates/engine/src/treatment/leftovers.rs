@@ -9,9 +9,10 @@ use linerate_sys::process::{Process, new_session, start_time};
 
 use super::applied::undo_step;
 use super::error::TreatError;
-use super::journal::{Directory, Entry, Header, Held};
+use super::journal::{self, Entry, Header};
 use super::place::Visit;
 use super::step::Undone;
+use crate::state_files::{HeldDirectory, StateDirectory, StateError, remove_file};
 use crate::words::chain;
 
 /// Undoes what processes of this user that were killed have left on this host: at the start of
@@ -19,9 +20,8 @@ use crate::words::chain;
 /// is forgotten; what somebody has changed since is left alone. Answers what was done, a line for
 /// each thing, and what could not be and will be tried again.
 pub fn undo_leftovers() -> Vec<String> {
-    Directory::all()
-        .iter()
-        .flat_map(undo_leftovers_in)
+    journal::directories()
+        .flat_map(|directory| undo_leftovers_in(&directory))
         .collect()
 }
 
@@ -63,25 +63,25 @@ pub(super) fn wait_for_end(pid: u32, started: u64) {
     while matches!(process.ends_within(LOOK_EVERY), Ok(false)) {}
 }
 
-pub(super) fn undo_leftovers_in(directory: &Directory) -> Vec<String> {
-    let undone = directory.hold().and_then(|held| undo_in(&held));
+pub(super) fn undo_leftovers_in(directory: &StateDirectory) -> Vec<String> {
+    let undone = journal::hold(directory).and_then(|held| undo_in(&held));
     undone.unwrap_or_else(|error| vec![chain(&error)])
 }
 
 /// # Errors
 /// The directory cannot be read.
-pub(super) fn undo_in(held: &Held<'_>) -> Result<Vec<String>, TreatError> {
-    let mut lines = Vec::new();
-    for entry in held.entries()?.iter().filter(|entry| !entry.is_held) {
-        lines.extend(undo_entry(held, entry));
-    }
-    Ok(lines)
+pub(super) fn undo_in(held: &HeldDirectory) -> Result<Vec<String>, StateError> {
+    let entries = journal::entries(held)?.into_iter();
+    let left = entries.filter(|entry| !entry.is_held);
+    Ok(left.flat_map(|entry| undo_entry(&entry)).collect())
 }
 
-fn undo_entry(held: &Held<'_>, entry: &Entry) -> Vec<String> {
+fn undo_entry(entry: &Entry) -> Vec<String> {
+    // One that stays is found done by the next start.
+    let forget = || drop(remove_file(&entry.path));
     let of_this_boot = |header: &&Header| header.place.is_of_this_boot();
     let Some(Header { pid, place, .. }) = entry.header.as_ref().filter(of_this_boot) else {
-        held.remove(entry);
+        forget();
         return Vec::new();
     };
     let visit = place.run(|| {
@@ -92,7 +92,7 @@ fn undo_entry(held: &Held<'_>, entry: &Entry) -> Vec<String> {
     let results = match visit {
         Visit::Done(results) => results,
         Visit::Gone => {
-            held.remove(entry);
+            forget();
             return Vec::new();
         }
         Visit::Closed => {
@@ -101,7 +101,7 @@ fn undo_entry(held: &Held<'_>, entry: &Entry) -> Vec<String> {
         }
     };
     if results.iter().all(|(_, result)| result.is_ok()) {
-        held.remove(entry);
+        forget();
     }
     let line = |(what, result): (String, Result<Undone, TreatError>)| match result {
         Ok(Undone::Restored) => Some(format!("{what}: put back after process {pid} was killed")),

@@ -14,7 +14,7 @@
 //! | `driver`, `files` | two more, which only the owner of a host sets |
 //! | `kept` | settings that stay until `linerate host undo`, and their journal |
 //! | `sysctl_directory` | our file in sysctl.d |
-//! | `journal` | the directory of journals, and their lines |
+//! | `journal` | the journals, and where they are |
 //! | `place` | which boot and which network namespace a journal is of |
 //! | `memory` | what TCP remembers of a host, forgotten |
 //! | `leftovers` | what killed processes left; the watch |
@@ -45,8 +45,7 @@ pub(crate) use device::{OFFLOADS, links, offload_state, open_netlink, towards};
 pub(crate) use driver::{DriverFigure, FIGURES, figure_words};
 pub use error::TreatError;
 pub(crate) use files::{FILES, FileSetting, check_sys, summary};
-pub(crate) use journal::Directory;
-pub(crate) use kept::{keep, kept, undo};
+pub(crate) use kept::{existing_kept_directory, keep, kept, kept_directory, undo};
 pub(crate) use memory::{endpoint_remembers, forget, remembers};
 pub(crate) use sysctl_directory::SysctlDirectory;
 

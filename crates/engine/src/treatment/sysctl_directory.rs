@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use linerate_core::host::SysctlFile;
 use linerate_sys::netns::Namespace;
 
 use super::error::TreatError;
-use crate::own_directory::{read_file, replace_file};
+use crate::state_files::{StateError, read_file, remove_file, replace_file};
 
 /// The directory whose files are kernel settings that the host is given at each boot (sysctl.d(5)).
 #[derive(Debug, Clone)]
@@ -62,7 +61,7 @@ impl SysctlDirectory {
     }
 
     /// Gives keys values.
-    pub(crate) fn set(&self, lines: &[(String, String)]) -> Result<(), TreatError> {
+    pub(crate) fn set(&self, lines: &[(String, String)]) -> Result<(), StateError> {
         let mut file = self.read()?;
         lines.iter().for_each(|(key, value)| file.set(key, value));
         self.write(&file)
@@ -73,7 +72,7 @@ impl SysctlDirectory {
     pub(crate) fn remove(
         &self,
         lines: &BTreeSet<(String, String)>,
-    ) -> Result<(bool, Vec<String>), TreatError> {
+    ) -> Result<(bool, Vec<String>), StateError> {
         let before = self.read()?;
         let mut file = before.clone();
         let mut foreign = Vec::new();
@@ -89,7 +88,7 @@ impl SysctlDirectory {
             return Ok((false, foreign));
         }
         if file.is_empty() {
-            fs::remove_file(&self.file).map_err(TreatError::file("remove", &self.file))?
+            remove_file(&self.file)?
         } else {
             self.write(&file)?
         }
@@ -124,17 +123,13 @@ impl SysctlDirectory {
         notes
     }
 
-    fn read(&self) -> Result<SysctlFile, TreatError> {
-        match read_file(&self.file, MAX_BYTES) {
-            Ok(text) => Ok(SysctlFile::parse(&text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SysctlFile::parse("")),
-            Err(error) => Err(TreatError::file("read", &self.file)(error)),
-        }
+    fn read(&self) -> Result<SysctlFile, StateError> {
+        let text = read_file(&self.file, MAX_BYTES)?.unwrap_or_default();
+        Ok(SysctlFile::parse(&text))
     }
 
-    fn write(&self, file: &SysctlFile) -> Result<(), TreatError> {
-        let written = replace_file(&self.file, file.text().as_bytes(), 0o644);
-        written.map_err(TreatError::file("write", &self.file))
+    fn write(&self, file: &SysctlFile) -> Result<(), StateError> {
+        replace_file(&self.file, file.text().as_bytes(), 0o644)
     }
 }
 

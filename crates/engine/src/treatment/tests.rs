@@ -21,10 +21,10 @@ use linerate_testkit::{Need, skip};
 
 use super::applied::Applied;
 use super::error::TreatError;
-use super::journal::Directory;
 use super::leftovers::{undo_leftovers_in, wait_for_end};
 use super::step::plan;
 use crate::category::{Categorized, Category};
+use crate::state_files::StateDirectory;
 
 /// `None`, and says why, where namespaces cannot be made.
 fn or_skip<T>(made: Result<T, NamespaceError>) -> Option<T> {
@@ -52,8 +52,8 @@ impl Journals {
         Self(path)
     }
 
-    fn directory(&self) -> Directory {
-        Directory::at(&self.0)
+    fn directory(&self) -> StateDirectory {
+        StateDirectory::at(&self.0)
     }
 
     fn count(&self) -> usize {
@@ -424,7 +424,7 @@ fn forwarding_of_all_is_refused_where_devices_differ() {
 #[ignore = "the tests that kill it run it"]
 fn child_that_holds_treatments() {
     let text = std::env::var(HOLD).expect("the tests that kill it say what it is to hold");
-    let directory = Directory::at(std::env::var(HOLD_IN).unwrap());
+    let directory = StateDirectory::at(std::env::var(HOLD_IN).unwrap());
     let mut treatments: Treatments = text.parse().unwrap();
     treatments.load(&qos::read).unwrap();
     let planned = plan(&treatments.host_changes(End::Client)).unwrap();

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use data_encoding::BASE64_NOPAD;
 use thiserror::Error;
 
-use crate::foreign::is_same_secret;
-use crate::wire::bytes_of_hex;
+use crate::wire::{bytes_of_hex, is_same_secret};
 
 /// Largest difference of a token's time, as at the reference server.
 const SKEW: Duration = Duration::from_secs(10);
@@ -128,26 +128,10 @@ impl Credentials {
 
 /// The bytes of base64 (RFC 4648, section 4); blanks are skipped. `None` for what is none.
 pub fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0);
-    let mut digits = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
-    for digit in digits.by_ref().take_while(|byte| *byte != b'=') {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    digits.all(|byte| byte == b'=').then_some(bytes)
+    let text: String = text.split_ascii_whitespace().collect();
+    BASE64_NOPAD
+        .decode(text.trim_end_matches('=').as_bytes())
+        .ok()
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use super::answer::{self, Ready, Results};
 use super::block::{Block, NARROW_BYTES, WIDE_BYTES, Width};
 use super::request::{DataTest, Message, Refusal};
 use super::{PAD_SECONDS, kind};
-use crate::foreign::is_same_secret;
 use crate::session::message::Limits;
+use crate::wire::is_same_secret;
 
 /// From the connection to the first whole message.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,31 +4,26 @@
 //! state file for as long as it lives, however it ends: a state file without lock is left over from
 //! one that was killed.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use linerate_sys::file::open_no_follow;
-use linerate_sys::process::effective_user;
+use std::fs;
+use std::path::PathBuf;
 
 use super::error::DaemonError;
 use super::state::LabState;
-use crate::own_directory;
+use crate::state_files::{
+    HeldDirectory, JsonLog, PATIENCE, StateDirectory, StateError, read_json, replace_file, run,
+    runtime, temporary,
+};
 
 /// The directory of this user's labs.
 #[derive(Debug, Clone)]
-pub struct LabDirectory {
-    path: PathBuf,
-}
+pub struct LabDirectory(StateDirectory);
 
 /// The files of a lab, which are this process's and go when this is dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
     directory: LabDirectory,
     name: String,
-    state: File,
+    state: JsonLog,
 }
 
 impl LabDirectory {
@@ -36,19 +31,10 @@ impl LabDirectory {
     /// `/tmp/linerate-UID` for others. It is made if need be, for this user alone.
     ///
     /// # Errors
-    /// [`DaemonError::Directory`] if it cannot be made, or is another's or open to others.
+    /// [`DaemonError::State`] if it cannot be made, or is another's or open to others.
     pub fn open() -> Result<Self, DaemonError> {
-        let user = effective_user();
-        let own = own_directory::runtime().or_else(own_directory::run);
-        Self::at(own.unwrap_or_else(own_directory::temporary), user)
-    }
-
-    fn at(path: PathBuf, user: u32) -> Result<Self, DaemonError> {
-        own_directory::make(&path, user).map_err(|reason| DaemonError::Directory {
-            path: path.clone(),
-            reason,
-        })?;
-        Ok(Self { path })
+        let own = runtime().or_else(run);
+        Ok(Self(StateDirectory::make(own.unwrap_or_else(temporary))?))
     }
 
     /// The labs that are up, by name, and the names of those that were killed: their files are
@@ -57,109 +43,77 @@ impl LabDirectory {
     /// # Errors
     /// The directory cannot be read.
     pub fn labs(&self) -> Result<(Vec<LabState>, Vec<String>), DaemonError> {
-        let mut up = Vec::new();
-        let mut removed = Vec::new();
-        let entries = fs::read_dir(&self.path).map_err(self.fault("read", &self.path))?;
-        for entry in entries.filter_map(Result::ok) {
-            let file = entry.file_name();
-            let name = file
-                .to_str()
-                .and_then(|file| file.strip_prefix("lab-")?.strip_suffix(".json"));
-            let Some(name) = name.filter(|name| check_name(name).is_ok()) else {
-                continue;
-            };
-            match self.look_at(name)? {
+        let held = self.hold()?;
+        let (mut up, mut removed) = (Vec::new(), Vec::new());
+        let names = self.0.names("lab-", ".json")?.into_iter();
+        for name in names.filter(|name| check_name(name).is_ok()) {
+            match self.look_at(&held, &name)? {
                 Found::Up(state) => up.push(state),
-                Found::Killed => removed.push(name.to_owned()),
+                Found::Killed => removed.push(name),
                 Found::Nothing => {}
             }
         }
-        up.sort_by(|a, b| a.name.cmp(&b.name));
-        removed.sort();
         Ok((up, removed))
     }
 
     pub(super) fn socket(&self, name: &str) -> PathBuf {
-        self.path.join(format!("lab-{name}.sock"))
+        self.0.file(&format!("lab-{name}.sock"))
     }
 
     pub(super) fn hosts(&self, name: &str) -> PathBuf {
-        self.path.join(format!("lab-{name}.hosts"))
-    }
-
-    fn state(&self, name: &str) -> PathBuf {
-        self.path.join(format!("lab-{name}.json"))
+        self.0.file(&format!("lab-{name}.hosts"))
     }
 
     /// Makes the files of a new lab this process's.
     pub(super) fn claim(&self, name: &str) -> Result<Claim, DaemonError> {
         check_name(name)?;
-        let path = self.state(name);
-        let fault = self.fault("make", &path);
-        for _ in 0..CLAIM_TRIES {
-            let state = own_directory::open_lock(&path).map_err(&fault)?;
-            match own_directory::lock(&state, CLAIM_PATIENCE) {
-                // A process that looks for labs removes files without a lock, perhaps this one just
-                // before it was locked.
-                Ok(()) if !is_at(&state, &path) => {}
-                Ok(()) => {
-                    return Ok(Claim {
-                        directory: self.clone(),
-                        name: name.to_owned(),
-                        state,
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => break,
-                Err(error) => return Err(fault(error)),
-            }
+        let held = self.hold()?;
+        // Those of one that was killed are removed.
+        self.look_at(&held, name)?;
+        let name = name.to_owned();
+        match held.claim(&state(&name))? {
+            None => Err(DaemonError::IsUp { name }),
+            Some(state) => Ok(Claim {
+                directory: self.clone(),
+                name,
+                state,
+            }),
         }
-        Err(DaemonError::IsUp {
-            name: name.to_owned(),
-        })
     }
 
-    fn look_at(&self, name: &str) -> Result<Found, DaemonError> {
-        let path = self.state(name);
-        let file = match open_no_follow(&path, OpenOptions::new().read(true)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-            Err(error) => return Err(self.fault("read", &path)(error)),
-        };
-        // Another process may hold the lock for a look; the process of a lab holds it all the time.
-        match own_directory::lock(&file, LOOK) {
-            Ok(()) if is_at(&file, &path) => {
+    fn hold(&self) -> Result<HeldDirectory, StateError> {
+        self.0.hold("labs.lock", PATIENCE)
+    }
+
+    fn look_at(&self, held: &HeldDirectory, name: &str) -> Result<Found, StateError> {
+        Ok(match held.claimed(&state(name))? {
+            None => Found::Nothing,
+            Some((_, false)) => {
                 self.remove(name);
-                return Ok(Found::Killed);
+                Found::Killed
             }
-            Ok(()) => return Ok(Found::Nothing),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
-            Err(error) => return Err(self.fault("read", &path)(error)),
-        }
-        let mut text = String::new();
-        let read = file.take(MAX_STATE).read_to_string(&mut text);
-        read.map_err(self.fault("read", &path))?;
-        // It is empty while the lab is being made.
-        Ok(serde_json::from_str(&text).map_or(Found::Nothing, Found::Up))
+            // It is empty while the lab is being made.
+            Some((own, true)) => match read_json(own.path()) {
+                Ok(Some(state)) => Found::Up(state),
+                _ => Found::Nothing,
+            },
+        })
     }
 
     fn remove(&self, name: &str) {
         // The state file goes last: while it is there the others may be there.
-        for path in [self.socket(name), self.hosts(name), self.state(name)] {
+        for path in [
+            self.socket(name),
+            self.hosts(name),
+            self.0.file(&state(name)),
+        ] {
             let _ = fs::remove_file(path);
         }
     }
+}
 
-    fn fault<'a>(
-        &self,
-        what: &'static str,
-        path: &'a Path,
-    ) -> impl Fn(io::Error) -> DaemonError + 'a + use<'a> {
-        move |source| DaemonError::File {
-            what,
-            path: path.to_owned(),
-            source,
-        }
-    }
+fn state(name: &str) -> String {
+    format!("lab-{name}.json")
 }
 
 enum Found {
@@ -174,21 +128,17 @@ impl Claim {
     }
 
     /// Writes the state file; from then on others find the lab.
-    pub(super) fn publish(&mut self, state: &LabState, hosts: &str) -> Result<(), DaemonError> {
-        let path = self.directory.hosts(&self.name);
+    pub(super) fn publish(&mut self, state: &LabState, hosts: &str) -> Result<(), StateError> {
         // Programs in the lab read it, whoever they are.
-        let written = own_directory::replace_file(&path, hosts.as_bytes(), 0o644);
-        written.map_err(self.directory.fault("write", &path))?;
-        let path = self.directory.state(&self.name);
-        let fault = self.directory.fault("write", &path);
-        let text = serde_json::to_vec(state).map_err(|error| fault(error.into()))?;
-        self.state.set_len(0).map_err(&fault)?;
-        self.state.write_all(&text).map_err(&fault)
+        replace_file(&self.directory.hosts(&self.name), hosts.as_bytes(), 0o644)?;
+        self.state.add(state)
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        // Whoever looks sees all files or none, and does not take the lab for a killed one.
+        let _held = self.directory.hold();
         self.directory.remove(&self.name);
     }
 }
@@ -205,36 +155,14 @@ fn check_name(name: &str) -> Result<(), DaemonError> {
     }
 }
 
-/// Whether the open file is still the one at that path.
-fn is_at(file: &File, path: &Path) -> bool {
-    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let here = fs::metadata(path).map(identity);
-    file.metadata()
-        .map(identity)
-        .is_ok_and(|open| here.is_ok_and(|here| here == open))
-}
-
-/// A process that looks holds the lock for some microseconds.
-const LOOK: Duration = Duration::from_millis(15);
-
-/// Nobody looks for longer.
-const CLAIM_PATIENCE: Duration = Duration::from_millis(500);
-
-/// A file is removed under a claim only by who looks at the same time.
-const CLAIM_TRIES: u32 = 50;
-
-/// 256 hosts with all their addresses take a tenth of it.
-const MAX_STATE: u64 = 1 << 20;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn temporary(name: &str) -> LabDirectory {
         let path =
             std::env::temp_dir().join(format!("linerate-test-{name}-{}", std::process::id()));
-        LabDirectory::at(path, effective_user()).unwrap()
+        LabDirectory(StateDirectory::make(path).unwrap())
     }
 
     fn state(name: &str) -> LabState {
@@ -261,21 +189,28 @@ mod tests {
         drop(claim);
         assert_eq!(directory.labs().unwrap(), (vec![], vec![]));
         drop(_other);
-        fs::remove_dir(&directory.path).unwrap();
+        fs::remove_dir_all(directory.0.path()).unwrap();
     }
 
     #[test]
     fn leftovers_of_a_killed_lab_are_removed_and_reported() {
         let directory = temporary("killed");
-        let mut claim = directory.claim("a").unwrap();
-        claim.publish(&state("a"), "").unwrap();
-        // As the kernel does when the process is killed: the lock goes, the files stay.
-        claim.state.unlock().unwrap();
+        // As an earlier version left it: without a line end, and without a lock.
+        let text = serde_json::to_vec(&state("a")).unwrap();
+        for file in ["lab-a.json", "lab-a.hosts"] {
+            fs::write(directory.0.file(file), &text).unwrap();
+        }
         assert_eq!(directory.labs().unwrap(), (vec![], vec!["a".to_owned()]));
         assert_eq!(directory.labs().unwrap(), (vec![], vec![]));
+        assert!(!directory.hosts("a").exists());
+        fs::write(directory.0.file("lab-a.json"), &text).unwrap();
+        let lock = fs::File::open(directory.0.file("lab-a.json")).unwrap();
+        lock.lock().unwrap();
+        assert_eq!(directory.labs().unwrap(), (vec![state("a")], vec![]));
+        drop(lock);
         drop(directory.claim("a").unwrap());
-        std::mem::forget(claim);
-        fs::remove_dir(&directory.path).unwrap();
+        assert_eq!(directory.labs().unwrap(), (vec![], vec![]));
+        fs::remove_dir_all(directory.0.path()).unwrap();
     }
 
     #[test]
@@ -287,34 +222,24 @@ mod tests {
                 "{name}"
             );
         }
-        fs::remove_dir(&directory.path).unwrap();
-    }
-
-    #[test]
-    fn a_directory_of_others_or_open_to_them_is_refused() {
-        let directory = temporary("open");
-        let path = directory.path.clone();
-        assert!(LabDirectory::at(path.clone(), effective_user() + 1).is_err());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(LabDirectory::at(path.clone(), effective_user()).is_err());
-        fs::remove_dir(path).unwrap();
+        fs::remove_dir_all(directory.0.path()).unwrap();
     }
 
     #[test]
     fn a_symbolic_link_is_not_taken_for_a_labs_file() {
         let directory = temporary("link");
-        let other = directory.path.join("other");
+        let other = directory.0.file("other");
         fs::write(&other, "precious").unwrap();
-        std::os::unix::fs::symlink(&other, directory.state("a")).unwrap();
+        std::os::unix::fs::symlink(&other, directory.0.file("lab-a.json")).unwrap();
         let refused = directory.claim("a").map(drop).unwrap_err();
-        assert!(matches!(refused, DaemonError::File { .. }), "{refused}");
+        assert!(matches!(refused, DaemonError::State(_)), "{refused}");
         assert!(directory.labs().is_err());
-        fs::remove_file(directory.state("a")).unwrap();
+        fs::remove_file(directory.0.file("lab-a.json")).unwrap();
         std::os::unix::fs::symlink(&other, directory.hosts("a")).unwrap();
         let mut claim = directory.claim("a").unwrap();
         claim.publish(&state("a"), "198.18.0.1 a").unwrap();
         assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
         drop(claim);
-        fs::remove_dir_all(&directory.path).unwrap();
+        fs::remove_dir_all(directory.0.path()).unwrap();
     }
 }

@@ -1,13 +1,13 @@
 //! Why a lab in the background could not be made, found, entered or ended.
 
 use std::io;
-use std::path::PathBuf;
 
 use linerate_sys::netns::{NamespaceError, UserNamespaceError};
 use thiserror::Error;
 
 use crate::category::{Categorized, Category};
 use crate::lab::LabError;
+use crate::state_files::StateError;
 
 /// A lab in the background that could not be made, found, entered or ended.
 #[derive(Debug, Error)]
@@ -19,24 +19,9 @@ pub enum DaemonError {
         /// As given.
         name: String,
     },
-    /// The directory of the labs' files is not fit for them.
-    #[error("{}: {reason}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// Reason, in words.
-        reason: String,
-    },
-    /// A file or socket of a lab could not be made or read.
-    #[error("cannot {what} {}", path.display())]
-    File {
-        /// What.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// From the kernel.
-        source: io::Error,
-    },
+    /// A file or socket of a lab, or the directory of all, could not be made or read.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// There is one of that name.
     #[error(
         "a lab named {name} is up; `linerate lab down --name {name}` ends it, or give another \
@@ -125,7 +110,7 @@ impl Categorized for DaemonError {
             Self::Name { .. } | Self::NotUp { .. } | Self::NoHost { .. } => Category::Usage,
             Self::Holder { category, .. } => *category,
             Self::Lab(error) => error.category(),
-            Self::Directory { .. } | Self::File { .. } => Category::Missing,
+            Self::State(_) => Category::Missing,
             _ => Category::Failed,
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use linerate_core::lab::{Role, Topology};
@@ -15,6 +16,7 @@ use super::state::{HostState, LabState, hosts_file, status};
 use crate::lab::pump::come_first;
 use crate::lab::{Lab, LabError, LabOptions, prepare};
 use crate::signal::stop_on_signal;
+use crate::state_files::{StateError, remove_file};
 
 /// The least weight that a session can have, and the usual one.
 const LIGHT: i32 = 19;
@@ -38,12 +40,10 @@ pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<
     let mut claim = LabDirectory::open()?.claim(name)?;
     prepare()?;
     let stop = stop_on_signal().map_err(process("catch signals"))?;
+    // One of an earlier process of this lab, which was killed, as its lock is gone.
     let path = claim.directory().socket(name);
-    let listener = listen(&path).map_err(|source| DaemonError::File {
-        what: "make the socket",
-        path,
-        source,
-    })?;
+    remove_file(&path)?;
+    let listener = listen(&path).map_err(StateError::new("make the socket", &path))?;
     let lab = Lab::build(topology, options)?;
     claim.publish(&state(name, &lab)?, &hosts_file(lab.topology()))?;
     announce().map_err(process("say that the lab is up"))?;
@@ -77,12 +77,7 @@ fn weigh(nice: i32) {
     let _ = set_session_nice(nice);
 }
 
-/// Removes the socket of an earlier process of this lab. It was killed, as its lock is gone.
-fn listen(path: &std::path::Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)

@@ -400,10 +400,8 @@ impl Iperf3Run<'_> {
 
 fn random_cookie() -> Result<Cookie, MeasureError> {
     let mut random = [0; 36];
-    getrandom::fill(&mut random).map_err(|error| MeasureError::Host {
-        what: "no random numbers".into(),
-        source: std::io::Error::other(error),
-    })?;
+    getrandom::fill(&mut random)
+        .map_err(|error| MeasureError::host("no random numbers")(std::io::Error::other(error)))?;
     Ok(Cookie::from_random(random))
 }
 

@@ -6,12 +6,13 @@ use linerate_core::host::{ChangeOutcome, SettingChange};
 
 use super::super::applied::{check_free, undo_step};
 use super::super::error::TreatError;
-use super::super::journal::Directory;
+use super::super::journal as treatments;
 use super::super::leftovers;
 use super::super::place::{Place, Visit};
 use super::super::step::Undone;
 use super::super::sysctl_directory::SysctlDirectory;
 use super::journal::{Journal, Kept};
+use crate::state_files::{StateDirectory, StateError};
 
 /// What `undo` did.
 #[derive(Debug, Default)]
@@ -29,16 +30,14 @@ pub(crate) struct UndoneSettings {
 /// The journal or the file in sysctl.d cannot be read or written. What cannot be put back is in the
 /// answer, and stays.
 pub(crate) fn undo(
-    directory: &Directory,
+    directory: &StateDirectory,
     keys: &[String],
     file: &SysctlDirectory,
 ) -> Result<UndoneSettings, TreatError> {
     let place = Place::here()?;
-    let treatments = Directory::open()?;
-    let treating = treatments.hold()?;
+    let treating = treatments::hold(&treatments::directory()?)?;
     leftovers::undo_in(&treating)?;
-    let held = directory.hold_kept()?;
-    let mut journal = Journal::open(&held)?;
+    let mut journal = Journal::open(directory)?;
     let is_gone = |entry: &Kept| {
         entry.place.is_of_this_boot() && matches!(entry.place.run(|| ()), Visit::Gone)
     };
@@ -93,7 +92,7 @@ fn unpersist(
     meant: &[Kept],
     file: &SysctlDirectory,
     notes: &mut BTreeMap<String, String>,
-) -> Result<bool, TreatError> {
+) -> Result<bool, StateError> {
     let persisted = meant.iter().filter(|entry| entry.persisted);
     let lines: BTreeSet<(String, String)> = persisted
         .map(|entry| (entry.step.key(), entry.step.values().1))

@@ -1,18 +1,18 @@
 //! The journal of what is kept: a line of JSON for each change.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::PathBuf;
 
-use linerate_sys::file::open_no_follow;
 use serde::{Deserialize, Serialize};
 
 use super::super::error::TreatError;
-use super::super::journal::{Directory, Held};
+use super::super::journal::candidates;
 use super::super::place::Place;
 use super::super::step::Step;
+use crate::state_files::{
+    HeldDirectory, JsonLog, PATIENCE, StateDirectory, StateError, remove_file, replace_file, run,
+};
 
 /// A line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,8 +40,38 @@ impl Kept {
     }
 }
 
+/// Where the settings that are kept stand, which has to outlive a reboot where they do: the
+/// directory of `LINERATE_STATE_DIRECTORY`, `/var/lib/linerate` for root, or else that of
+/// treatments.
+///
+/// # Errors
+/// It cannot be had.
+pub(crate) fn kept_directory() -> Result<StateDirectory, StateError> {
+    StateDirectory::first(kept_candidates())
+}
+
+/// [`kept_directory`], if it is there.
+///
+/// # Errors
+/// It is another's, or open to others.
+pub(crate) fn existing_kept_directory() -> Result<Option<StateDirectory>, StateError> {
+    let mut candidates = kept_candidates().into_iter();
+    let existing = candidates.find(|path| fs::symlink_metadata(path).is_ok());
+    existing.map(StateDirectory::existing).transpose()
+}
+
+fn kept_candidates() -> Vec<PathBuf> {
+    match std::env::var_os("LINERATE_STATE_DIRECTORY") {
+        Some(path) => vec![path.into()],
+        None if run().is_some() => vec!["/var/lib/linerate".into()],
+        None => candidates(),
+    }
+}
+
 /// What is kept in the calling thread's network namespace, by key.
-pub(crate) fn kept(directory: &Directory) -> Result<BTreeMap<String, KeptSetting>, TreatError> {
+pub(crate) fn kept(
+    directory: &StateDirectory,
+) -> Result<BTreeMap<String, KeptSetting>, TreatError> {
     let place = Place::here()?;
     let mut kept: BTreeMap<String, KeptSetting> = BTreeMap::new();
     for entry in read(directory)? {
@@ -59,14 +89,17 @@ pub(crate) fn kept(directory: &Directory) -> Result<BTreeMap<String, KeptSetting
 
 /// The journal, locked against others.
 #[derive(Debug)]
-pub(super) struct Journal<'a> {
-    held: &'a Held<'a>,
+pub(super) struct Journal {
+    held: HeldDirectory,
     pub(super) entries: Vec<Kept>,
 }
 
-impl<'a> Journal<'a> {
-    pub(super) fn open(held: &'a Held<'a>) -> Result<Self, TreatError> {
-        let entries = read(held.directory())?;
+impl Journal {
+    /// Waits for others that keep settings. Their lock is not that of treatments: both may be in
+    /// one directory, and who keeps settings holds the one and then the other.
+    pub(super) fn open(directory: &StateDirectory) -> Result<Self, StateError> {
+        let held = directory.hold("kept.lock", PATIENCE)?;
+        let entries = read(directory)?;
         Ok(Self { held, entries })
     }
 
@@ -76,25 +109,13 @@ impl<'a> Journal<'a> {
             let why = "too many settings are kept; `linerate host undo` first";
             return Err(TreatError::unfit(entry.step.what(), why));
         }
-        let path = path(self.held.directory());
-        let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(0o600);
-        let mut write = || {
-            let mut file = open_no_follow(&path, &mut options)?;
-            // A line that was cut off by a crash must not swallow this one.
-            let mut text = vec![b'\n'];
-            serde_json::to_writer(&mut text, &entry)?;
-            text.push(b'\n');
-            file.write_all(&text)?;
-            file.sync_all()
-        };
-        write().map_err(TreatError::file(WRITE, &path))?;
+        JsonLog::open(&path(self.held.directory()))?.add(&entry)?;
         self.entries.push(entry);
         Ok(())
     }
 
     /// Joins changes of the same figure that follow on each other, and forgets what is as it was.
-    pub(super) fn compact(&mut self) -> Result<(), TreatError> {
+    pub(super) fn compact(&mut self) -> Result<(), StateError> {
         let mut joined: Vec<Kept> = Vec::new();
         for entry in std::mem::take(&mut self.entries) {
             let last = joined
@@ -117,51 +138,30 @@ impl<'a> Journal<'a> {
     }
 
     /// In one step: a crash leaves the old journal or the new one.
-    pub(super) fn rewrite(&self) -> Result<(), TreatError> {
+    pub(super) fn rewrite(&self) -> Result<(), StateError> {
         let path = path(self.held.directory());
         if self.entries.is_empty() {
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(TreatError::file("remove the journal of treatments", &path)(
-                        error,
-                    ))
-                }
-                _ => Ok(()),
-            };
+            return remove_file(&path);
         }
-        let mut text = Vec::new();
-        for entry in &self.entries {
-            serde_json::to_writer(&mut text, entry)
-                .map_err(|error| TreatError::file(WRITE, &path)(error.into()))?;
-            text.push(b'\n');
-        }
-        crate::own_directory::replace_file(&path, &text, 0o600)
-            .map_err(TreatError::file(WRITE, &path))
+        let line = |entry| serde_json::to_string(entry).expect("steps have string keys") + "\n";
+        let text: String = self.entries.iter().map(line).collect();
+        replace_file(&path, text.as_bytes(), 0o600)
     }
 }
 
-fn read(directory: &Directory) -> Result<Vec<Kept>, TreatError> {
-    let path = path(directory);
-    let text = match crate::own_directory::read_file(&path, MAX_BYTES) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(TreatError::file("read the journal of treatments", &path))?,
+fn read(directory: &StateDirectory) -> Result<Vec<Kept>, StateError> {
+    let Some(journal) = JsonLog::existing(&path(directory))? else {
+        return Ok(Vec::new());
     };
-    // A line that is torn was being written when its process was killed: what it is about was not
-    // set yet.
-    let lines = text
-        .lines()
-        .filter_map(|line| serde_json::from_slice::<Kept>(line.as_bytes()).ok());
+    let mut entries: Vec<Kept> = journal.values()?;
     // A reboot has undone what no file sets again.
-    let is_there = |entry: &Kept| entry.persisted || entry.place.is_of_this_boot();
-    Ok(lines.filter(is_there).collect())
+    entries.retain(|entry| entry.persisted || entry.place.is_of_this_boot());
+    Ok(entries)
 }
 
-fn path(directory: &Directory) -> PathBuf {
+fn path(directory: &StateDirectory) -> PathBuf {
     directory.file("kept.jsonl")
 }
 
-const WRITE: &str = "write the journal of treatments";
 /// The table has fewer than a hundred settings, for each device.
 const MAX_ENTRIES: usize = 10_000;
-/// Of the journal. An entry is some hundred bytes.
-const MAX_BYTES: u64 = 16 << 20;

@@ -17,16 +17,17 @@ use super::device::{OFFLOADS, OffloadStep, named};
 use super::driver::{DriverStep, FIGURES};
 use super::error::TreatError;
 use super::files::{FileSetting, FilesStep};
-use super::journal::Directory;
+use super::journal as treatments;
 use super::leftovers;
 use super::place::Place;
 use super::step::{Step, number};
 use super::sysctl::SysctlStep;
 use super::sysctl_directory::SysctlDirectory;
+use crate::state_files::StateDirectory;
 
 pub(crate) use back::undo;
-pub(crate) use journal::kept;
 use journal::{Journal, Kept};
+pub(crate) use journal::{existing_kept_directory, kept, kept_directory};
 
 /// The step that gives a setting its value.
 fn prepare(assignment: &Assignment) -> Result<Step, TreatError> {
@@ -63,16 +64,14 @@ fn prepare(assignment: &Assignment) -> Result<Step, TreatError> {
 /// Not permitted, not there, another process treats one of them, or one did not take. Nothing is
 /// changed then.
 pub(crate) fn keep(
-    directory: &Directory,
+    directory: &StateDirectory,
     wanted: &[Assignment],
     file: Option<&SysctlDirectory>,
 ) -> Result<Vec<SettingChange>, TreatError> {
     let place = Place::here()?;
-    let treatments = Directory::open()?;
-    let treating = treatments.hold()?;
+    let treating = treatments::hold(&treatments::directory()?)?;
     leftovers::undo_in(&treating)?;
-    let held = directory.hold_kept()?;
-    let mut journal = Journal::open(&held)?;
+    let mut journal = Journal::open(directory)?;
     let mut steps: Vec<Step> = wanted.iter().map(prepare).collect::<Result<_, _>>()?;
     // Checksums before the segmentation that needs them.
     steps.sort_by_key(|step| !step.is_of_checksums());
@@ -94,7 +93,7 @@ pub(crate) fn keep(
 }
 
 fn write_down(
-    journal: &mut Journal<'_>,
+    journal: &mut Journal,
     steps: &[Step],
     place: &Place,
     persist: bool,
@@ -123,7 +122,7 @@ fn set_all(steps: &[Step], file: Option<&SysctlDirectory>) -> Result<(), TreatEr
         Some(file) => {
             let lines = steps.iter().filter(|step| step.is_sysctl());
             let lines = lines.map(|step| (step.key(), step.values().1));
-            file.set(&lines.collect::<Vec<_>>())
+            Ok(file.set(&lines.collect::<Vec<_>>())?)
         }
         None => Ok(()),
     }

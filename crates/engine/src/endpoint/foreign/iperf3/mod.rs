@@ -9,5 +9,5 @@ mod output;
 mod session;
 
 pub use access::{AccessError, Iperf3Access};
-pub(in crate::endpoint) use calls::{Caller, Calls};
+pub(in crate::endpoint) use calls::Turns;
 pub(in crate::endpoint) use session::run;

@@ -20,6 +20,7 @@ use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::endpoint::Running;
 use crate::endpoint::foreign::ForeignClient;
+use crate::endpoint::session::Context;
 use crate::endpoint::terms::{can_do, prepare, within_rate};
 use crate::measure::flow::Flow;
 use crate::measure::half::{Half, HalfOptions};
@@ -43,7 +44,10 @@ const LAST_OF_BOTH: Duration = Duration::from_millis(200);
 /// Serves a client until it leaves.
 pub(in crate::endpoint) fn run(client: ForeignClient, stream: TcpStream, cookie: Cookie) {
     let peer = client.peer;
-    let Some(call) = client.context.calls.register(cookie, peer.ip()) else {
+    let Context {
+        registry, turns, ..
+    } = &*client.context;
+    let Some(call) = Call::new(registry, turns, cookie, peer.ip()) else {
         return client.log_end(Some("its cookie is another test's".to_owned()));
     };
     let (Ok(local), Ok(socket)) = (stream.local_addr(), ControlSocket::new(stream)) else {
