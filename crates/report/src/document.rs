@@ -3,7 +3,7 @@
 //! Adding a document takes its type, its [`Document`] beside its page (`text/`) and one entry of
 //! `documents!`: schema, JSON, `--csv`, `explain` and the checked-in JSON Schema follow from these.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
 use linerate_core::capacity::{CAPACITY_SCHEMA, CapacityDocument};
@@ -30,29 +30,30 @@ use serde_json::Value;
 use serde_json::error::Category;
 use thiserror::Error;
 
+use crate::charts;
 use crate::json::Json;
 use crate::style::Style;
 use crate::svg::Chart;
+use crate::text::Page;
 
 /// A document that a command prints, stores and reads again.
-pub trait Document: Json {
-    /// The document as a page for people.
-    fn text(&self, style: Style) -> String;
+pub trait Document: Json + Charted {
+    /// Writes the document's page for people, the answer first.
+    fn page(&self, page: &mut Page);
 
-    /// The answer in one sentence: the first line of the page, unless the document has a better
-    /// one.
-    fn answer(&self) -> String {
-        let page = self.text(Style {
-            width: LONG,
-            ..Style::default()
-        });
-        let first = page.lines().find(|line| !line.is_empty());
-        first.unwrap_or("nothing was found").to_owned()
+    /// The page, laid out.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        self.page(&mut page);
+        page.finish()
     }
 
-    /// Charts of the document's figures.
-    fn charts(&self) -> Vec<Chart> {
-        Vec::new()
+    /// The answer in one sentence: the first of the page, unless the document has a better one.
+    fn answer(&self) -> String {
+        let mut page = Page::new(Style::default());
+        self.page(&mut page);
+        let first = page.answer();
+        first.unwrap_or_else(|| "nothing was found".to_owned())
     }
 
     /// The document's figures by name, for comparison with those of another document.
@@ -118,15 +119,18 @@ pub trait Document: Json {
     }
 }
 
+/// A document with charts of its figures, as `documents!` names them.
+pub trait Charted {
+    /// The charts; none for a document without figures over time, sizes or causes.
+    fn charts(&self) -> Vec<Chart>;
+}
+
 /// As JSON: a derived `Debug` for each document type would only make the program larger.
 impl fmt::Debug for dyn Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.json_line())
     }
 }
-
-/// Width in columns at which a sentence stays on one line.
-const LONG: usize = 1000;
 
 /// The environment that figures were measured in, and its caveats.
 pub type Surroundings<'a> = (&'a mut Environment, &'a mut Vec<Caveat>);
@@ -137,9 +141,15 @@ pub type Ending<'a> = (Status, &'a [Caveat]);
 /// A throughput with its name, in bits per second; `None` if it was not measured.
 pub type Rate<'a> = (&'a str, Option<f64>);
 
-/// The list of all documents: each type, with the value of its key `schema`.
+/// The list of all documents: each type, with the value of its key `schema`, and its charts.
 macro_rules! documents {
-    ($($document:ty: $schema:expr,)*) => {
+    ($($document:ty: $schema:expr $(=> $charts:path)?,)*) => {
+        $(impl Charted for $document {
+            fn charts(&self) -> Vec<Chart> {
+                iter::empty()$(.chain($charts(self)))?.collect()
+            }
+        })*
+
         /// Every document that is printed, stored and read.
         pub const DOCUMENTS: &[Kind] = &[$(Kind::new::<$document>($schema)),*];
 
@@ -150,21 +160,21 @@ macro_rules! documents {
 }
 
 documents! {
-    Record: RECORD_SCHEMA,
-    Sweep: SWEEP_SCHEMA,
-    Check: CHECK_SCHEMA,
-    Comparison: COMPARISON_SCHEMA,
-    ProfileDocument: PROFILE_SCHEMA,
-    TraceDocument: TRACE_SCHEMA,
-    ExperimentDocument: EXPERIMENT_SCHEMA,
+    Record: RECORD_SCHEMA => charts::record,
+    Sweep: SWEEP_SCHEMA => charts::sweep,
+    Check: CHECK_SCHEMA => charts::check,
+    Comparison: COMPARISON_SCHEMA => charts::comparison,
+    ProfileDocument: PROFILE_SCHEMA => charts::profile,
+    TraceDocument: TRACE_SCHEMA => charts::trace,
+    ExperimentDocument: EXPERIMENT_SCHEMA => charts::experiment,
     Analysis: ANALYSIS_SCHEMA,
     LabsDocument: LAB_SCHEMA,
     HostDocument: HOST_SCHEMA,
-    CapacityDocument: CAPACITY_SCHEMA,
+    CapacityDocument: CAPACITY_SCHEMA => charts::capacity,
     QosDocument: QOS_SCHEMA,
-    ConnectionsDocument: CONNECTIONS_SCHEMA,
-    LoadDocument: LOAD_SCHEMA,
-    MatrixDocument: MATRIX_SCHEMA,
+    ConnectionsDocument: CONNECTIONS_SCHEMA => charts::connections,
+    LoadDocument: LOAD_SCHEMA => charts::load,
+    MatrixDocument: MATRIX_SCHEMA => charts::matrix,
 }
 
 /// A kind of document: its schema name, and how to read it.

@@ -14,6 +14,11 @@ impl Score {
     /// Verdicts by cause, each scenario that was not right, and what remedies brought.
     pub(crate) fn text(&self, style: Style) -> String {
         let mut page = Page::new(style);
+        self.write(&mut page);
+        page.finish()
+    }
+
+    fn write(&self, page: &mut Page) {
         page.heading(&answer(&self.all));
         page.gap();
         let named = |(cause, tally): (&Cause, &Tally)| (cause.name(), *tally);
@@ -28,7 +33,7 @@ impl Score {
                 "  {failed} could not be run and count as not right"
             ));
         }
-        families(&mut page, self);
+        families(page, self);
         page.gap();
         let verdicts = |(_, verdicts): &(&Cause, &BTreeMap<Cause, u64>)| {
             let count = |(verdict, n): (&Cause, &u64)| format!("{}{NBSP}{n}", verdict.name());
@@ -38,15 +43,14 @@ impl Score {
             .left("cause", |(cause, _)| cause.name())
             .left("verdicts", verdicts);
         page.table(&matrix);
-        not_right(&mut page, &self.trials);
-        left_out(&mut page, &self.trials);
+        not_right(page, &self.trials);
+        left_out(page, &self.trials);
         if let Some(sure) = &self.reliability {
-            reliability(&mut page, sure);
+            reliability(page, sure);
         }
         if let Some(score) = &self.remedies {
-            remedies(&mut page, score, &self.proofs, &self.untried_remedies);
+            remedies(page, score, &self.proofs, &self.untried_remedies);
         }
-        page.finish()
     }
 }
 

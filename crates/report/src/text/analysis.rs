@@ -1,42 +1,36 @@
 //! The page of an analysis of figures that were measured elsewhere.
 
 use linerate_core::analyze::{
-    Analysis, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings, Setting, Source,
+    Analysis, ClaimResult, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings,
+    Setting, Source,
 };
 use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
-use super::Style;
-use super::figure;
-use super::number::{NBSP, digits, joined, plural, rate, signed};
+use super::number::{NBSP, counted, digits, joined, plural, rate, signed, some_joined};
 use super::page::{Emphasis, Page};
-use super::table::Table;
+use super::parts;
+use super::table::{Table, table};
 use crate::document::Document;
 
 impl Document for Analysis {
     /// Each metric with its groups, then what the columns explain, what the reports said, what is
     /// doubtful.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         for source in &self.sources {
             page.verdict(&of_source(source));
         }
         for name in &self.metrics {
-            metric(&mut page, self, name);
+            metric(page, self, name);
         }
-        ceilings(&mut page, self);
-        claims(&mut page, self);
-        if !self.doubts.is_empty() {
-            page.gap();
+        ceilings(page, self);
+        claims(page, self);
+        page.gap();
+        for doubt in &self.doubts {
+            page.doubt(&doubt.message);
         }
-        self.doubts
-            .iter()
-            .for_each(|doubt| page.doubt(&doubt.message));
-        if !self.notes.is_empty() {
-            page.gap();
-        }
+        page.gap();
         self.notes.iter().for_each(|note| page.point(note));
-        page.finish()
     }
 }
 
@@ -48,10 +42,13 @@ fn of_source(source: &Source) -> String {
         Format::Netperf => "netperf",
         Format::Json => "JSON",
     };
-    let label = Some(&source.label).filter(|label| **label != source.file);
-    let label = label.map_or_else(String::new, |label| format!(" ({label})"));
-    let rows = plural(source.rows as u64, "row");
-    format!("{}{label}: {format}, {rows}", source.file)
+    let (file, label) = (&source.file, &source.label);
+    let named = if label == file {
+        file.clone()
+    } else {
+        format!("{file} ({label})")
+    };
+    format!("{named}: {format}, {}", plural(source.rows as u64, "row"))
 }
 
 fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
@@ -66,10 +63,10 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
             page.table(&contrasts(shown));
             says(page, shown);
             let lone = groups.iter().filter(|group| group.comparisons.is_empty());
-            let lone = lone.count();
-            if lone > 0 {
-                let words = format!("{lone} groups have no level to compare with the first one");
-                page.point(&words);
+            if let Some(lone) = counted(lone.count() as u64, "groups") {
+                page.point(&format!(
+                    "{lone} have no level to compare with the first one"
+                ));
             }
         }
     }
@@ -80,10 +77,8 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
 
 /// Says what is compared. If there are only two levels, they are named here and not in each row.
 fn heading(analysis: &Analysis, name: &str) -> String {
-    let by = match analysis.by.join(", ") {
-        none if none.is_empty() => none,
-        by => format!(", for each {by}"),
-    };
+    let by = some_joined(analysis.by.clone(), ", ");
+    let by = by.map_or_else(String::new, |by| format!(", for each {by}"));
     let Some(factor) = &analysis.factor else {
         return format!("{name}{by}");
     };
@@ -103,9 +98,8 @@ fn heading(analysis: &Analysis, name: &str) -> String {
 
 /// The figure of each group, for an analysis without a factor.
 fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
-    let rows = groups
-        .iter()
-        .flat_map(|group| group.levels.iter().map(move |level| (*group, level)));
+    let of = |group: &'a Group| group.levels.iter().map(move |level| (group, level));
+    let rows = groups.iter().copied().flat_map(of);
     let median = |level: &Level| level.median.filter(|median| median.n > 1);
     let interval = |(group, level): &(&Group, &Level)| {
         let [low, high] =
@@ -113,32 +107,27 @@ fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
         Some(format!("{low} to {high}"))
     };
     let coverage = |(_, level): &(_, &Level)| Some(whole(100.0 * median(level)?.coverage));
-    Table::of(rows)
-        .left("group", |(group, _)| group_name(&group.settings))
-        .right("runs", |(_, level)| level.runs as u64)
-        .right("median", |(group, level)| {
-            middle(level, writer(&group.metric))
-        })
-        .right("interval", interval)
-        .right("at %", coverage)
+    table! { rows, row @ (group, level) =>
+        left "group" => group_name(&group.settings);
+        right "runs" => level.runs as u64;
+        right "median" => middle(level, writer(&group.metric));
+        right "interval" => interval(row);
+        right "at %" => coverage(row);
         // Where runs have several modes, the mean says as little as the median.
-        .right("mean", |(group, level)| {
-            level.median.map(|_| writer(&group.metric)(level.mean))
-        })
+        right "mean" => level.median.map(|_| writer(&group.metric)(level.mean));
+    }
 }
 
 /// The median, or what stands in its place where there is no one figure.
 fn middle(level: &Level, write: fn(f64) -> String) -> Option<String> {
     let one = level.median.map(Figure::One);
     let figure = one.as_ref().or(level.not_one_figure.as_ref())?;
-    Some(figure::middle(figure, write))
+    Some(parts::middle(figure, write))
 }
 
 fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
-    let rows = groups
-        .iter()
-        .flat_map(|group| group.comparisons.iter().map(move |one| (*group, one)));
-    let rows: Vec<_> = rows.collect();
+    let of = |group: &'a Group| group.comparisons.iter().map(move |one| (group, one));
+    let rows: Vec<_> = groups.iter().copied().flat_map(of).collect();
     let pair = |at: usize| (&rows[at].1.a, &rows[at].1.b);
     let is_named = (1..rows.len()).any(|at| pair(at) != pair(0));
     let median = |group: &Group, name: &String| {
@@ -146,34 +135,25 @@ fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
         let level = levels.find(|level| level.level.as_ref() == Some(name))?;
         middle(level, writer(&group.metric))
     };
-    let range = |write: fn(f64) -> String| {
-        move |[low, high]: [f64; 2]| format!("{} to {}", write(low), write(high))
+    let range = |ends: Option<[f64; 2]>, write: fn(f64) -> String| {
+        ends.map(|ends| ends.map(write).join(" to "))
     };
-    Table::of(rows)
-        .left("group", |(group, _)| group_name(&group.settings))
-        .left("a", |(_, one)| is_named.then(|| one.a.clone()))
-        .left("b", |(_, one)| is_named.then(|| one.b.clone()))
-        .right("runs\na", |(_, one)| one.n_a as u64)
-        .right("\nb", |(_, one)| one.n_b as u64)
-        .right("median\na", |(group, one)| median(group, &one.a))
-        .right("\nb", |(group, one)| median(group, &one.b))
-        .right("\nb − a", |(group, one)| {
-            signed(one.difference, writer(&group.metric))
-        })
-        .right("\nb ÷ a", |(_, one)| one.ratio.map(digits))
-        .right("clock\nallows", |(_, one)| {
-            one.ratio_by_clock.map(range(digits))
-        })
-        .right("effect\n%", |(_, one)| {
-            one.effect_percent.map(signed_percent)
-        })
-        .right("interval\n%", |(_, one)| {
-            one.interval_percent.map(range(signed_percent))
-        })
-        .right("\nat %", |(_, one)| one.confidence_percent.map(whole))
-        .right("runs\nneeded", |(_, one)| {
-            one.runs_needed.map(|runs| runs as u64)
-        })
+    table! { rows, (group, one) =>
+        left "group" => group_name(&group.settings);
+        left "a" => is_named.then(|| one.a.clone());
+        left "b" => is_named.then(|| one.b.clone());
+        right ["runs", "a"] => one.n_a as u64;
+        right ["", "b"] => one.n_b as u64;
+        right ["median", "a"] => median(group, &one.a);
+        right ["", "b"] => median(group, &one.b);
+        right ["", "b − a"] => signed(one.difference, writer(&group.metric));
+        right ["", "b ÷ a"] => one.ratio.map(digits);
+        right ["clock", "allows"] => range(one.ratio_by_clock, digits);
+        right ["effect", "%"] => one.effect_percent.map(signed_percent);
+        right ["interval", "%"] => range(one.interval_percent, signed_percent);
+        right ["", "at %"] => one.confidence_percent.map(whole);
+        right ["runs", "needed"] => one.runs_needed.map(|runs| runs as u64);
+    }
 }
 
 /// Writes each conclusion once, with the groups that it holds for.
@@ -184,10 +164,9 @@ fn says(page: &mut Page, groups: &[&Group]) {
         for contrast in &group.comparisons {
             contrasts += 1;
             for sentence in &contrast.shows {
-                let about = if group.settings.is_empty() {
-                    contrast.b.clone()
-                } else {
-                    words(&group.settings)
+                let about = match group.settings.is_empty() {
+                    true => contrast.b.clone(),
+                    false => words(&group.settings),
                 };
                 match sentences.iter_mut().find(|(known, _)| known == sentence) {
                     Some((_, groups)) => groups.push(about),
@@ -240,40 +219,38 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         true => "; linerate's own records keep their verdict",
         false => "",
     };
-    let heading = format!(
+    page.verdict(&format!(
         "What the columns of each row would let through, Mbit/s; the lowest explains a row that \
          agrees with it{own}"
-    );
-    page.verdict(&heading);
+    ));
     let mbits = |bps: f64| digits(bps / 1e6);
     let limit = |row: &RowCeilings, cause| {
         let found = row.ceilings.iter().find(|ceiling| ceiling.cause == cause)?;
         Some(mbits(found.limit_bps))
     };
-    let table = Table::of(analysis.ceilings.iter().take(MAX_GROUPS))
-        .left("row", |row| row.row.clone())
-        .right("receive\nwindow", |row| limit(row, Cause::ReceiveWindow))
-        .right("congestion", |row| limit(row, Cause::Congestion))
-        .right("pacing", |row| limit(row, Cause::Pacing))
-        .right("path\nrate", |row| limit(row, Cause::PathRate))
-        .right("measured", |row| mbits(row.throughput_bps))
-        .left("explained by", |row| row.explained_by.words());
-    page.table(&table);
+    page.table(&table! { analysis.ceilings.iter().take(MAX_GROUPS), row =>
+        left "row" => row.row.clone();
+        right ["receive", "window"] => limit(row, Cause::ReceiveWindow);
+        right "congestion" => limit(row, Cause::Congestion);
+        right "pacing" => limit(row, Cause::Pacing);
+        right ["path", "rate"] => limit(row, Cause::PathRate);
+        right "measured" => mbits(row.throughput_bps);
+        left "explained by" => row.explained_by.words();
+    });
     page.left_out(analysis.ceilings.len().saturating_sub(MAX_GROUPS), "rows");
 }
 
 fn claims(page: &mut Page, analysis: &Analysis) {
-    if analysis.claims.is_empty() {
+    let claims = &analysis.claims;
+    if claims.is_empty() {
         return;
     }
     page.gap();
-    let claims = &analysis.claims;
-    let agree = claims
-        .iter()
-        .filter(|claim| claim.verdict == ClaimVerdict::Agrees);
-    let (agree, all) = (agree.count(), claims.len());
-    let heading = format!("What the report says, against its own rows: {agree} of {all} agree");
-    page.verdict(&heading);
+    let is_agreed = |it: &&ClaimResult| it.verdict == ClaimVerdict::Agrees;
+    let (agree, all) = (claims.iter().filter(is_agreed).count(), claims.len());
+    page.verdict(&format!(
+        "What the report says, against its own rows: {agree} of {all} agree"
+    ));
     for claim in claims {
         let (word, emphasis) = match claim.verdict {
             ClaimVerdict::Agrees => ("agrees", Emphasis::None),
@@ -288,15 +265,12 @@ fn claims(page: &mut Page, analysis: &Analysis) {
 }
 
 fn group_name(settings: &[Setting]) -> Option<String> {
-    let values = settings.iter().map(|setting| setting.value.clone());
-    (!settings.is_empty()).then(|| joined(values, ", "))
+    some_joined(settings.iter().map(|setting| setting.value.clone()), ", ")
 }
 
 fn words(settings: &[Setting]) -> String {
-    let each = settings
-        .iter()
-        .map(|s| format!("{}{NBSP}{}", s.column, s.value));
-    joined(each, ", ")
+    let each = |it: &Setting| format!("{}{NBSP}{}", it.column, it.value);
+    joined(settings.iter().map(each), ", ")
 }
 
 /// How a figure of a metric is written: rates with their unit, others as digits.
@@ -318,9 +292,12 @@ fn whole(percent: f64) -> String {
 
 /// Maximum number of groups and rows on a page; the document has all.
 const MAX_GROUPS: usize = 100;
+
 /// Maximum number of groups that a sentence names.
 const MAX_NAMED: usize = 4;
+
 /// With more conclusions, those on single rows are left to the document.
 const MAX_SENTENCES: usize = 14;
+
 /// Width of the column of verdicts.
 const VERDICTS: usize = 14;

@@ -1,53 +1,51 @@
 //! The page of a capacity test: how many connections were held, their cost, and their limits.
 
-mod limits;
-
 use linerate_core::capacity::{
-    CapacityDocument, CapacityHalf, Failure, FailureCause, LoadPace, MemoryReading, PoolResult,
+    CapacityDocument, CapacityHalf, Failure, LimitEnd, LimitKind, LimitRow, LoadPace,
+    MemoryReading, PoolResult, StoppedBy,
 };
 use linerate_core::record::{Observed, Status};
+use linerate_core::remedy::Remedy;
 use linerate_core::stats::LatencySummary;
 
-use super::Style;
-use super::ceilings::caveats;
 use super::number::{
-    bytes, chosen_bytes, count, counted, digits, joined, named, percent, seconds, with_unit,
+    bytes, chosen_bytes, count, counted, digits, joined, named, percent, seconds, some_joined,
+    with_unit,
 };
 use super::page::Page;
-use super::record::{destination, emulated, latencies};
-use super::table::Table;
-use crate::charts;
+use super::parts::{caveats, destination, emulated, latencies};
+use super::table::table;
 use crate::document::{Document, Ending, Surroundings};
-use crate::svg::Chart;
 
 impl Document for CapacityDocument {
     /// What was held, and what stopped it or would stop it; then the costs and the limits.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&headline(self));
-        emulated(&mut page, &self.environment);
-        limits::verdict(&mut page, self);
-        limits::search(&mut page, self);
-        pools(&mut page, self);
+        emulated(page, &self.environment);
+        verdict(page, self);
+        search(page, self);
+        pools(page, self);
         for (name, pool) in named_pools(self) {
-            trouble(&mut page, name, pool);
+            trouble(page, name, pool);
         }
         page.gap();
         page.facts("held by", held_by(self));
         page.facts("load", load(self));
         page.facts("churn", churn(self));
-        if style.details {
+        if page.has_details() {
             page.facts("run", run(self));
-            times(&mut page, self);
+            times(page, self);
             page.gap();
             page.facts("active", beside(self));
             page.facts("CPU", cpu(self));
-            page.facts("sockets", sockets(self));
-            page.facts("slab", slab(self));
-            limits::table(&mut page, self);
+            page.facts(
+                "sockets",
+                course(self, |reading| reading.tcp_allocated, count),
+            );
+            page.facts("slab", course(self, |reading| reading.slab_bytes, bytes));
+            table(page, self);
         }
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        caveats(page, &self.caveats);
     }
 
     fn observed(&self) -> Observed {
@@ -55,10 +53,6 @@ impl Document for CapacityDocument {
         let [tcp, udp] = [&self.tcp, &self.udp].map(pool);
         let figures = [("tcp.alive", tcp), ("udp.alive", udp)];
         Observed::figures_of(&self.started_at, figures)
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::capacity(self)
     }
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
@@ -78,11 +72,11 @@ impl Document for CapacityDocument {
 /// pit (…)`
 fn headline(document: &CapacityDocument) -> String {
     let pools = named_pools(document).map(|(name, pool)| {
-        let [alive, asked] = [pool.alive, pool.asked].map(count);
-        match pool.alive >= pool.asked {
-            true => format!("all {asked} {name}"),
-            false => format!("{alive} of {asked} {name}"),
-        }
+        let alive = match pool.alive >= pool.asked {
+            true => "all".to_owned(),
+            false => format!("{} of", count(pool.alive)),
+        };
+        format!("{alive} {} {name}", count(pool.asked))
     });
     let pools = joined(pools, " and ");
     let peer = destination(&document.host, &document.peer, None);
@@ -103,19 +97,20 @@ fn run(document: &CapacityDocument) -> [Option<String>; 7] {
         Status::Complete => "complete",
         Status::Partial => "ended before its time",
     };
-    let here = match document.client.workers {
-        1 => "1 process here".to_owned(),
-        several => format!("{} processes here", count(u64::from(several))),
+    let processes = match document.client.workers {
+        1 => "process",
+        _ => "processes",
     };
+    let here = format!("{} {processes} here", count(document.client.workers.into()));
     let there = document.server.as_ref();
-    let there = there.map(|server| format!(", {} there", count(u64::from(server.workers))));
+    let there = there.map(|server| format!("{} there", count(server.workers.into())));
     [
         Some(format!("over {}", document.family)),
         asked.map(|rate| format!("asked {}/s", count(rate))),
         Some(format!("a heartbeat on each every {heartbeat}, {status}")),
         Some(format!("{} in all", seconds(document.seconds))),
         named("closing", document.close_seconds, seconds),
-        Some(here + &there.unwrap_or_default()),
+        Some(joined([Some(here), there], ", ")),
         Some(format!("begun {}", document.started_at)),
     ]
 }
@@ -128,23 +123,20 @@ fn named_pools(document: &CapacityDocument) -> impl Iterator<Item = (&'static st
 
 fn pools(page: &mut Page, document: &CapacityDocument) {
     let each = |memory: Option<f64>| memory.map(|memory| bytes(memory.max(0.0).round() as u64));
-    let table = Table::of(named_pools(document))
-        .left("", |(name, _)| *name)
-        .right("asked", |(_, pool)| pool.asked)
-        .right("opened", |(_, pool)| pool.opened)
-        .right("alive", |(_, pool)| pool.alive)
-        .right("lost", |(_, pool)| pool.lost)
-        .right("opened\nin", |(_, pool)| pool.connect_seconds.map(seconds))
-        .spare(3, 1)
-        .right("each\nsecond", |(_, pool)| pool.connect_per_s.map(digits))
-        .right("SYN\nretrans.", |(_, pool)| pool.syn_retransmissions)
-        .spare(2, 1)
-        .right("kernel\neach", |(_, pool)| each(pool.kernel_bytes_each))
-        .right("here\neach", |(_, pool)| each(pool.user_bytes_each))
-        .right("there\neach", |(_, pool)| each(pool.server_user_bytes_each))
-        .spare(1, 2);
     page.gap();
-    page.table(&table);
+    page.table(&table! { named_pools(document), (name, pool) =>
+        left "" => *name;
+        right "asked" => pool.asked;
+        right "opened" => pool.opened;
+        right "alive" => pool.alive;
+        right "lost" => pool.lost;
+        right @3 ["opened", "in"] => pool.connect_seconds.map(seconds);
+        right ["each", "second"] => pool.connect_per_s.map(digits);
+        right @2 ["SYN", "retrans."] => pool.syn_retransmissions;
+        right ["kernel", "each"] => each(pool.kernel_bytes_each);
+        right @1 ["here", "each"] => each(pool.user_bytes_each);
+        right @1 ["there", "each"] => each(pool.server_user_bytes_each);
+    });
     let has_kernel = named_pools(document).any(|(_, pool)| pool.kernel_bytes_each.is_some());
     if has_kernel && document.environment.shared_kernel {
         page.plain("  kernel memory is that of both ends: they run on one kernel");
@@ -154,18 +146,11 @@ fn pools(page: &mut Page, document: &CapacityDocument) {
 /// Writes the causes of connections that were not opened or were lost.
 fn trouble(page: &mut Page, name: &str, pool: &PoolResult) {
     for (what, list) in [("not opened", &pool.failures), ("lost", &pool.losses)] {
-        if !list.is_empty() {
-            page.doubt(&format!(
-                "{name} {what}: {}",
-                joined(list.iter().map(failure), "; ")
-            ));
+        let failure = |it: &Failure| format!("{} {}", count(it.count), it.cause.words());
+        if let Some(failures) = some_joined(list.iter().map(failure), "; ") {
+            page.doubt(&format!("{name} {what}: {failures}"));
         }
     }
-}
-
-fn failure(failure: &Failure) -> String {
-    let Failure { cause, count: n } = failure;
-    format!("{} {}", count(*n), FailureCause::words(*cause))
 }
 
 /// Writes every latency that was measured.
@@ -178,24 +163,17 @@ fn times(page: &mut Page, document: &CapacityDocument) {
             let retransmitted = connect.retransmitted.as_ref();
             rows.push((format!("{name} connect, SYN retrans."), retransmitted));
         }
-        rows.push((
-            format!("{name} heartbeat"),
-            pool.heartbeat_latency_us.as_ref(),
-        ));
+        let heartbeat = pool.heartbeat_latency_us.as_ref();
+        rows.push((format!("{name} heartbeat"), heartbeat));
     }
     for at in &document.latency {
         let beside = format!("RTT with {} idle", count(at.population));
         rows.push((beside, Some(&at.latency_us)));
     }
     let load = document.load.as_ref();
-    rows.push((
-        "load".to_owned(),
-        load.and_then(|load| load.latency_us.as_ref()),
-    ));
-    latencies(
-        page,
-        rows.iter().map(|(name, latency)| (name.as_str(), *latency)),
-    );
+    let load = load.and_then(|load| load.latency_us.as_ref());
+    rows.push(("load".to_owned(), load));
+    latencies(page, rows.iter().map(|(name, of)| (name.as_str(), *of)));
 }
 
 /// The median latency beside the most idle connections, compared with that beside the fewest.
@@ -288,10 +266,134 @@ fn course(
     ends(document).take(shown).filter_map(of_end).collect()
 }
 
-fn sockets(document: &CapacityDocument) -> Vec<String> {
-    course(document, |reading| reading.tcp_allocated, count)
+/// Writes what ended the test, or the limit that would come first.
+fn verdict(page: &mut Page, document: &CapacityDocument) {
+    page.gap();
+    match (&document.stopped_by, &document.next_limit) {
+        (Some(by), _) => stopped(page, by, noun(document)),
+        (None, Some(next)) => coming(page, next, noun(document)),
+        (None, None) => {}
+    }
 }
 
-fn slab(document: &CapacityDocument) -> Vec<String> {
-    course(document, |reading| reading.slab_bytes, bytes)
+/// The unit that limits are counted in.
+fn noun(document: &CapacityDocument) -> &'static str {
+    let first = named_pools(document).next();
+    first.map_or("connections", |(name, _)| name)
+}
+
+fn stopped(page: &mut Page, by: &StoppedBy, noun: &str) {
+    let place = by.end.map_or("", place);
+    let why = match by.limit {
+        LimitKind::Unknown => ", and the evidence names no limit".to_owned(),
+        limit => format!(" by: {}{place}", name(limit)),
+    };
+    page.verdict(&format!("Stopped at {} {noun}{why}.", count(by.at)));
+    page.evidence(&by.evidence);
+    remedy(page, by.remedy.as_ref());
+}
+
+fn coming(page: &mut Page, next: &LimitRow, noun: &str) {
+    let Some(at) = next.would_stop_at.map(count) else {
+        return;
+    };
+    let limit = format!("{}{}", name(next.limit), place(next.end));
+    page.verdict(&format!(
+        "The next limit would be: {limit}, at {at} {noun}."
+    ));
+    page.evidence([&next.formula]);
+    remedy(page, next.remedy.as_ref());
+}
+
+fn remedy(page: &mut Page, remedy: Option<&Remedy>) {
+    if let Some(remedy) = remedy {
+        page.plain("  Remedy:");
+        page.command(&remedy.command);
+    }
+}
+
+/// Writes a table of the limits, the lowest first.
+fn table(page: &mut Page, document: &CapacityDocument) {
+    let limits = document.limits.iter();
+    let bounds = limits.filter(|row| row.would_stop_at.is_some());
+    let bounds: Vec<&LimitRow> = bounds.take(MAX_ROWS).collect();
+    if bounds.is_empty() {
+        return;
+    }
+    let others = document.limits.len() - bounds.len();
+    let amount = |row: &LimitRow, value: u64| match row.unit.as_str() {
+        "bytes" => bytes(value),
+        _ => count(value),
+    };
+    page.gap();
+    page.table(&table! { bounds, row =>
+        left "limit" => name(row.limit);
+        left "of" => short(row.end);
+        right "value" => amount(row, row.value);
+        right @1 "in use" => row.used.map(|used| amount(row, used));
+        right ["would", "stop at"] => row.would_stop_at;
+        left "formula" => row.formula.clone();
+    });
+    if others > 0 {
+        page.plain(&format!(
+            "  {others} more in the JSON document: further away, or not of the number held"
+        ));
+    }
+}
+
+/// Limits further away are only in the document.
+const MAX_ROWS: usize = 6;
+
+fn search(page: &mut Page, document: &CapacityDocument) {
+    let Some(search) = &document.search else {
+        return;
+    };
+    let found = match search.stops_at {
+        Some(stops) => format!("holds {}, not {}", count(search.holds), count(stops)),
+        None => format!("holds all {} that the search may try", count(search.most)),
+    };
+    let tried = search.rounds.iter().map(|round| {
+        let held = (round.held < round.asked).then(|| format!("({} held)", count(round.held)));
+        joined([Some(count(round.asked)), held], " ")
+    });
+    page.gap();
+    page.facts("search", [found, format!("tried {}", joined(tried, ", "))]);
+}
+
+/// A limit in words.
+fn name(limit: LimitKind) -> &'static str {
+    match limit {
+        LimitKind::ProcessDescriptors => "descriptors of processes",
+        LimitKind::HostFiles => "open files of the host",
+        LimitKind::Ports => "local ports",
+        LimitKind::Owner => "serve's --max-connections",
+        LimitKind::AcceptQueue => "accept queue",
+        LimitKind::SynQueue => "SYN queue",
+        LimitKind::TcpMemory => "TCP buffers",
+        LimitKind::UdpMemory => "UDP buffers",
+        LimitKind::GroupMemory => "memory of the control group",
+        LimitKind::HostMemory => "memory of the host",
+        LimitKind::Conntrack => "connection tracking",
+        LimitKind::Watches => "epoll watches",
+        LimitKind::Orphans => "orphans",
+        LimitKind::TimeWait => "TIME-WAIT",
+        LimitKind::Forbidden => "a rule that forbids it",
+        LimitKind::Unknown => "unknown",
+    }
+}
+
+fn place(end: LimitEnd) -> &'static str {
+    match end {
+        LimitEnd::Client => ", here",
+        LimitEnd::Server => ", at the endpoint",
+        LimitEnd::Both => ", on the host of both ends",
+    }
+}
+
+fn short(end: LimitEnd) -> &'static str {
+    match end {
+        LimitEnd::Client => "here",
+        LimitEnd::Server => "there",
+        LimitEnd::Both => "both",
+    }
 }

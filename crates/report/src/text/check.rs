@@ -2,48 +2,73 @@
 
 use linerate_core::plan::Direction;
 use linerate_core::record::{
-    CaveatKind, Check, EndReport, HiddenFault, HostFacts, Leg, Observed, PathFacts, Record, Status,
+    CaveatKind, Check, EndReport, HostFacts, Leg, Observed, PathFacts, Record, Status,
 };
 use linerate_core::remedy::{Name, shell_word};
 use linerate_core::responsiveness::{Place, Queue, Responsiveness};
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
-use super::baseline::baseline;
-use super::ceilings::{self, bars, caveats};
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
-use super::figure::figure;
-use super::number::{count, digits, exact_bytes, joined, micros, named, percent, rate};
+use super::history::baseline;
+use super::number::{
+    count, digits, exact_bytes, joined, micros, named, percent, rate, some_joined,
+};
 use super::page::{Emphasis, Page};
-use super::record::{emulated, latencies};
-use super::table::Table;
-use super::{Form, Style};
-use crate::charts;
+use super::parts::{self, bars, caveats, emulated, figure, held, latencies};
+use super::table::table;
 use crate::document::{Document, Ending, Rate, Surroundings};
-use crate::svg::Chart;
 
 impl Document for Check {
     /// For each direction: the rate, the ceilings, the bottleneck and the remedy; then the path,
     /// the hosts and the evidence. Without details, as many ceilings as fit on a screen.
-    fn text(&self, style: Style) -> String {
-        let mut pages = (0..=LOWEST).rev().map(|most| page(self, style, most));
-        let is_screen = style.form == Form::Plain && !style.details;
-        let fits = |text: &String| !is_screen || text.lines().count() <= SCREEN;
-        let found = pages.find(fits);
-        // As a last resort, without empty lines.
-        found.unwrap_or_else(|| page(self, style, 0).replace("\n\n", "\n"))
+    fn page(&self, page: &mut Page) {
+        page.fit_screen();
+        page.heading(&headline(self));
+        in_short(page, self);
+        let ways = [
+            (Direction::Up, &self.up, &self.up_throughput_bps),
+            (Direction::Down, &self.down, &self.down_throughput_bps),
+        ];
+        for (direction, record, runs) in ways {
+            let leg = record.iter().find_map(Record::leg);
+            leg.into_iter()
+                .for_each(|leg| explanation(page, direction, leg, runs.as_ref(), self));
+        }
+        hidden_fault(page, self);
+        let records: Vec<&Record> = self.up.iter().chain(&self.down).collect();
+        if page.has_details() {
+            page.gap();
+            path(page, self);
+            route(page, self);
+            hosts(page, self);
+            throughputs(page, &records);
+            latency(page, self);
+            responsiveness_table(page, self);
+        }
+        if self.one_sided {
+            one_sided(page, &self.host);
+        }
+        baseline(page, self.baseline.as_ref());
+        let of_runs = records.iter().flat_map(|record| &record.caveats);
+        caveats(page, self.caveats.iter().chain(of_runs));
     }
 
     fn answer(&self) -> String {
-        charts::check_answer(self)
+        let ways = [(Direction::Down, &self.down), (Direction::Up, &self.up)];
+        let ways = ways.into_iter().filter_map(|(direction, record)| {
+            let held = held("", record.as_ref()?.leg()?);
+            let held = held.map_or_else(String::new, |held| format!(" ({held})"));
+            let reached = rate(self.throughput_bps(direction)?);
+            Some(format!("{} {reached}{held}", direction.word()))
+        });
+        let ways = some_joined(ways, ", ");
+        let ways = ways.unwrap_or_else(|| "throughput was not measured".to_owned());
+        format!("{}: {ways}", self.host)
     }
 
     fn observed(&self) -> Observed {
         Observed::check(self)
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::check(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {
@@ -57,9 +82,8 @@ impl Document for Check {
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.up.iter_mut().chain(&mut self.down);
         let records = records.map(|record| (&mut record.environment, &mut record.caveats));
-        records
-            .chain([(&mut self.environment, &mut self.caveats)])
-            .collect()
+        let own = (&mut self.environment, &mut self.caveats);
+        records.chain([own]).collect()
     }
 
     fn endings(&self) -> Vec<Ending<'_>> {
@@ -73,56 +97,23 @@ impl Document for Check {
     }
 }
 
-/// The page, with at most `most` ceilings for each direction if there are no details.
-fn page(check: &Check, style: Style, most: usize) -> String {
-    let mut page = Page::new(style);
-    let directions = [
-        (Direction::Up, &check.up, &check.up_throughput_bps),
-        (Direction::Down, &check.down, &check.down_throughput_bps),
-    ];
-    page.heading(&headline(check));
-    in_short(&mut page, check);
-    for (direction, record, runs) in &directions {
-        if let Some(record) = record {
-            explanation(&mut page, *direction, record, runs.as_ref(), check, most);
-        }
-    }
-    if let Some(fault) = &check.hidden_fault {
-        hidden_fault(&mut page, fault, check);
-    }
-    if style.details {
-        page.gap();
-        path(&mut page, check);
-        route(&mut page, check);
-        hosts(&mut page, check);
-        throughputs(&mut page, &directions);
-        latency(&mut page, check);
-        responsiveness_table(&mut page, check);
-    }
-    if check.one_sided {
-        one_sided(&mut page, &check.host);
-    }
-    baseline(&mut page, check.baseline.as_ref());
-    let of_runs = [&check.up, &check.down].into_iter().flatten();
-    let of_runs = of_runs.flat_map(|record| &record.caveats);
-    caveats(&mut page, check.caveats.iter().chain(of_runs));
-    page.finish()
-}
-
 /// Writes what was wrong with the demonstration's path, now that it is over.
-fn hidden_fault(page: &mut Page, fault: &HiddenFault, check: &Check) {
+fn hidden_fault(page: &mut Page, check: &Check) {
+    let Some(fault) = &check.hidden_fault else {
+        return;
+    };
     let measured = match fault.direction {
         Direction::Down => &check.down,
         _ => &check.up,
     };
-    page.gap();
-    if measured.is_none() {
-        page.heading("Hidden fault: not looked for, its direction was not measured.");
-        return;
-    }
-    let verdict = if fault.found { "found" } else { "NOT FOUND" };
     let (direction, what) = (fault.direction.word(), &fault.description);
-    page.heading(&format!("Hidden fault, {direction}: {verdict}. {what}"));
+    let words = match (measured, fault.found) {
+        (None, _) => ": not looked for, its direction was not measured.".to_owned(),
+        (_, true) => format!(", {direction}: found. {what}"),
+        (_, false) => format!(", {direction}: NOT FOUND. {what}"),
+    };
+    page.gap();
+    page.heading(&format!("Hidden fault{words}"));
 }
 
 /// Writes what the path is like without load.
@@ -132,22 +123,15 @@ fn in_short(page: &mut Page, check: &Check) {
         let p99 = (idle.count >= 100).then(|| format!(" (p99 {})", micros(idle.p99)));
         micros(idle.p50) + &p99.unwrap_or_default()
     });
-    let loaded = match check.loaded_latency_by_direction_us.is_empty() {
-        true => loaded(check),
-        false => Vec::new(),
-    };
-    let loaded = loaded
-        .iter()
-        .map(|(name, all)| named(name, Some(all.p50), micros));
-    let sizes = [
-        named(
-            "path MTU",
-            path.pmtu_bytes.or(path.device_mtu_bytes),
-            exact_bytes,
-        ),
+    let is_whole = check.loaded_latency_by_direction_us.is_empty();
+    let loaded = check.loaded_latency_us.as_ref().filter(|_| is_whole);
+    let mtu_bytes = path.pmtu_bytes.or(path.device_mtu_bytes);
+    let facts = [
+        idle,
+        named("loaded", loaded.map(|all| all.p50), micros),
+        named("path MTU", mtu_bytes, exact_bytes),
         mss(path, ", NOT ", ""),
     ];
-    let facts = std::iter::once(idle).chain(loaded).chain(sizes);
     page.indented(&joined(facts, ", "));
     if check.hidden_fault.is_none() {
         // In a demonstration this would give the fault away.
@@ -171,18 +155,13 @@ fn larger_mss(path: &PathFacts) -> Option<u32> {
     path.mss_bytes.filter(|mss| *mss < least).map(|_| expected)
 }
 
-/// A direction, its median run and the figure of all its runs.
-type Measured<'a> = (Direction, &'a Option<Record>, &'a Option<Figure>);
-
 fn headline(check: &Check) -> String {
     let what = match check.hidden_fault {
         Some(_) => "demonstration on an emulated path".to_owned(),
         None => format!("check of {}", check.host),
     };
-    let is_quick = check
-        .caveats
-        .iter()
-        .any(|caveat| caveat.kind == CaveatKind::FewRuns);
+    let mut kinds = check.caveats.iter().map(|caveat| caveat.kind);
+    let is_quick = kinds.any(|kind| kind == CaveatKind::FewRuns);
     let remarks = [
         (check.one_sided, ", from this end alone"),
         (is_quick, ", one run each way (RPM: without --quick)"),
@@ -231,31 +210,23 @@ fn path(page: &mut Page, check: &Check) {
         mss(path, ", SMALLER than the ", " that this MTU carries"),
     ];
     page.facts("sizes", sizes);
-    let metrics = path.route_metrics.iter();
-    page.facts(
-        "route has",
-        metrics.map(|(name, value)| format!("{name} {value}")),
-    );
+    let metric = |(name, value): (&String, _)| format!("{name} {value}");
+    page.facts("route has", path.route_metrics.iter().map(metric));
 }
 
 /// Less than the header of any tunnel or option.
 const FEW_BYTES: u32 = 4;
+
 /// Largest segment that every connection can be expected to use (`tcp_bound_to_half_wnd`,
 /// net/ipv4/tcp.h).
 const HALF_WINDOW: u32 = 32_768;
 
 fn hosts(page: &mut Page, check: &Check) {
-    let environment = &check.environment;
-    let this = match environment.shared_kernel {
-        true => "both ends",
-        false => "this end",
-    };
+    let (one, environment) = (check.environment.shared_kernel, &check.environment);
+    let this = if one { "both ends" } else { "this end" };
     page.facts(this, host_facts(&environment.client));
-    let server = environment
-        .server
-        .as_ref()
-        .filter(|_| !environment.shared_kernel);
-    page.facts("far end", server.into_iter().flat_map(host_facts));
+    let server = environment.server.iter().filter(|_| !one);
+    page.facts("far end", server.flat_map(host_facts));
 }
 
 fn host_facts(host: &HostFacts) -> [Option<String>; 5] {
@@ -273,52 +244,33 @@ fn host_facts(host: &HostFacts) -> [Option<String>; 5] {
     ]
 }
 
-fn throughputs(page: &mut Page, directions: &[Measured<'_>]) {
-    let legs = directions.iter().filter_map(|(_, record, _)| {
-        let record = record.as_ref()?;
-        Some((record, record.leg()?))
-    });
-    let legs: Vec<_> = legs.collect();
-    if legs.is_empty() {
-        return;
-    }
-    page.gap();
-    page.table(&throughput_table(legs.clone()));
-    let mut doubts = legs.into_iter();
-    let doubt = doubts.find_map(|(record, leg)| service_demand_doubt(record, leg));
-    if let Some(doubt) = doubt {
-        page.plain(&format!("  host's service demand {doubt}"));
-    }
-}
-
-fn throughput_table<'a>(legs: Vec<(&'a Record, &'a Leg)>) -> Table<(&'a Record, &'a Leg)> {
+fn throughputs(page: &mut Page, records: &[&Record]) {
+    let legs = records.iter().filter_map(|of| Some((*of, of.leg()?)));
+    let legs: Vec<(&Record, &Leg)> = legs.collect();
+    let doubt_of = |(of, leg): &(&Record, &Leg)| service_demand_doubt(of, leg);
+    let doubt = legs.iter().find_map(doubt_of);
     let demand = |record: &Record, leg: &Leg, end: &Option<EndReport>| {
         let demand = end.as_ref()?.service_demand_us_per_kib;
         let demand = demand.filter(|_| service_demand_doubt(record, leg).is_none());
         demand.map(digits)
     };
     let core = |end: &Option<EndReport>| end.as_ref()?.busiest_core_percent.map(digits);
-    Table::of(legs)
-        .left("", |(_, leg)| leg.direction.word())
-        .right("RTT\nmin", |(_, leg)| {
-            Some(micros(leg.tcp_sender()?.rtt_min_us?.into()))
-        })
-        .right("\nmean", |(_, leg)| {
-            Some(micros(leg.tcp_sender()?.rtt_mean_us.into()))
-        })
-        .right("sent\nagain", |(_, leg)| {
-            leg.tcp.as_ref()?.retransmitted_segments()
-        })
-        .right("\nshare", |(_, leg)| {
-            retransmitted_percent(leg.tcp_sender()?).map(percent)
-        })
-        .right("time-\nouts", |(_, leg)| leg.tcp_sender()?.timeouts)
-        .right("core %\nsend", |(_, leg)| core(&leg.sender))
-        .right("\nrecv", |(_, leg)| core(&leg.receiver))
-        .right("µs/KiB\nsend", |(record, leg)| {
-            demand(record, leg, &leg.sender)
-        })
-        .right("\nrecv", |(record, leg)| demand(record, leg, &leg.receiver))
+    page.gap();
+    page.table(&table! { legs, (record, leg) =>
+        left "" => leg.direction.word();
+        right ["RTT", "min"] => micros(leg.tcp_sender()?.rtt_min_us?.into());
+        right ["", "mean"] => micros(leg.tcp_sender()?.rtt_mean_us.into());
+        right ["sent", "again"] => leg.tcp.as_ref()?.retransmitted_segments();
+        right ["", "share"] => retransmitted_percent(leg.tcp_sender()?).map(percent);
+        right ["time-", "outs"] => leg.tcp_sender()?.timeouts;
+        right ["core %", "send"] => core(&leg.sender);
+        right ["", "recv"] => core(&leg.receiver);
+        right ["µs/KiB", "send"] => demand(record, leg, &leg.sender);
+        right ["", "recv"] => demand(record, leg, &leg.receiver);
+    });
+    if let Some(doubt) = doubt {
+        page.plain(&format!("  host's service demand {doubt}"));
+    }
 }
 
 fn latency(page: &mut Page, check: &Check) {
@@ -326,13 +278,14 @@ fn latency(page: &mut Page, check: &Check) {
     let loaded = loaded(check);
     let rows = loaded.iter().map(|&(name, latency)| (name, Some(latency)));
     latencies(page, std::iter::once(("idle", idle)).chain(rows));
-    let Some(idle) = idle.filter(|idle| idle.p50 > 0.0) else {
-        return;
+    let idle = idle.filter(|idle| idle.p50 > 0.0);
+    let grown = |(name, loaded): &(&str, &LatencySummary)| {
+        let (more, times) = (loaded.p50 - idle?.p50, digits(loaded.p50 / idle?.p50));
+        let sign = if more < 0.0 { "-" } else { "+" };
+        let more = micros(more.abs());
+        Some(format!("{name} {sign}{more} ({times} times idle)"))
     };
-    let grown = loaded
-        .iter()
-        .map(|(name, latency)| format!("{name} {}", growth(idle, latency)));
-    page.facts("median is", grown);
+    page.facts("median is", loaded.iter().map(grown));
 }
 
 /// Latency under load by direction where it is known, else the larger of both.
@@ -348,13 +301,6 @@ fn loaded(check: &Check) -> Vec<(&'static str, &LatencySummary)> {
     parts
 }
 
-fn growth(idle: &LatencySummary, loaded: &LatencySummary) -> String {
-    let more = loaded.p50 - idle.p50;
-    let sign = if more < 0.0 { "-" } else { "+" };
-    let (more, times) = (micros(more.abs()), digits(loaded.p50 / idle.p50));
-    format!("{sign}{more} ({times} times idle)")
-}
-
 /// `latency 268 ms under load (9.21 times idle)`
 fn under_load(check: &Check, direction: &str) -> Option<String> {
     let loaded = check.loaded_latency_by_direction_us.get(direction)?.p50;
@@ -368,12 +314,9 @@ fn under_load(check: &Check, direction: &str) -> Option<String> {
 /// `187 RPM under load, grade D (+239 ms)`
 fn responsiveness(found: &Responsiveness) -> String {
     let doubt = if found.stable { "" } else { ", not stable" };
-    format!(
-        "{} RPM under load, grade {} (+{}{doubt})",
-        count(found.rpm.round() as u64),
-        found.grade,
-        micros(found.added_us),
-    )
+    let (rpm, added) = (count(found.rpm.round() as u64), micros(found.added_us));
+    let grade = found.grade;
+    format!("{rpm} RPM under load, grade {grade} (+{added}{doubt})")
 }
 
 /// `on the path 239 ms, in the sender's socket 30.1 ms (120,000 B a flow)`
@@ -384,49 +327,35 @@ fn queue(queue: &Queue) -> String {
         Place::Path => "on the path",
         Place::ReceiveSocket => "unread in the receiver's socket",
     };
-    let bytes = queue
-        .bytes
-        .map(|bytes| format!(" ({})", exact_bytes(bytes)));
-    format!(
-        "{place} {}{}",
-        micros(queue.delay_us),
-        bytes.unwrap_or_default()
-    )
+    let bytes = queue.bytes.map(|bytes| format!("({})", exact_bytes(bytes)));
+    let delay = format!("{place} {}", micros(queue.delay_us));
+    joined([Some(delay), bytes], " ")
 }
 
 /// Writes what the round trips per minute consist of, where packets of the loaded flows wait, and
 /// what helps.
 fn responsiveness_table(page: &mut Page, check: &Check) {
-    let rows: Vec<_> = check.responsiveness.iter().rev().collect();
-    if rows.is_empty() {
-        return;
-    }
     page.gap();
-    let table = Table::of(rows)
-        .left("load", |(direction, _)| direction.as_str())
-        .right("flows", |(_, found)| u64::from(found.flows))
-        .right("\nrate", |(_, found)| rate(found.throughput_bps))
-        .right("connect\nidle", |(_, found)| micros(found.idle_us))
-        .right("\nloaded", |(_, found)| micros(found.connect_us))
-        .right("request\nloaded", |(_, found)| micros(found.request_us))
-        .right("on loaded\nflow", |(_, found)| {
-            found.loaded_flow_us.map(micros)
-        })
-        .right("probes", |(_, found)| found.probes)
-        .right("RPM", |(_, found)| found.rpm.round() as u64);
-    page.table(&table);
+    page.table(
+        &table! { check.responsiveness.iter().rev(), (direction, found) =>
+            left "load" => direction.as_str();
+            right "flows" => u64::from(found.flows);
+            right ["", "rate"] => rate(found.throughput_bps);
+            right ["connect", "idle"] => micros(found.idle_us);
+            right ["", "loaded"] => micros(found.connect_us);
+            right ["request", "loaded"] => micros(found.request_us);
+            right ["on loaded", "flow"] => found.loaded_flow_us.map(micros);
+            right "probes" => found.probes;
+            right "RPM" => found.rpm.round() as u64;
+        },
+    );
     for (direction, found) in check.responsiveness.iter().rev() {
         page.facts(
             &format!("{direction} waits"),
             found.queues.iter().map(queue),
         );
-        for remedy in found
-            .queues
-            .iter()
-            .filter_map(|queue| queue.remedy.as_ref())
-        {
-            page.command(&remedy.clone().typed(None).command);
-        }
+        let remedies = found.queues.iter().filter_map(|queue| queue.remedy.clone());
+        remedies.for_each(|remedy| page.command(&remedy.typed(None).command));
     }
 }
 
@@ -434,16 +363,8 @@ fn responsiveness_table(page: &mut Page, check: &Check) {
 const NOTICEABLE: f64 = 1.1;
 
 /// Writes the rate of a direction, the reason for it, and what would make it faster.
-fn explanation(
-    page: &mut Page,
-    direction: Direction,
-    record: &Record,
-    runs: Option<&Figure>,
-    check: &Check,
-    most: usize,
-) {
-    let Some(leg) = record.leg() else { return };
-    let name = direction.word();
+fn explanation(page: &mut Page, way: Direction, leg: &Leg, runs: Option<&Figure>, check: &Check) {
+    let name = way.word();
     let reached = runs.map(|runs| figure(runs, rate));
     let reached = reached.or(leg.throughput_bps.map(rate));
     let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
@@ -453,30 +374,26 @@ fn explanation(
     page.gap();
     page.paragraph(Emphasis::Strong, name, 6, &facts.join(", "));
     if page.has_details() {
-        ceilings::ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
+        parts::ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
     } else {
-        bars(page, leg, most);
+        bars(page, leg);
     }
-    ceilings::verdict(page, Some(direction), leg);
+    parts::verdict(page, Some(way), leg);
     // The demonstration's hosts, whose settings were its fault, no longer exist.
     let verdict = leg.verdict.as_ref();
     let has_remedy = verdict.is_some_and(|found| found.remedy.is_some());
     if page.has_details() && has_remedy && check.hidden_fault.is_none() {
-        proof(page, name, &target(check));
-    }
-}
-
-/// The host, or the specification of the emulated path, as words of a shell.
-fn target(check: &Check) -> String {
-    match &check.environment.lab {
-        Some(lab) => format!("--lab {}", shell_word(&lab.spec)),
-        None => shell_word(Name::new(&check.host).map_or("HOST", |_| &check.host)),
+        proof(page, name, check);
     }
 }
 
 /// Writes commands for the same test before and after the remedy, with as many runs as an interval
 /// of the median needs.
-fn proof(page: &mut Page, direction: &str, target: &str) {
+fn proof(page: &mut Page, direction: &str, check: &Check) {
+    let target = match &check.environment.lab {
+        Some(lab) => format!("--lab {}", shell_word(&lab.spec)),
+        None => shell_word(Name::new(&check.host).map_or("HOST", |_| &check.host)),
+    };
     page.plain("  To prove it, run the first of these, apply the remedy, run the second:");
     for when in ["before", "after"] {
         page.command(&format!(
@@ -488,18 +405,12 @@ fn proof(page: &mut Page, direction: &str, target: &str) {
 
 fn one_sided(page: &mut Page, host: &str) {
     page.gap();
-    let words = format!(
+    page.indented(&format!(
         "No linerate endpoint answers at {host}: throughput, loss and what holds the path back \
          need one. On that host:"
-    );
-    page.indented(&words);
+    ));
     page.command("linerate serve");
 }
-
-/// Maximum number of ceilings for each direction.
-const LOWEST: usize = 3;
-/// Lines of a terminal.
-const SCREEN: usize = 24;
 
 /// The fewest runs whose range covers the median with 95 %: 1 − 2·½⁶ = 97 %.
 const RUNS: u32 = 6;

@@ -1,23 +1,24 @@
-//! The page of many connections: totals, then a line for each, the largest rate first; or of
-//! listening sockets.
+//! The pages of connections of any program: a line for each, the largest explained, sums over
+//! groups, listening sockets.
 
 use std::collections::BTreeMap;
 
 use linerate_core::connection::{
-    Connection, ConnectionsDocument, LimitSource, Listener, Process, Source, State,
+    Connection, ConnectionsDocument, LimitSource, Process, Source, State, Vantage,
 };
 use linerate_core::plan::Direction;
-use linerate_core::record::Cause;
+use linerate_core::record::{Cause, EndReport, Status, TcpReceiver};
 
-use super::Style;
-use super::ceilings::caveats;
-use super::connection::explained;
-use super::number::{bytes, count, digits, joined, micros, named, plural, rate, seconds};
+use super::history::baseline;
+use super::number::{
+    bytes, count, counted, digits, frequencies, joined, micros, named, percent, plural, rate,
+    seconds, some_joined,
+};
 use super::page::Page;
-use super::table::Table;
-use crate::charts;
+use super::parts::{caveats, ceilings, verdict};
+use super::table::{Table, table};
+use super::{Style, evidence};
 use crate::document::{Document, Ending, Rate, Surroundings};
-use crate::svg::Chart;
 
 /// What connections are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,18 +42,17 @@ pub struct ConnectionRow<'a> {
 
 impl Document for ConnectionsDocument {
     /// A table of all connections or, if an explanation was asked for, the largest one in full.
-    fn text(&self, style: Style) -> String {
-        if !self.explained {
-            return table_page(self, style);
+    fn page(&self, page: &mut Page) {
+        if self.explained {
+            explained(page, self);
+        } else if self.listeners.is_empty() {
+            page.title(&connections_headline(self));
+            page.gap();
+            lines(page, self);
+        } else {
+            listeners(page, self);
         }
-        let mut page = Page::new(style);
-        explained(&mut page, self);
-        caveats(&mut page, &self.caveats);
-        page.finish()
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::connections(self)
+        caveats(page, &self.caveats);
     }
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
@@ -73,20 +73,6 @@ impl Document for ConnectionsDocument {
     }
 }
 
-/// Totals and a table of connections, or of listening sockets.
-fn table_page(document: &ConnectionsDocument, style: Style) -> String {
-    let mut page = Page::new(style);
-    if document.listeners.is_empty() {
-        page.title(&connections_headline(document));
-        page.gap();
-        lines(&mut page, document);
-    } else {
-        listeners(&mut page, document);
-    }
-    caveats(&mut page, &document.caveats);
-    page.finish()
-}
-
 fn lines(page: &mut Page, document: &ConnectionsDocument) {
     let most = match page.has_details() {
         true => usize::MAX,
@@ -94,26 +80,24 @@ fn lines(page: &mut Page, document: &ConnectionsDocument) {
     };
     list(page, &document.connections, most, false);
     let others = document.connections.get(most..).unwrap_or_default();
-    if !others.is_empty() {
-        let idle = others.iter().filter(|one| is_idle(one)).count() as u64;
-        let others = others.len() as u64;
-        let idle = match idle {
-            idle if idle == others => "all idle".to_owned(),
-            idle => format!("{} idle", count(idle)),
-        };
-        page.plain(&format!("  {} more, {idle}; -v lists them", count(others)));
+    let idle = others.iter().filter(|one| is_idle(one)).count();
+    let idle = match idle == others.len() {
+        true => "all".to_owned(),
+        false => count(idle as u64),
+    };
+    if let Some(others) = counted(others.len() as u64, "more") {
+        page.plain(&format!("  {others}, {idle} idle; -v lists them"));
     }
 }
 
 /// The first `most` connections, one a line. With `ends`, connections whose both ends are on this
 /// host say which end each line is.
-pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize, ends: bool) {
-    let rows = connections.iter().take(most);
+fn list(page: &mut Page, connections: &[Connection], most: usize, ends: bool) {
     let row = |connection| ConnectionRow {
         connection,
         recent_bps: Vec::new(),
     };
-    let rows: Vec<ConnectionRow<'_>> = rows.map(row).collect();
+    let rows: Vec<_> = connections.iter().take(most).map(row).collect();
     page.table(&table(&rows, page.columns(), ends));
 }
 
@@ -121,12 +105,12 @@ pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize, end
 pub fn connections_headline(document: &ConnectionsDocument) -> String {
     let all = &document.connections;
     let place = match &document.source {
-        Source::Host { namespace } => {
-            named(" in network namespace", namespace.as_ref(), String::clone)
-        }
-        Source::Capture { file, .. } => Some(format!(" in {file}")),
+        Source::Host { namespace: None } => String::new(),
+        Source::Host {
+            namespace: Some(name),
+        } => format!(" in network namespace {name}"),
+        Source::Capture { file, .. } => format!(" in {file}"),
     };
-    let place = place.unwrap_or_default();
     let number = plural(all.len() as u64, "TCP connection");
     let group = Group::from_iter(all);
     let time = seconds(document.seconds);
@@ -146,8 +130,8 @@ pub fn connections_headline(document: &ConnectionsDocument) -> String {
 /// Connections as lines of a screen: the heads, and one line for each.
 pub fn connection_lines(rows: &[ConnectionRow<'_>], style: Style) -> (Vec<String>, Vec<String>) {
     let table = table(rows, style.columns(), false);
-    let layout = table.layout(style.width);
-    (layout.heads(), layout.rows())
+    let layout = table.grid.layout(style.width, 0);
+    (layout.heads, layout.rows)
 }
 
 fn table<'a>(
@@ -168,30 +152,24 @@ fn table<'a>(
             Direction::Up | Direction::Both => "sender",
         })
     };
-    Table::of(rows)
-        .left("remote", |row| row.connection.remote.clone())
-        .left("local", local)
-        .spare(3, 1)
-        .left("process", |row| process(row.connection.process.as_ref()))
-        .spare(1, 1)
-        .left("end", end)
-        .left("state", |row| state(row.connection))
-        .spare(5, 1)
-        .right("out\nbit/s", |row| short_rate(out_bps(row.connection)))
-        .right("in\nbit/s", |row| short_rate(in_bps(row.connection)))
-        .right("RTT", |row| rtt_us(row.connection))
-        .spare(2, 1)
-        .right("retr", |row| retransmitted(row.connection))
-        .spare(4, 1)
-        .right("cwnd", |row| cwnd_bytes(row.connection).map(bytes))
-        .spare(6, 1)
-        .left("", |row| sparkline(&row.recent_bps))
-        .spare(7, 1)
-        .left("bottleneck", |row| bottleneck(ends.telling(row.connection)))
+    table! { rows, row =>
+        left "remote" => row.connection.remote.clone();
+        left @3 "local" => local(row);
+        left @1 "process" => process(row.connection.process.as_ref());
+        left "end" => end(row);
+        left @5 "state" => state(row.connection);
+        right ["out", "bit/s"] => short_rate(bps(row.connection, row.connection.bytes_sent));
+        right ["in", "bit/s"] => short_rate(bps(row.connection, row.connection.bytes_received));
+        right @2 "RTT" => rtt_us(row.connection);
+        right @4 "retr" => retransmitted(row.connection);
+        right @6 "cwnd" => bytes(Some(row.connection.tcp.as_ref()?.sender()?.cwnd_bytes).filter(|n| *n > 0)?);
+        left @7 "" => sparkline(&row.recent_bps);
+        left "bottleneck" => bottleneck(ends.telling(row.connection));
+    }
 }
 
 /// Connections by their addresses: both ends of one may be on this host.
-pub(super) struct Ends<'a>(BTreeMap<(&'a str, &'a str), (usize, &'a Connection)>);
+struct Ends<'a>(BTreeMap<(&'a str, &'a str), (usize, &'a Connection)>);
 
 impl<'a> Ends<'a> {
     pub(super) fn new(all: impl IntoIterator<Item = &'a Connection>) -> Self {
@@ -207,7 +185,7 @@ impl<'a> Ends<'a> {
     }
 
     /// The end that knows more of the bottleneck; of two that know as much the first.
-    pub(super) fn telling<'b>(&self, one: &'b Connection) -> &'b Connection
+    fn telling<'b>(&self, one: &'b Connection) -> &'b Connection
     where
         'a: 'b,
     {
@@ -251,14 +229,15 @@ pub fn connections_by(document: &ConnectionsDocument, by: GroupBy, style: Style)
     };
     let often =
         |(_, group): &&(String, Group)| group.most_frequent().filter(|_| by != GroupBy::Cause);
-    let table = Table::of(&groups)
-        .left(head, |(key, _)| key.clone())
-        .right("connections", |(_, group)| group.all)
-        .right("active", |(_, group)| group.active)
-        .right("out\nbit/s", |(_, group)| short_rate(group.out_bps))
-        .right("in\nbit/s", |(_, group)| short_rate(group.in_bps))
-        .right("retr", |(_, group)| group.retransmitted)
-        .left("most often", often);
+    let table = table! { &groups, row @ (key, group) =>
+        left head => key.clone();
+        right "connections" => group.all;
+        right "active" => group.active;
+        right ["out", "bit/s"] => short_rate(group.out_bps);
+        right ["in", "bit/s"] => short_rate(group.in_bps);
+        right "retr" => group.retransmitted;
+        left "most often" => often(row);
+    };
     let mut page = Page::new(style);
     page.title(&connections_headline(document));
     page.gap();
@@ -274,11 +253,10 @@ fn key(connection: &Connection, by: GroupBy) -> String {
             let process = connection.process.as_ref();
             process.map_or("not known".to_owned(), |process| process.name.clone())
         }
-        GroupBy::Peer => {
-            let remote = &connection.remote;
-            let address = remote.rsplit_once(':').map(|(address, _)| address);
-            address.unwrap_or(remote).to_owned()
-        }
+        GroupBy::Peer => match connection.remote.rsplit_once(':') {
+            Some((address, _)) => address.to_owned(),
+            None => connection.remote.clone(),
+        },
     }
 }
 
@@ -302,8 +280,8 @@ impl<'a> FromIterator<&'a Connection> for Group {
                 continue;
             }
             group.active += 1;
-            group.out_bps += out_bps(one);
-            group.in_bps += in_bps(one);
+            group.out_bps += bps(one, one.bytes_sent);
+            group.in_bps += bps(one, one.bytes_received);
             group.retransmitted += retransmitted(one).unwrap_or(0);
             *group.causes.entry(bottleneck(one)).or_default() += 1;
         }
@@ -327,7 +305,7 @@ fn is_idle(connection: &Connection) -> bool {
 }
 
 /// The bottleneck in words; `idle` if nothing was transferred.
-pub(super) fn bottleneck(connection: &Connection) -> &'static str {
+fn bottleneck(connection: &Connection) -> &'static str {
     match &connection.verdict {
         _ if is_idle(connection) => "idle",
         Some(verdict) if verdict.cause != Cause::Unexplained => verdict.cause.words(),
@@ -350,39 +328,24 @@ fn state(connection: &Connection) -> Option<String> {
     }
 }
 
-fn of_time(connection: &Connection, bytes: u64) -> f64 {
+/// Payload per second while it was watched.
+fn bps(connection: &Connection, bytes: u64) -> f64 {
     let bps = bytes as f64 * 8.0 / connection.seconds;
     if connection.seconds > 0.0 { bps } else { 0.0 }
-}
-
-fn out_bps(connection: &Connection) -> f64 {
-    of_time(connection, connection.bytes_sent)
-}
-
-fn in_bps(connection: &Connection) -> f64 {
-    of_time(connection, connection.bytes_received)
 }
 
 /// A sender's mean RTT while it was watched; a receiver's mean or smallest RTT.
 fn rtt_us(connection: &Connection) -> Option<String> {
     let tcp = connection.tcp.as_ref()?;
-    let rtt_us = match (tcp.sender(), &tcp.receiver) {
-        (Some(sender), _) => Some(sender.rtt_mean_us),
-        (None, receiver) => {
-            let receiver = receiver.as_ref()?;
-            receiver.rtt_mean_us.or(receiver.rtt_min_us)
-        }
-    };
-    rtt_us.map(|us| micros(us.into()))
+    let of_receiver = |end: &TcpReceiver| end.rtt_mean_us.or(end.rtt_min_us);
+    let of_receiver = tcp.receiver.as_ref().and_then(of_receiver);
+    let rtt_us = tcp.sender().map(|sender| sender.rtt_mean_us);
+    let rtt_us = rtt_us.or(of_receiver)?;
+    Some(micros(rtt_us.into()))
 }
 
 fn retransmitted(connection: &Connection) -> Option<u64> {
     connection.tcp.as_ref()?.retransmitted_segments()
-}
-
-fn cwnd_bytes(connection: &Connection) -> Option<u64> {
-    let sender = connection.tcp.as_ref()?.sender()?;
-    Some(sender.cwnd_bytes).filter(|cwnd| *cwnd > 0)
 }
 
 /// A rate such as `94.1M`, for a column whose head has the unit.
@@ -426,21 +389,166 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
         ));
     }
     page.gap();
-    let table = Table::of(all)
-        .left("local", |one| one.local.clone())
-        .left("process", |one: &&Listener| process(one.process.as_ref()))
-        .right("waiting", |one| one.waiting)
-        .right("limit", |one| one.limit)
-        .right("half-open", |one| one.half_open)
-        .right("dropped", |one| one.dropped)
-        .left("limit set by", |one| match one.limit_by {
+    page.table(&table! { all, one =>
+        left "local" => one.local.clone();
+        left "process" => process(one.process.as_ref());
+        right "waiting" => one.waiting;
+        right "limit" => one.limit;
+        right "half-open" => one.half_open;
+        right "dropped" => one.dropped;
+        left "limit set by" => match one.limit_by {
             LimitSource::Somaxconn => "net.core.somaxconn",
             LimitSource::Program => "the program",
-        });
-    page.table(&table);
+        };
+    });
 }
 
 /// Rows without details: with the title and caveats they make 24 lines.
 pub const CONNECTION_ROWS: usize = 17;
+
 /// Terminal width from which both addresses fit.
 const WIDE: usize = 110;
+
+/// Connections that are listed above the explanation.
+const LISTED: usize = 6;
+
+/// Explains the largest connection; several connections are summed up and listed before it.
+fn explained(page: &mut Page, document: &ConnectionsDocument) {
+    let ends = telling_ends(&document.connections);
+    let Some(largest) = ends.first() else {
+        page.heading("No connection was seen.");
+        return;
+    };
+    if document.connections.len() > 1 {
+        together(page, document, &ends);
+        list(page, &document.connections, LISTED, true);
+        page.gap();
+    }
+    one(page, document, largest);
+    baseline(page, document.baseline.as_ref());
+}
+
+/// The connections, each by the end that knows more where both are on this host; in the document's
+/// order.
+fn telling_ends(all: &[Connection]) -> Vec<&Connection> {
+    let ends = Ends::new(all);
+    let tells_more = |one: &&Connection| std::ptr::eq(ends.telling(one), *one);
+    all.iter().filter(tells_more).collect()
+}
+
+/// `93.1 Mbit/s: 3 connections with port 443, 10.0 s`
+fn together(page: &mut Page, document: &ConnectionsDocument, all: &[&Connection]) {
+    let sum: f64 = all.iter().map(|one| one.throughput_bps).sum();
+    let of = document.asked.as_ref().map(|asked| format!(" {asked}"));
+    let mut causes = frequencies(all.iter().map(|one| bottleneck(one)));
+    causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let causes = causes.iter().map(|(name, count)| format!("{count} {name}"));
+    let here = match all.len() {
+        number if number == document.connections.len() => "",
+        number if 2 * number == document.connections.len() => ", both ends on this host",
+        _ => ", some with both ends on this host",
+    };
+    let number = plural(all.len() as u64, "connection") + &of.unwrap_or_default();
+    page.heading(&format!(
+        "{}: {number}, {}{here}",
+        rate(sum),
+        seconds(document.seconds)
+    ));
+    page.facts("bottleneck", causes);
+}
+
+fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection) {
+    let leg = connection.leg();
+    page.heading(&headline(document, connection));
+    let facts = some_joined(evidence::in_short(&leg), ", ");
+    let facts = facts.unwrap_or_else(|| joined(receiver_facts(connection), ", "));
+    page.indented(&facts);
+    if connection.verdict.is_none() {
+        page.plain("  It is idle: nothing was sent.");
+        return;
+    }
+    page.gap();
+    let cause = connection.verdict.as_ref().map(|verdict| verdict.cause);
+    match (&connection.needs_other_end, cause) {
+        (Some(_), Some(Cause::Unexplained)) => {
+            let end = match connection.vantage {
+                Vantage::Receiver => "the receiver's end",
+                Vantage::Sender => "the sender's end",
+                Vantage::Between => "what was captured",
+            };
+            page.verdict(&format!("Bottleneck: not known at {end}."));
+            let says = connection.verdict.iter();
+            let says = says.flat_map(|verdict| &verdict.evidence);
+            let most = if page.has_details() { usize::MAX } else { 1 };
+            page.evidence(says.take(most));
+        }
+        _ => verdict(page, None, &leg),
+    }
+    let is_here = Ends::new(&document.connections).other(connection).is_some();
+    if let Some(remedy) = connection.needs_other_end.as_ref().filter(|_| !is_here) {
+        page.plain("  The other end knows more:");
+        page.command(&remedy.command);
+    }
+    if page.has_details() {
+        details(page, connection);
+    }
+}
+
+/// `93.1 Mbit/s: nginx (pid 4711) sends 198.18.0.1:443 → 198.18.0.2:50000, 10.0 s`
+fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
+    let process = connection.process.as_ref();
+    // A capture always has connections that have ended.
+    let watched = matches!(document.source, Source::Host { .. });
+    let who = match process {
+        Some(process) => format!("{} (pid {})", process.name, process.pid),
+        None if watched => "this host".to_owned(),
+        None => "the connection".to_owned(),
+    };
+    let (local, remote) = (&connection.local, &connection.remote);
+    let what = match connection.direction {
+        Direction::Down => format!("receives {local} ← {remote}"),
+        Direction::Up | Direction::Both => format!("sends {local} → {remote}"),
+    };
+    let ended = match (connection.ended && watched, document.status) {
+        (true, _) => ", IT ENDED MEANWHILE",
+        (false, Status::Partial) => ", STOPPED EARLY",
+        (false, Status::Complete) => "",
+    };
+    let (rate, time) = (rate(connection.throughput_bps), seconds(connection.seconds));
+    format!("{rate}: {who} {what}, {time}{ended}")
+}
+
+fn receiver_facts(connection: &Connection) -> [Option<String>; 3] {
+    let tcp = connection.tcp.as_ref();
+    let receiver = tcp.and_then(|tcp| tcp.receiver.as_ref());
+    receiver.map_or([const { None }; 3], |end| {
+        [
+            named("RTT", end.rtt_mean_us, |us| micros(us.into())),
+            named("window", end.window_bytes, bytes),
+            end.unread_bytes
+                .map(|unread| format!("{} unread", bytes(unread))),
+        ]
+    })
+}
+
+fn details(page: &mut Page, connection: &Connection) {
+    page.gap();
+    let [sent, received] = [connection.bytes_sent, connection.bytes_received].map(bytes);
+    let moved = format!("{sent} sent, {received} received");
+    page.facts("payload", [moved, connection.state.name().to_owned()]);
+    evidence::write(page, connection.tcp.as_ref(), None);
+    let threads = |end| threads(end, connection.seconds);
+    page.facts("threads", connection.end.iter().flat_map(threads));
+    page.gap();
+    let reached = Some(connection.throughput_bps);
+    ceilings(page, &connection.ceilings, reached, usize::MAX);
+}
+
+fn threads(end: &EndReport, total: f64) -> [Option<String>; 3] {
+    let share = |us: u64| percent(us as f64 / 1e4 / total);
+    [
+        named("the busiest ran for", end.busiest_thread_percent, percent),
+        named("waited for a CPU for", end.run_delay_us, share),
+        named("the socket kept it waiting for", end.blocked_us, share),
+    ]
+}

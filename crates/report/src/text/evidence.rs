@@ -2,46 +2,74 @@
 
 use linerate_core::record::{Leg, Record, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence};
 
-use super::number::{bytes, count, counted, exact_bytes, micros, named, percent, rate, with_unit};
+use super::number::{
+    bytes, count, counted, exact_bytes, joined, micros, named, percent, rate, with_unit,
+};
+use super::page::Page;
 
 /// Why the host-wide service demand of an end is not meaningful, if that is so.
 pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'static str> {
     let mut ends = leg.ends();
     let meaningless = ends.any(|(_, end)| end.service_demand_meaningful == Some(false));
-    if record.environment.shared_kernel {
-        Some("not meaningful: both ends share one kernel")
-    } else if meaningless {
-        Some("not meaningful: idle CPUs were kept awake")
-    } else {
-        None
+    match record.environment.shared_kernel {
+        true => Some("not meaningful: both ends share one kernel"),
+        false => meaningless.then_some("not meaningful: idle CPUs were kept awake"),
     }
 }
 
 /// The figures of a direction besides its rate, for one line.
 pub(super) fn in_short(leg: &Leg) -> Vec<String> {
-    let mut facts: Vec<Option<String>> = Vec::new();
-    facts.push(named("RTT", leg.tcp_sender(), |tcp| {
-        let least = named(" (min", tcp.rtt_min_us, |us| micros(us.into()) + ")");
-        micros(tcp.rtt_mean_us.into()) + &least.unwrap_or_default()
-    }));
-    facts.push(leg.tcp.as_ref().and_then(retransmitted));
-    if let Some(udp) = &leg.udp {
+    let rtt = named("RTT", leg.tcp_sender(), |tcp| {
+        let least = named("(min", tcp.rtt_min_us, |us| micros(us.into()) + ")");
+        joined([Some(micros(tcp.rtt_mean_us.into())), least], " ")
+    });
+    let tcp = [rtt, leg.tcp.as_ref().and_then(retransmitted)];
+    let udp = leg.udp.iter().flat_map(|udp| {
         let share = percent(share_percent(udp.lost, udp.sent));
         let lost = match udp.lost {
             0 => "none lost".to_owned(),
             lost => format!("{} of {} lost ({share})", count(lost), count(udp.sent)),
         };
-        facts.push(Some(lost));
-        facts.push(Some(format!("jitter {}", micros(udp.jitter_us))));
-        facts.push(counted(udp.reordered, "reordered"));
-        facts.push(counted(udp.duplicated, "duplicated"));
-        facts.push(asked(udp));
-    }
-    facts.into_iter().flatten().collect()
+        [
+            Some(lost),
+            Some(format!("jitter {}", micros(udp.jitter_us))),
+            counted(udp.reordered, "reordered"),
+            counted(udp.duplicated, "duplicated"),
+            asked(udp),
+        ]
+    });
+    tcp.into_iter().chain(udp).flatten().collect()
 }
 
 fn asked(udp: &UdpEvidence) -> Option<String> {
     named("asked", udp.asked_bps, |bps| rate(bps as f64))
+}
+
+/// Writes what both kernels counted of the flows of a direction.
+pub(super) fn write(page: &mut Page, tcp: Option<&TcpEvidence>, udp: Option<&UdpEvidence>) {
+    if let Some(evidence) = tcp {
+        let Some(tcp) = evidence.sender() else {
+            return page.facts("TCP", seen_by_receiver(evidence));
+        };
+        let us = |us: u32| micros(us.into());
+        let rtt = [
+            named("smallest", tcp.rtt_min_us, us),
+            named("mean", Some(tcp.rtt_mean_us), us),
+            named("deviation", Some(tcp.rtt_var_us), us),
+        ];
+        page.facts("RTT", rtt);
+        page.facts("loss", retransmissions(tcp));
+        page.facts("windows", windows(tcp, evidence.receiver.as_ref()));
+        page.facts("segments", segments(tcp));
+        page.facts("time", limited_times(tcp));
+        page.facts("TCP", control(tcp));
+    }
+    if let Some(udp) = udp {
+        page.facts("datagrams", datagrams(udp));
+        page.facts("lost", losses(udp));
+        page.facts("order", order(udp));
+        page.facts("timing", timing(udp));
+    }
 }
 
 /// `12 retransmitted (0.0995 %)`
@@ -53,7 +81,7 @@ pub(super) fn retransmitted(tcp: &TcpEvidence) -> Option<String> {
 }
 
 /// The evidence where the sender's kernel was not read.
-pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> [Option<String>; 4] {
+fn seen_by_receiver(tcp: &TcpEvidence) -> [Option<String>; 4] {
     let receiver = tcp.receiver.as_ref();
     let least_us = receiver.and_then(|end| end.rtt_min_us);
     [
@@ -65,15 +93,11 @@ pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> [Option<String>; 4] {
 }
 
 fn path_mtu(bytes: u32) -> Option<String> {
-    named(
-        "path MTU",
-        Some(bytes).filter(|bytes| *bytes > 0),
-        exact_bytes,
-    )
+    (bytes > 0).then(|| format!("path MTU {}", exact_bytes(bytes)))
 }
 
 /// Retransmitted segments, and why.
-pub(super) fn retransmissions(tcp: &TcpSender) -> [Option<String>; 6] {
+fn retransmissions(tcp: &TcpSender) -> [Option<String>; 6] {
     let again = tcp.retransmitted_segments;
     let share = retransmitted_percent(tcp);
     let share = share.map(|share| format!(" ({} of those sent)", percent(share)));
@@ -97,7 +121,7 @@ pub(super) fn retransmitted_percent(tcp: &TcpSender) -> Option<f64> {
 }
 
 /// Windows, buffers, and the bytes in them.
-pub(super) fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> [Option<String>; 7] {
+fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> [Option<String>; 7] {
     let sending = Some(tcp.send_buffer_bytes).filter(|bytes| *bytes > 0);
     let unread = receiver.and_then(|end| end.unread_bytes);
     let fixed = fixed(tcp.send_buffer_locked);
@@ -124,14 +148,10 @@ fn fixed(locked: bool) -> &'static str {
 }
 
 /// Sizes on the wire.
-pub(super) fn segments(tcp: &TcpSender) -> [Option<String>; 3] {
-    let mean = tcp.effective_segment_bytes;
+fn segments(tcp: &TcpSender) -> [Option<String>; 3] {
+    let (mss, mean) = (tcp.mss_bytes, tcp.effective_segment_bytes);
     [
-        named(
-            "MSS",
-            Some(tcp.mss_bytes).filter(|mss| *mss > 0),
-            exact_bytes,
-        ),
+        (mss > 0).then(|| format!("MSS {}", exact_bytes(mss))),
         named("mean payload", mean, |mean| with_unit(mean, "B")),
         path_mtu(tcp.pmtu_bytes),
     ]
@@ -139,7 +159,7 @@ pub(super) fn segments(tcp: &TcpSender) -> [Option<String>; 3] {
 
 /// What the sender waited for, according to its kernel. The send buffer is mentioned only if it is
 /// not zero: with cubic it is always zero.
-pub(super) fn limited_times(tcp: &TcpSender) -> Vec<String> {
+fn limited_times(tcp: &TcpSender) -> Vec<String> {
     let Some(busy) = tcp.busy_us.filter(|&busy| busy > 0) else {
         return Vec::new();
     };
@@ -159,7 +179,7 @@ pub(super) fn limited_times(tcp: &TcpSender) -> Vec<String> {
 }
 
 /// The congestion control, its rates, and the socket options.
-pub(super) fn control(tcp: &TcpSender) -> impl Iterator<Item = Option<String>> {
+fn control(tcp: &TcpSender) -> impl Iterator<Item = Option<String>> {
     let bps = |bps: u64| rate(bps as f64);
     let fell_back = tcp.mptcp_fallback == Some(true);
     let before = [
@@ -176,7 +196,7 @@ pub(super) fn control(tcp: &TcpSender) -> impl Iterator<Item = Option<String>> {
 }
 
 /// Datagrams that were sent and received.
-pub(super) fn datagrams(udp: &UdpEvidence) -> [Option<String>; 4] {
+fn datagrams(udp: &UdpEvidence) -> [Option<String>; 4] {
     [
         Some(format!("{} sent", count(udp.sent))),
         Some(format!("{} received", count(udp.received))),
@@ -186,23 +206,18 @@ pub(super) fn datagrams(udp: &UdpEvidence) -> [Option<String>; 4] {
 }
 
 /// Where datagrams were lost.
-pub(super) fn losses(udp: &UdpEvidence) -> [String; 2] {
+fn losses(udp: &UdpEvidence) -> [String; 2] {
     let share = percent(share_percent(udp.lost, udp.sent));
-    let place = match (udp.socket_drops, udp.path_loss_percent) {
-        (Some(drops), Some(path)) => {
-            format!(
-                "socket drops {}, path alone {}",
-                count(drops),
-                percent(path)
-            )
-        }
+    let path = udp.path_loss_percent.map(percent);
+    let place = match (udp.socket_drops.map(count), path) {
+        (Some(drops), Some(path)) => format!("socket drops {drops}, path alone {path}"),
         _ => "on the path or by the receiver's socket".to_owned(),
     };
     [format!("{} ({share})", count(udp.lost)), place]
 }
 
 /// Datagrams that arrived changed: duplicated, reordered, malformed, corrupted.
-pub(super) fn order(udp: &UdpEvidence) -> [Option<String>; 4] {
+fn order(udp: &UdpEvidence) -> [Option<String>; 4] {
     let all = |number: u64, what: &str| Some(format!("{} {what}", count(number)));
     [
         all(udp.duplicated, "duplicated"),
@@ -213,7 +228,7 @@ pub(super) fn order(udp: &UdpEvidence) -> [Option<String>; 4] {
 }
 
 /// Jitter of arrivals, and gaps between departures.
-pub(super) fn timing(udp: &UdpEvidence) -> [Option<String>; 2] {
+fn timing(udp: &UdpEvidence) -> [Option<String>; 2] {
     let gaps = udp.gaps_us.map(|gaps| {
         let [p50, p90, p99, max] = [gaps.p50, gaps.p90, gaps.p99, gaps.max].map(micros);
         format!("gaps between departures p50 {p50}, p90 {p90}, p99 {p99}, max {max}")

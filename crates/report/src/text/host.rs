@@ -1,51 +1,47 @@
-//! The page of a host's settings: those that are not right first, with the reason.
+//! The pages of settings and treatments of a host.
 
 use linerate_core::host::{
     ChangeOutcome, HostDocument, Place, SettingChange, SettingReport, SettingState,
 };
 use linerate_core::remedy::host_set;
+use linerate_core::treatment::{Entry, Scope, acts_words, refused, sysctls, table};
 use linerate_core::units::ByteCount;
 
 use super::Style;
-use super::number::{NBSP, count, joined, plural};
-use super::page::{Emphasis, MARGIN, Page};
-use super::table::Table;
+use super::number::{NBSP, count, joined, named, plural, some_joined};
+use super::page::{Emphasis, Page};
+use super::table::table;
 use crate::document::Document;
 
 impl Document for HostDocument {
     /// The settings that are not right with reasons, the command that sets them, and the number of
     /// other settings; with details, these too. In a document about changes: what was set or
     /// undone, or would be.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
+        let is_wrong = |it: &&SettingReport| it.state == SettingState::Change;
+        let wrong: Vec<_> = self.settings.iter().filter(is_wrong).collect();
         let is_judged = self.changes.is_empty() && !self.dry_run;
         if is_judged {
-            answer(&mut page, self);
+            answer(page, self, &wrong);
         }
         if !self.settings.is_empty() {
-            head(&mut page, self);
+            head(page, self);
         }
-        if is_judged {
-            judged(&mut page, self, style.details)
-        } else {
-            changes(&mut page, self)
+        match is_judged {
+            true => judged(page, self, &wrong),
+            false => changes(page, self),
         }
         if let Some(file) = &self.file {
             page.gap();
             page.plain(&format!("{file} was changed"));
         }
-        for note in &self.notes {
-            page.doubt(note);
-        }
-        page.finish()
+        self.notes.iter().for_each(|note| page.doubt(note));
     }
 }
 
-fn answer(page: &mut Page, document: &HostDocument) {
-    let settings = document.settings.iter();
-    let wrong = settings.filter(|setting| setting.state == SettingState::Change);
-    let wrong: Vec<_> = wrong.collect();
-    let settable = wrong.iter().filter(|setting| is_settable(setting)).count();
+fn answer(page: &mut Page, document: &HostDocument, wrong: &[&SettingReport]) {
+    let is_settable = |it: &&&SettingReport| it.is_to_be_changed() && it.right.is_some();
+    let settable = wrong.iter().filter(is_settable).count();
     let sets = match settable {
         _ if settable == wrong.len() => String::new(),
         0 => "; no command sets it: see below".to_owned(),
@@ -59,41 +55,28 @@ fn answer(page: &mut Page, document: &HostDocument) {
     }
 }
 
-/// Whether `host set` can set it.
-fn is_settable(setting: &SettingReport) -> bool {
-    setting.is_to_be_changed() && setting.right.is_some()
-}
-
 fn head(page: &mut Page, document: &HostDocument) {
     let about = &document.host;
-    let memory = about
-        .memory_bytes
-        .map(|bytes| format!("{} of memory", ByteCount(bytes)));
+    let memory = about.memory_bytes.map(ByteCount);
     let facts = [
         Some(format!("Linux {}", about.kernel)),
         Some(plural(about.cpus.into(), "CPU")),
-        memory,
+        memory.map(|memory| format!("{memory} of memory")),
     ];
-    page.facts(
-        "host",
-        facts
-            .into_iter()
-            .chain(about.devices.iter().cloned().map(Some)),
-    );
+    let devices = about.devices.iter().cloned().map(Some);
+    page.facts("host", facts.into_iter().chain(devices));
     let need = &document.need;
+    let connections = need.connections.map(count);
     let wanted = [
-        need.profile.map(|profile| format!("profile {profile}")),
+        named("profile", need.profile, |profile| profile.to_string()),
         need.path.map(|path| path.to_string()),
-        need.connections
-            .map(|number| format!("{} connections", count(number))),
+        connections.map(|number| format!("{number} connections")),
     ];
     page.facts("needed", wanted);
 }
 
-fn judged(page: &mut Page, document: &HostDocument, all: bool) {
-    let settings = document.settings.iter();
-    let wrong = settings.filter(|setting| setting.state == SettingState::Change);
-    let wrong: Vec<&SettingReport> = wrong.collect();
+fn judged(page: &mut Page, document: &HostDocument, wrong: &[&SettingReport]) {
+    let all = page.has_details();
     let changes = wrong.iter().filter(|setting| setting.is_to_be_changed());
     let changes = changes.filter_map(|it| Some((it.key.as_str(), it.right.as_deref()?)));
     let changes: Vec<(&str, &str)> = changes.collect();
@@ -101,7 +84,7 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     if !changes.is_empty() {
         page.command(&host_set(changes));
     }
-    for setting in &wrong {
+    for setting in wrong {
         if all {
             page.gap();
             page.title(&format!("{}: {}", setting.key, setting.means));
@@ -112,15 +95,15 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     }
     kept(page, document);
     page.gap();
-    if all {
-        others(page, document)
-    } else {
-        summary(page, document)
+    match all {
+        true => others(page, document),
+        false => summary(page, document),
     }
 }
 
 /// Terminal width from which the settings and their reasons fit into one table.
 const WIDE: usize = 110;
+
 /// Up to this many settings are shown with their reasons.
 const FEW: usize = 5;
 
@@ -147,18 +130,14 @@ fn detail(page: &mut Page, setting: &SettingReport) {
     page.entry("right", &format!("{right}{unit}"));
     page.entry("why", &setting.why);
     if let Some(formula) = &setting.formula {
-        let inputs = setting.inputs.iter();
-        let inputs = joined(
-            inputs.map(|(name, value)| format!("{name} = {}", plain(*value))),
-            ", ",
-        );
-        let inputs = Some(inputs).filter(|inputs| !inputs.is_empty());
+        let input = |(name, value): (&String, &f64)| format!("{name} = {}", plain(*value));
+        let inputs = some_joined(setting.inputs.iter().map(input), ", ");
         page.entry("formula", &joined([Some(formula.clone()), inputs], "; "));
     }
     page.entry("limits", &setting.limits);
     page.entry("source", &setting.source);
     if let Some(obstacle) = &setting.obstacle {
-        page.paragraph(Emphasis::Warning, "  but", MARGIN, obstacle);
+        page.marked(Emphasis::Warning, "but", obstacle);
     }
 }
 
@@ -170,22 +149,14 @@ fn plain(value: f64) -> String {
 
 fn kept(page: &mut Page, document: &HostDocument) {
     let kept = document.settings.iter();
-    let kept: Vec<_> = kept
-        .filter_map(|setting| Some((setting, setting.kept_from.as_ref()?)))
-        .collect();
-    if !kept.is_empty() {
-        page.gap();
-    }
-    let after = |persisted| match persisted {
-        true => "over a reboot",
-        false => "until a reboot",
-    };
-    let table = Table::of(kept)
-        .left("set by linerate host", |(setting, _)| setting.key.clone())
-        .left("before", |(_, was)| was.as_str())
-        .left("now", |(setting, _)| setting.now.clone())
-        .left("", |(setting, _)| after(setting.persisted));
-    page.table(&table);
+    let kept = kept.filter_map(|setting| Some((setting, setting.kept_from.as_ref()?)));
+    page.gap();
+    page.table(&table! { kept, (setting, was) =>
+        left "set by linerate host" => setting.key.clone();
+        left "before" => was.as_str();
+        left "now" => setting.now.clone();
+        left "" => if setting.persisted { "over a reboot" } else { "until a reboot" };
+    });
 }
 
 fn others(page: &mut Page, document: &HostDocument) {
@@ -200,19 +171,17 @@ fn others(page: &mut Page, document: &HostDocument) {
             let now = setting.now.as_deref().unwrap_or("-");
             page.plain(&format!("  {}  {now}", setting.key));
             let (state, why) = (word(setting.state), why(&setting));
-            match why.starts_with(state) {
-                true => page.reason(&why),
-                false => page.reason(&format!("{state}: {why}")),
-            }
+            let state = Some(format!("{state}:")).filter(|_| !why.starts_with(state));
+            page.reason(&joined([state, Some(why)], " "));
         }
         return;
     }
-    let table = Table::of(others)
-        .left("setting", |setting| setting.key.clone())
-        .left("now", |setting| setting.now.clone())
-        .left("", |setting| word(setting.state))
-        .left("why", why);
-    page.table(&table);
+    page.table(&table! { others, setting =>
+        left "setting" => setting.key.clone();
+        left "now" => setting.now.clone();
+        left "" => word(setting.state);
+        left "why" => why(setting);
+    });
 }
 
 fn summary(page: &mut Page, document: &HostDocument) {
@@ -232,8 +201,7 @@ fn summary(page: &mut Page, document: &HostDocument) {
         };
         (number > 0).then(|| format!("{number}{NBSP}{words}"))
     });
-    let words = joined(words, ", ");
-    if !words.is_empty() {
+    if let Some(words) = some_joined(words, ", ") {
         page.words(&format!(
             "{words}; --all shows all, with formulas and sources"
         ));
@@ -256,33 +224,25 @@ fn word(state: SettingState) -> &'static str {
 fn changes(page: &mut Page, document: &HostDocument) {
     page.gap();
     if document.dry_run {
-        page.title(&match document.changes.len() as u64 {
-            0 => "nothing is to be changed".to_owned(),
-            number => format!(
-                "{} would be set; nothing was changed: --apply does it",
-                plural(number, "setting")
-            ),
+        let planned = plural(document.changes.len() as u64, "setting");
+        page.title(&match document.changes.is_empty() {
+            true => "nothing is to be changed".to_owned(),
+            false => format!("{planned} would be set; nothing was changed: --apply does it"),
         });
     }
     for change in &document.changes {
-        let outcome = match change.outcome {
-            ChangeOutcome::Planned => "would be set",
-            ChangeOutcome::Set => "set",
-            ChangeOutcome::Already => "was so already",
-            ChangeOutcome::Restored => "put back",
-            ChangeOutcome::LeftAlone => "left alone",
-            ChangeOutcome::Gone => "gone",
-            ChangeOutcome::Failed => "not put back",
-        };
-        let emphasis = match change.outcome {
-            ChangeOutcome::LeftAlone | ChangeOutcome::Failed => Emphasis::Warning,
-            _ => Emphasis::Strong,
+        let (emphasis, outcome) = match change.outcome {
+            ChangeOutcome::Planned => (Emphasis::Strong, "would be set"),
+            ChangeOutcome::Set => (Emphasis::Strong, "set"),
+            ChangeOutcome::Already => (Emphasis::Strong, "was so already"),
+            ChangeOutcome::Restored => (Emphasis::Strong, "put back"),
+            ChangeOutcome::LeftAlone => (Emphasis::Warning, "left alone"),
+            ChangeOutcome::Gone => (Emphasis::Strong, "gone"),
+            ChangeOutcome::Failed => (Emphasis::Warning, "not put back"),
         };
         page.line(emphasis, &format!("{}: {outcome}", change.key));
         difference(page, change);
-        if let Some(why) = &change.why {
-            page.reason(why);
-        }
+        change.why.iter().for_each(|why| page.reason(why));
     }
 }
 
@@ -298,3 +258,55 @@ fn difference(page: &mut Page, change: &SettingChange) {
         page.plain(&format!("  {sign} {value}"));
     }
 }
+
+/// Every treatment with its scope and range, what it needs, how it is applied, read back and
+/// undone; the kernel settings that may be treated; and what is refused.
+pub fn treatments(style: Style) -> String {
+    let mut page = Page::new(style);
+    for scope in [Scope::Socket, Scope::Device, Scope::Route, Scope::Host] {
+        page.gap();
+        page.title(&format!("treatments of a {}", scope.name()));
+        page.indented(scope.ends());
+        let own = table().iter().filter(|entry| entry.scope == scope);
+        own.for_each(|entry| treatment(&mut page, entry));
+    }
+    page.gap();
+    page.title("keys of sysctl:");
+    for sysctl in sysctls() {
+        page.plain(&format!("  {}={}", sysctl.key, sysctl.value));
+        property(&mut page, "", sysctl.means);
+        if sysctl.acts.is_some() {
+            property(&mut page, "acts", acts_words(sysctl.acts));
+        }
+        let also = sysctl.changes_also.iter();
+        also.for_each(|also| property(&mut page, "changes also", also));
+    }
+    page.gap();
+    page.title("refused");
+    for (name, why) in refused() {
+        page.plain(&format!("  {name}"));
+        property(&mut page, "", why);
+    }
+    page.finish()
+}
+
+fn treatment(page: &mut Page, entry: &Entry) {
+    page.gap();
+    let name = format!("  {} ", entry.name);
+    page.paragraph(Emphasis::None, &name, HANG, entry.means);
+    property(page, "acts", acts_words(entry.acts));
+    property(page, "values", &entry.range());
+    property(page, "needs", entry.needs);
+    property(page, "applied", entry.applied);
+    property(page, "read back", entry.read_back);
+    property(page, "undone", entry.undone);
+    let also = entry.changes_also.iter();
+    also.for_each(|also| property(page, "changes also", also));
+}
+
+fn property(page: &mut Page, name: &str, text: &str) {
+    page.paragraph(Emphasis::None, &format!("    {name}"), HANG, text);
+}
+
+/// Width of the names and labels.
+const HANG: usize = 20;

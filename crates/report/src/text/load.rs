@@ -5,26 +5,22 @@ use linerate_core::load::{
 };
 use linerate_core::plan::{Direction, Workload};
 use linerate_core::record::{Observed, Record, Status};
-use linerate_core::video::Playback;
 
-use super::Style;
-use super::ceilings::{caveats, verdict};
 use super::evidence::in_short;
-use super::number::{counted, digits, joined, micros, named, percent, plural, rate, seconds};
+use super::number::{
+    counted, digits, joined, micros, named, percent, plural, rate, seconds, some_joined,
+};
 use super::page::Page;
-use super::record::{destination, emulated, protocol_name};
-use super::table::Table;
-use crate::charts;
+use super::parts::{caveats, clock, destination, emulated, protocol_name, verdict, video};
+use super::table::{Table, table};
 use crate::document::{Document, Rate, Surroundings};
-use crate::svg::Chart;
 
 impl Document for LoadDocument {
     /// Totals of each direction, latency of each class, the quality of calls, and the bottleneck of
     /// the busiest stream; then every member.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&headline(self));
-        emulated(&mut page, &self.environment);
+        emulated(page, &self.environment);
         for (name, total) in [("down", &self.down), ("up", &self.up)] {
             page.facts(name, total.iter().flat_map(total_facts));
         }
@@ -36,20 +32,14 @@ impl Document for LoadDocument {
         for member in self.members.iter().filter(|member| is_exchange(member)) {
             page.entry("requests", &exchange(member));
         }
-        if !self.latency.is_empty() {
-            page.gap();
-            page.table(&classes(&self.latency));
+        page.gap();
+        page.table(&classes(&self.latency));
+        bottleneck(page, self);
+        if page.has_details() {
+            members(page, self);
         }
-        bottleneck(&mut page, self);
-        if style.details {
-            members(&mut page, self);
-        }
-        let of_members = self
-            .members
-            .iter()
-            .flat_map(|member| &member.record.caveats);
-        caveats(&mut page, self.caveats.iter().chain(of_members));
-        page.finish()
+        let of_members = self.members.iter().flat_map(|it| &it.record.caveats);
+        caveats(page, self.caveats.iter().chain(of_members));
     }
 
     fn observed(&self) -> Observed {
@@ -61,10 +51,6 @@ impl Document for LoadDocument {
             ("loaded_latency_us", self.loaded_latency_us),
         ];
         Observed::figures_of(&self.started_at, figures)
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::load(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {
@@ -84,9 +70,8 @@ impl Document for LoadDocument {
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.members.iter_mut().map(|member| &mut member.record);
         let records = records.map(|record| (&mut record.environment, &mut record.caveats));
-        records
-            .chain([(&mut self.environment, &mut self.caveats)])
-            .collect()
+        let own = (&mut self.environment, &mut self.caveats);
+        records.chain([own]).collect()
     }
 
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
@@ -118,20 +103,16 @@ fn total_facts(total: &LoadTotal) -> [Option<String>; 3] {
 /// `20.1 ms idle, 268 ms under load: 248 ms added (the mean of 4 classes)`
 fn latency(document: &LoadDocument) -> Option<String> {
     let (idle, loaded) = (document.idle_latency_us, document.loaded_latency_us);
-    let added = |us: f64| {
-        idle.map(|idle| {
-            if us > idle {
-                format!(": {} added", micros(us - idle))
-            } else {
-                ", no more than idle".to_owned()
-            }
-        })
+    let added = |us: f64| match idle {
+        Some(idle) if us > idle => format!(": {} added", micros(us - idle)),
+        Some(_) => ", no more than idle".to_owned(),
+        None => String::new(),
     };
     let facts = [
         idle.map(|us| format!("{} idle", micros(us))),
-        loaded.map(|us| format!("{} under load{}", micros(us), added(us).unwrap_or_default())),
+        loaded.map(|us| format!("{} under load{}", micros(us), added(us))),
     ];
-    let facts = Some(joined(facts, ", ")).filter(|facts| !facts.is_empty())?;
+    let facts = some_joined(facts, ", ")?;
     let classes = document.latency.len() as u64;
     let mean = (classes > 1).then(|| format!("(mean of {})", plural(classes, "probe")));
     Some(joined([Some(facts), mean], " "))
@@ -177,9 +158,7 @@ fn exchange(member: &LoadMember) -> String {
             named("max", Some(page.max), micros),
         ],
         (None, None) => vec![
-            record
-                .transactions_per_s
-                .map(|per_s| format!("{}/s", digits(per_s))),
+            record.transactions_per_s.map(|n| digits(n) + "/s"),
             named("p50", latency.map(|all| all.p50), micros),
             named("max", latency.map(|all| all.max), micros),
         ],
@@ -189,34 +168,18 @@ fn exchange(member: &LoadMember) -> String {
     format!("{}: {}", member.name, joined(facts, ", "))
 }
 
-/// `video of 5.2 Mbit/s, 3 rate changes, 1 stall (2.1 s)`
-pub(super) fn video(video: &Playback) -> [String; 4] {
-    let stalls = match video.stalls {
-        0 => "no stall".to_owned(),
-        stalls => format!("{} ({})", plural(stalls, "stall"), seconds(video.stalled_s)),
-    };
-    [
-        format!("video of {}", rate(video.mean_bps)),
-        plural(video.switches, "rate change"),
-        stalls,
-        format!("first chunk after {}", seconds(video.startup_s)),
-    ]
-}
-
 fn classes(latency: &[ClassLatency]) -> Table<&ClassLatency> {
-    Table::of(latency)
-        .left("probe", |class| class.member.clone())
-        .left("over", |class| protocol_name(class.protocol))
-        .left("DSCP", |class| class.dscp.to_string())
-        .right("idle\nmean", |class| Some(micros(class.idle_us?.mean)))
-        .right("loaded\nmean", |class| Some(micros(class.loaded_us?.mean)))
-        .right("\np50", |class| Some(micros(class.loaded_us?.p50)))
-        .right("\np99", |class| {
-            let loaded = class.loaded_us.filter(|loaded| loaded.count >= 100);
-            Some(micros(loaded?.p99))
-        })
-        .right("\nmax", |class| Some(micros(class.loaded_us?.max)))
-        .right("\nlost", |class| class.failed)
+    table! { latency, class =>
+        left "probe" => class.member.clone();
+        left "over" => protocol_name(class.protocol);
+        left "DSCP" => class.dscp.to_string();
+        right ["idle", "mean"] => micros(class.idle_us?.mean);
+        right ["loaded", "mean"] => micros(class.loaded_us?.mean);
+        right ["", "p50"] => micros(class.loaded_us?.p50);
+        right ["", "p99"] => micros(class.loaded_us.filter(|loaded| loaded.count >= 100)?.p99);
+        right ["", "max"] => micros(class.loaded_us?.max);
+        right ["", "lost"] => class.failed;
+    }
 }
 
 /// Writes the verdict of the stream with the highest rate.
@@ -234,14 +197,13 @@ fn bottleneck(page: &mut Page, document: &LoadDocument) {
 /// Writes every member: its start, its rate, and its kernels' evidence.
 fn members(page: &mut Page, document: &LoadDocument) {
     page.gap();
-    let arrival = document.arrival_skew_us.map(micros);
-    let arrival = arrival.map_or_else(String::new, |us| format!(" and arrive within {us}"));
-    let skew = document.start_skew_us.map(micros);
-    let skew = skew.map(|us| format!("flows begin within {us}{arrival}"));
+    let begin = named("flows begin within", document.start_skew_us, micros);
+    let arrive = named("arrive within", document.arrival_skew_us, micros);
+    let skew = begin.map(|begin| joined([Some(begin), arrive], " and "));
     let idle = format!("probes alone for {} before", seconds(document.idle_seconds));
     page.facts("run", skew.into_iter().chain([idle]));
     let ways = document.one_way.as_ref();
-    page.facts("clock", ways.map(|ways| super::record::clock(&ways.clock)));
+    page.facts("clock", ways.map(|ways| clock(&ways.clock)));
     for member in &document.members {
         let record = &member.record;
         let started = member.started_s.map(seconds).unwrap_or_default();

@@ -5,19 +5,17 @@ use linerate_core::stats::median;
 use linerate_mesh::{MatrixCell, MatrixDocument, Suspect, SuspectKind, SuspectMetric};
 
 use super::Style;
-use super::history::begun;
-use super::number::{UNKNOWN, digits, joined, micros, named, percent, plural, rate};
+use super::number::{
+    UNKNOWN, begun, digits, joined, micros, named, percent, plural, rate, some_joined,
+};
 use super::page::Page;
-use super::table::Table;
-use crate::charts;
+use super::table::{Table, table};
 use crate::document::{Document, Rate};
-use crate::svg::Chart;
 
 impl Document for MatrixDocument {
     /// The sites that explain the slow pairs, and the bottlenecks; a few sites as a matrix, many as
     /// tables of the slowest pairs and sites.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&headline(self));
         for suspect in &self.suspects {
             page.point(&accused(suspect));
@@ -26,26 +24,24 @@ impl Document for MatrixDocument {
         let causes = causes.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));
         page.facts("held by", causes);
         if self.missing_pairs > 0 {
-            let missing = plural(self.missing_pairs, "pair");
-            page.doubt(&format!("{missing} not measured"));
+            page.doubt(&format!(
+                "{} not measured",
+                plural(self.missing_pairs, "pair")
+            ));
         }
         page.gap();
-        let most = |few: usize| if style.details { usize::MAX } else { few };
+        let details = page.has_details();
+        let most = |few: usize| if details { usize::MAX } else { few };
         if self.sites.len() <= FEW_SITES {
             page.plain(&format!("{}, rows send, columns receive", unit(self).1));
             page.table(&grid(self));
         } else {
             page.table(&pairs(self, most(WORST_PAIRS)));
         }
-        if self.sites.len() > FEW_SITES || style.details {
+        if self.sites.len() > FEW_SITES || page.has_details() {
             page.gap();
             page.table(&sites(self, most(WORST_SITES)));
         }
-        page.finish()
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::matrix(self)
     }
 
     fn observed(&self) -> Observed {
@@ -78,22 +74,20 @@ pub fn matrix_pairs(document: &MatrixDocument, style: Style) -> String {
 /// Results from one site to another, with the numbers of their runs.
 pub fn pair_runs(runs: &[(i64, MatrixCell)], style: Style) -> String {
     let mut page = Page::new(style);
-    let table = Table::of(runs)
-        .right("run", |(run, _)| run.to_string())
-        .left("begun", |(_, it)| begun(&it.started_at))
-        .right("bit/s", |(_, it)| it.throughput_bps.map(rate))
-        .right("loss", |(_, it)| it.loss_percent.map(percent))
-        .right("RTT", |(_, it)| it.rtt_us.map(micros))
-        .left("bottleneck", |(_, it)| {
-            it.cause.map(|cause| cause.words().to_owned())
-        });
-    page.table(&table);
+    page.table(&table! { runs, (run, it) =>
+        right "run" => run.to_string();
+        left "begun" => begun(&it.started_at);
+        right "bit/s" => it.throughput_bps.map(rate);
+        right "loss" => it.loss_percent.map(percent);
+        right "RTT" => it.rtt_us.map(micros);
+        left "bottleneck" => it.cause.map(|cause| cause.words().to_owned());
+    });
     page.finish()
 }
 
 fn middle(document: &MatrixDocument) -> Option<f64> {
     let rates = document.cells.iter().filter_map(|cell| cell.throughput_bps);
-    let rates: Vec<f64> = rates.collect();
+    let rates = Vec::from_iter(rates);
     (!rates.is_empty()).then(|| median(&rates))
 }
 
@@ -107,20 +101,13 @@ fn headline(document: &MatrixDocument) -> String {
         let (from, to) = (document.name(cell.from), document.name(cell.to));
         format!("the slowest {from} to {to}, {least}")
     });
-    joined(
-        [Some(what), named("median", middle(document), rate), slowest],
-        ", ",
-    )
+    let median = named("median", middle(document), rate);
+    joined([Some(what), median, slowest], ", ")
 }
 
 /// `what s3 sends: 0.51 times the throughput of the others, 9 pairs (p below 0.0001)`
 fn accused(suspect: &Suspect) -> String {
-    let Suspect {
-        name,
-        median,
-        others_median,
-        ..
-    } = suspect;
+    let name = &suspect.name;
     let what = match suspect.kind {
         SuspectKind::Site => format!("site {name}"),
         SuspectKind::SiteOut => format!("what {name} sends"),
@@ -132,11 +119,10 @@ fn accused(suspect: &Suspect) -> String {
             format!("{} times the throughput of the others", digits(ratio))
         }
         (SuspectMetric::Throughput, None) => "throughput where the others have none".to_owned(),
-        (SuspectMetric::Loss, _) => format!(
-            "{} % lost, {} % of the others",
-            digits(*median),
-            digits(*others_median)
-        ),
+        (SuspectMetric::Loss, _) => {
+            let [lost, others] = [suspect.median, suspect.others_median].map(digits);
+            format!("{lost} % lost, {others} % of the others")
+        }
     };
     let pairs = plural(suspect.pairs, "pair");
     let p_value = match suspect.p_value {
@@ -157,39 +143,40 @@ fn unit(document: &MatrixDocument) -> (f64, &'static str) {
 
 fn grid(document: &MatrixDocument) -> Table<usize> {
     let (one, _) = unit(document);
-    let name = |site: usize| -> String {
-        let name = document.sites[site].name.chars();
-        name.take(LETTERS).collect()
-    };
+    let name = |site: usize| document.sites[site].name.chars().take(LETTERS);
     let rate_of = |from: usize, to: usize| {
         let is = |cell: &&MatrixCell| cell.from as usize == from && cell.to as usize == to;
         document.cells.iter().find(is)?.throughput_bps
     };
     let table = Table::of(0..document.sites.len());
-    let table = table.left("", |from| format!("{} {}", from + 1, name(*from)));
+    let table = table.left("", |from| {
+        format!("{} {}", from + 1, String::from_iter(name(*from)))
+    });
     (0..document.sites.len()).fold(table, |table, to| {
-        table.right((to + 1).to_string(), move |from| match rate_of(*from, to) {
-            Some(bps) => digits(bps / one),
-            None if *from == to => String::new(),
-            None => UNKNOWN.to_owned(),
+        table.right((to + 1).to_string().as_str(), move |from| {
+            match rate_of(*from, to) {
+                Some(bps) => digits(bps / one),
+                None if *from == to => String::new(),
+                None => UNKNOWN.to_owned(),
+            }
         })
     })
 }
 
 fn pairs(document: &MatrixDocument, most: usize) -> Table<&MatrixCell> {
     let worst = document.worst().into_iter().take(most);
-    let which = if document.slowest().is_empty() {
-        "worst pairs\nfrom"
-    } else {
-        "slowest pairs\nfrom"
+    let which = match document.slowest().is_empty() {
+        true => "worst pairs",
+        false => "slowest pairs",
     };
-    Table::of(worst)
-        .left(which, |cell| document.name(cell.from))
-        .left("to", |cell| document.name(cell.to))
-        .right("bit/s", |cell| cell.throughput_bps.map(rate))
-        .right("loss", |cell| cell.loss_percent.map(percent))
-        .right("RTT", |cell| cell.rtt_us.map(micros))
-        .left("bottleneck", |cell| cell.cause.map(Cause::words))
+    table! { worst, cell =>
+        left [which, "from"] => document.name(cell.from);
+        left "to" => document.name(cell.to);
+        right "bit/s" => cell.throughput_bps.map(rate);
+        right "loss" => cell.loss_percent.map(percent);
+        right "RTT" => cell.rtt_us.map(micros);
+        left "bottleneck" => cell.cause.map(Cause::words);
+    }
 }
 
 fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
@@ -202,21 +189,23 @@ fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
     order.sort_by(|a, b| worse(a).total_cmp(&worse(b)));
     order.truncate(most);
     let of = |at: &usize| &document.sites[*at];
-    Table::of(order)
-        .left("slowest sites", move |at| of(at).name.clone())
-        .right("sends", move |at| of(at).median_out_bps.map(rate))
-        .right("receives", move |at| of(at).median_in_bps.map(rate))
-        .right("RTT", move |at| of(at).median_rtt_us.map(micros))
-        .left("groups", move |at| {
-            Some(of(at).groups.join(", ")).filter(|it| !it.is_empty())
-        })
+    table! { order, at =>
+        left "slowest sites" => of(at).name.clone();
+        right "sends" => of(at).median_out_bps.map(rate);
+        right "receives" => of(at).median_in_bps.map(rate);
+        right "RTT" => of(at).median_rtt_us.map(micros);
+        left "groups" => some_joined(of(at).groups.clone(), ", ");
+    }
 }
 
 /// Most sites that fit as a matrix into 80 columns.
 const FEW_SITES: usize = 12;
+
 /// Letters of a site's name beside a matrix.
 const LETTERS: usize = 10;
+
 /// Slowest pairs that are shown without details.
 const WORST_PAIRS: usize = 8;
+
 /// Slowest sites that are shown without details.
 const WORST_SITES: usize = 6;

@@ -6,49 +6,48 @@
 //! Figures have three significant digits and their unit; what identifies something (MSS, MTU,
 //! sizes, counters) is exact. A key that the document does not have is left out, or a dash in a
 //! table.
+//!
+//! A page is a list of blocks (`page`): sentences, labelled facts, lists, commands, tables
+//! (`table!`). `render` lays them out as text, HTML or Markdown. What several pages say stands in
+//! `parts`, `evidence` and `history`; each other module is the page of one subject.
 
 mod analysis;
-mod baseline;
 mod capacity;
-mod ceilings;
 mod check;
 mod comparison;
-mod connection;
 mod connections;
 mod evidence;
 mod experiment;
-mod figure;
 mod history;
 mod host;
 mod lab;
 mod live;
 mod load;
-mod markup;
 mod matrix;
 mod page;
+mod parts;
 mod profile;
 mod projection;
 mod qos;
 mod record;
+mod render;
 mod sweep;
 mod table;
 mod trace;
-mod treatments;
 
 use crate::number;
 pub use crate::number::{NBSP, percent, plural, rate};
 pub use crate::style::{Form, Style};
-pub use baseline::how_sure;
 pub use comparison::pair_line;
 pub use connections::{
     CONNECTION_ROWS, ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
     connections_headline,
 };
-pub(crate) use history::begun;
 pub use history::{
-    PeriodMedian, SavedRun, Series, SeriesChange, changes, period_medians, saved_runs,
+    PeriodMedian, SavedRun, Series, SeriesChange, changes, how_sure, period_medians, saved_runs,
     series_change, series_changes,
 };
+pub use host::treatments;
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use matrix::{matrix_pairs, pair_runs};
@@ -56,6 +55,5 @@ pub use page::Page;
 pub use profile::folded;
 pub use projection::projections;
 pub use qos::{qos_rates, qos_stats};
-pub use table::{Cell, Table};
+pub use table::{Cell, Head, Table};
 pub use trace::watch;
-pub use treatments::treatments;

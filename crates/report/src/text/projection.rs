@@ -7,9 +7,9 @@ use linerate_core::profile::projection::{
 };
 
 use super::Style;
-use super::number::{NBSP, digits, joined, named, percent, rate, span};
+use super::number::{NBSP, digits, joined, named, percent, rate, some_joined, span};
 use super::page::{Emphasis, Page};
-use super::table::Table;
+use super::table::{Table, table};
 
 /// A page of cost models, projections, their proofs and doubts, and changes that are not projected.
 pub fn projections(
@@ -33,23 +33,16 @@ pub(super) fn write(
     if page.has_details() {
         models.iter().for_each(|model| costs(page, model));
     }
-    if !projections.is_empty() {
-        page.gap();
-        page.title("What a change would bring: throughput");
-        page.table(&throughput(projections));
-        if page.has_details() {
-            page.gap();
-            page.title("What a change would bring: CPU time for each KiB that arrives, µs");
-            page.table(&cpu(projections));
-            page.words(FOOT);
-        }
-        proofs(page, projections);
-        doubts(page, projections);
+    page.section("What a change would bring: throughput");
+    page.table(&throughput(projections));
+    if page.has_details() && !projections.is_empty() {
+        page.section("What a change would bring: CPU time for each KiB that arrives, µs");
+        page.table(&cpu(projections));
+        page.words(FOOT);
     }
-    if !others.is_empty() {
-        page.gap();
-        page.title("Not projected");
-    }
+    proofs(page, projections);
+    doubts(page, projections);
+    page.section("Not projected");
     for other in others {
         let words = format!("{}: {}", other.what_if, other.why);
         page.paragraph(Emphasis::None, "  ", 4, &words);
@@ -63,51 +56,44 @@ const FOOT: &str = "Intervals are at 95 %. CPU time is of the sender and the rec
     profile's shares; assumed, nothing that was measured bears on it.";
 
 fn costs(page: &mut Page, model: &CostModel) {
-    page.gap();
     let transport = match model.protocol {
         Protocol::Udp => "UDP in single datagrams at MTU 1500",
         Protocol::Tcp | Protocol::Mptcp => "TCP",
     };
-    page.title(&format!("What CPU time costs, {transport}"));
+    page.section(format!("What CPU time costs, {transport}"));
     let of = |end: &EndModel, term| end.terms.iter().find(|cost| cost.term == term).copied();
     let has_cost = |term: &Term| model.ends.iter().any(|end| of(end, *term).is_some());
     let terms = Term::ALL.into_iter().filter(has_cost);
-    let mut table = Table::of(terms).left("\nper", |term| term.per());
+    let mut table = Table::of(terms).left(["", "per"], |term| term.per());
     for end in &model.ends {
-        let cost = |term: &Term| of(end, *term);
-        table = table
-            .right(format!("{}\nns", end.end.name()), |term| {
-                cost(term).map(|it| digits(it.ns))
-            })
-            .right("\n95 %", |term| Some(interval(cost(term)?.interval_ns)))
-            .right("\nshare", |term| Some(percent(cost(term)?.share_percent)));
+        table = table! { to table, term =>
+            right [end.end.name(), "ns"] => digits(of(end, *term)?.ns);
+            right ["", "95 %"] => interval(of(end, *term)?.interval_ns);
+            right ["", "share"] => percent(of(end, *term)?.share_percent);
+        };
     }
     page.table(&table);
     for end in &model.ends {
         let (runs, misses) = (end.runs, percent(end.residual_percent));
-        let mut facts = vec![format!(
-            "{runs} runs, whose CPU time the model misses by {misses}"
-        )];
-        facts.extend(end.not_told_apart.iter().map(|group| {
+        let fits = format!("{runs} runs, whose CPU time the model misses by {misses}");
+        let not_told_apart = end.not_told_apart.iter().map(|group| {
             let parts = group.iter().map(|term| term.per().to_owned());
             format!("not told apart: {}", joined(parts, " and "))
-        }));
-        page.facts(end.end.name(), facts);
+        });
+        page.facts(end.end.name(), std::iter::once(fits).chain(not_told_apart));
     }
 }
 
 fn throughput(projections: &[Projection]) -> Table<&Projection> {
-    let interval = |one: &&Projection| {
-        let [low, high] = one.throughput_interval_bps.map(rate);
-        span(&low, &high, "–")
-    };
-    Table::of(projections)
-        .left("change", |one| one.what_if.clone())
-        .right("now", |one| rate(one.throughput_now_bps))
-        .right("then", |one| rate(one.throughput_bps))
-        .right("95 %", interval)
-        .left("ceiling then", |one| one.ceiling.name())
-        .left("basis", |one| basis(one.basis))
+    let range = |[low, high]: [String; 2]| span(&low, &high, "–");
+    table! { projections, one =>
+        left "change" => one.what_if.clone();
+        right "now" => rate(one.throughput_now_bps);
+        right "then" => rate(one.throughput_bps);
+        right "95 %" => range(one.throughput_interval_bps.map(rate));
+        left "ceiling then" => one.ceiling.name();
+        left "basis" => basis(one.basis);
+    }
 }
 
 fn cpu(projections: &[Projection]) -> Table<(usize, &Projection, &ProjectedEnd)> {
@@ -115,15 +101,14 @@ fn cpu(projections: &[Projection]) -> Table<(usize, &Projection, &ProjectedEnd)>
         let ends = one.ends.iter().enumerate();
         ends.map(move |(number, end)| (number, one, end))
     });
-    Table::of(rows)
-        .left("change", |(number, one, _)| of_first(*number, &one.what_if))
-        .left("of", |(_, _, end)| end.end.name())
-        .right("now", |(_, _, end)| digits(end.now_us_per_kib))
-        .right("then", |(_, _, end)| digits(end.then_us_per_kib))
-        .right("95 %", |(_, _, end)| interval(end.interval_us_per_kib))
-        .left("what the change is", |(number, one, _)| {
-            of_first(*number, &one.says)
-        })
+    table! { rows, (number, one, end) =>
+        left "change" => of_first(*number, &one.what_if);
+        left "of" => end.end.name();
+        right "now" => digits(end.now_us_per_kib);
+        right "then" => digits(end.then_us_per_kib);
+        right "95 %" => interval(end.interval_us_per_kib);
+        left "what the change is" => of_first(*number, &one.says);
+    }
 }
 
 /// `cell` in the first of several rows, empty in the others.
@@ -148,22 +133,16 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
     let proved = projections.iter();
     let proved = proved.filter_map(|one| Some((one, one.proof.as_ref()?)));
     let proved: Vec<(&Projection, &Proof)> = proved.collect();
-    if proved.is_empty() {
-        return;
-    }
-    page.gap();
-    page.title("Projected and then done: with the change over without it");
+    page.section("Projected and then done: with the change over without it");
     page.table(&proved_table(&proved));
+    let cpu = median_cpu_error_percent(projections);
     let medians = [
         named("of throughput", median_error_percent(projections), percent),
-        named(
-            "of CPU time",
-            median_cpu_error_percent(projections),
-            percent,
-        ),
+        named("of CPU time", cpu, percent),
     ];
-    let (number, medians) = (proved.len(), joined(medians, ", "));
-    if !medians.is_empty() {
+    let medians = some_joined(medians, ", ").filter(|_| !proved.is_empty());
+    if let Some(medians) = medians {
+        let number = proved.len();
         page.words(&format!(
             "Median error over the {number} that could be had: {medians}."
         ));
@@ -184,16 +163,15 @@ fn proved_table<'a>(proofs: &[(&'a Projection, &'a Proof)]) -> Table<([String; 3
             (names, proved)
         })
     });
-    Table::of(rows)
-        .left("change", |(names, _)| names[0].clone())
-        .left("of", |(names, _)| names[1].clone())
-        .right("projected", |(_, proved)| digits(proved.projected_ratio))
-        .right("measured", |(_, proved)| digits(proved.measured_ratio))
-        .right("interval", |(_, proved)| {
-            proved.measured_interval.map(interval)
-        })
-        .right("error", |(_, proved)| signed(proved.error_percent))
-        .right("pairs", |(names, _)| names[2].clone())
+    table! { rows, (names, proved) =>
+        left "change" => names[0].clone();
+        left "of" => names[1].clone();
+        right "projected" => digits(proved.projected_ratio);
+        right "measured" => digits(proved.measured_ratio);
+        right "interval" => proved.measured_interval.map(interval);
+        right "error" => signed(proved.error_percent);
+        right "pairs" => names[2].clone();
+    }
 }
 
 fn signed(percent: f64) -> String {
@@ -202,19 +180,13 @@ fn signed(percent: f64) -> String {
 }
 
 fn doubts(page: &mut Page, projections: &[Projection]) {
-    let of = |one: &Projection| {
-        let not = one
-            .not_proved
-            .iter()
-            .map(|why| format!("not proved: {why}"));
-        let words = joined(one.doubts.iter().cloned().chain(not), "; ");
-        (!words.is_empty()).then(|| format!("{}: {words}", one.what_if))
-    };
-    let all: Vec<String> = projections.iter().filter_map(of).collect();
-    if !all.is_empty() {
-        page.gap();
-    }
-    for words in all {
-        page.paragraph(Emphasis::Warning, "  ", 4, &words);
+    page.gap();
+    for one in projections {
+        let not = one.not_proved.iter();
+        let not = not.map(|why| format!("not proved: {why}"));
+        if let Some(words) = some_joined(one.doubts.iter().cloned().chain(not), "; ") {
+            let words = format!("{}: {words}", one.what_if);
+            page.paragraph(Emphasis::Warning, "  ", 4, &words);
+        }
     }
 }

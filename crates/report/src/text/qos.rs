@@ -8,44 +8,38 @@ use linerate_qos::explain::ExplanationReport;
 use linerate_qos::interpret::CounterReport;
 
 use super::Style;
-use super::number::{bytes, chosen_bytes, named, plural, rate};
+use super::number::{bytes, chosen_bytes, named, plural, rate, some_joined};
 use super::page::{Emphasis, Page};
-use super::table::Table;
+use super::table::{Table, table};
 use crate::document::Document;
 
 impl Document for QosDocument {
     /// The state of each interface, or the report on a file or a packet; else the notes on what was
     /// changed.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
-        status(&mut page, self, style.details);
-        if let Some(report) = &self.file {
-            file(&mut page, report);
-        }
-        if let Some(report) = &self.explanation {
-            explanation(&mut page, report);
-        }
+    fn page(&self, page: &mut Page) {
+        self.adapters
+            .iter()
+            .for_each(|adapter| status(page, adapter));
+        self.file.iter().for_each(|report| file(page, report));
+        self.explanation
+            .iter()
+            .for_each(|report| explanation(page, report));
         if self.adapters.is_empty() {
-            let notes = self.notes.iter();
-            notes.for_each(|note| page.plain(note));
+            self.notes.iter().for_each(|note| page.plain(note));
         }
-        page.finish()
     }
 }
 
-/// Writes each interface's state, adapter and policies; with `details`, the filters.
-fn status(page: &mut Page, document: &QosDocument, details: bool) {
-    for adapter in &document.adapters {
-        page.gap();
-        head(page, adapter);
-        if !details {
-            page.table(&brief(adapter));
-            continue;
-        }
-        page.table(&policies(adapter));
-        for policy in &adapter.policies {
-            page.facts(&policy.name, further(policy));
-        }
+/// Writes an interface's state, adapter and policies; with details, the filters.
+fn status(page: &mut Page, adapter: &AdapterReport) {
+    page.gap();
+    head(page, adapter);
+    if !page.has_details() {
+        return page.table(&brief(adapter));
+    }
+    page.table(&policies(adapter));
+    for policy in &adapter.policies {
+        page.facts(&policy.name, further(policy));
     }
 }
 
@@ -61,51 +55,43 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
         _ => Emphasis::Strong,
     };
     page.line(emphasis, &format!("{}: {state}", adapter.name));
-    if let Some(fault) = &adapter.fault {
-        page.doubt(fault);
-    }
-    let mut facts = adapter.addresses.clone();
-    facts.push(match adapter.kind.as_str() {
-        "raw_ip" => "plain IP".to_owned(),
-        _ => "Ethernet".to_owned(),
-    });
-    let bps = |bps: u64| rate(bps as f64);
-    let ways = match adapter.ingress {
-        true => "egress and ingress",
-        false => "egress",
+    adapter.fault.iter().for_each(|fault| page.doubt(fault));
+    let kind = match adapter.kind.as_str() {
+        "raw_ip" => "plain IP",
+        _ => "Ethernet",
     };
+    let bps = |bps: u64| rate(bps as f64);
+    let ways = if adapter.ingress {
+        "egress and ingress"
+    } else {
+        "egress"
+    };
+    let program = |hook| format!("eBPF program at {ways} (hook: {hook})");
+    let frames = adapter.gso_max_size_bytes.map(u64::from);
     let known = [
+        Some(kind.to_owned()),
         named("link", adapter.speed_bps, bps),
         named("shared", adapter.rate_bps, bps),
-        adapter
-            .attached
-            .as_ref()
-            .map(|hook| format!("eBPF program at {ways} (hook: {hook})")),
-        named(
-            "offloaded frames up to",
-            adapter.gso_max_size_bytes,
-            |cap| chosen_bytes(cap.into()),
-        ),
+        adapter.attached.as_ref().map(program),
+        named("offloaded frames up to", frames, chosen_bytes),
     ];
-    page.facts("adapter", facts.into_iter().map(Some).chain(known));
+    let addresses = adapter.addresses.iter().cloned().map(Some);
+    page.facts("adapter", addresses.chain(known));
 }
 
 /// A row for each policy.
 fn brief(adapter: &AdapterReport) -> Table<&PolicyReport> {
     let counts = |policy: &PolicyReport| !policy.filters.is_empty();
-    Table::of(adapter.policies.iter())
-        .left("policy", move |policy| in_tree(adapter, policy))
-        .left("DSCP", |policy| dscp(policy))
-        .right("reserve", |policy| share(policy.reserve_bps))
-        .right("limit", |policy| share(policy.limit_bps))
-        .right("priority", |policy| Some(policy.priority?.to_string()))
-        .right("filters", |policy| policy.filters.len() as u64)
-        .right("packets", |policy| {
-            counts(policy).then_some(policy.egress.packets)
-        })
-        .right("dropped", |policy| {
-            Some(policy.egress.dropped_packets).filter(|n| *n > 0)
-        })
+    table! { adapter.policies.iter(), policy =>
+        left "policy" => in_tree(adapter, policy);
+        left "DSCP" => dscp(policy);
+        right "reserve" => share(policy.reserve_bps);
+        right "limit" => share(policy.limit_bps);
+        right "priority" => policy.priority?.to_string();
+        right "filters" => policy.filters.len() as u64;
+        right "packets" => counts(policy).then_some(policy.egress.packets);
+        right "dropped" => Some(policy.egress.dropped_packets).filter(|n| *n > 0);
+    }
 }
 
 fn dscp(policy: &PolicyReport) -> Option<String> {
@@ -122,34 +108,20 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
         let filters = policy.filters.iter().enumerate();
         filters.map(move |(position, filter)| ((position == 0).then_some(policy), filter))
     });
-    let of_policy = |(policy, _): &(Option<&PolicyReport>, &FilterReport),
-                     cell: fn(&PolicyReport) -> Option<String>| {
+    let of = |policy: Option<&PolicyReport>, cell: fn(&PolicyReport) -> Option<String>| {
         policy.map_or(Some(String::new()), cell)
     };
-    let or = |words: String, none: &str| match words.is_empty() {
-        true => none.to_owned(),
-        false => words,
-    };
-    Table::of(rows)
-        .left("policy", |row| {
-            of_policy(row, |policy| Some(policy.name.clone()))
-        })
-        .left("DSCP", |row| of_policy(row, dscp))
-        .right("reserve", |row| {
-            of_policy(row, |policy| share(policy.reserve_bps))
-        })
-        .right("limit", |row| {
-            of_policy(row, |policy| share(policy.limit_bps))
-        })
-        .left("filter", |(_, filter)| filter.name.clone())
-        .left("protocol", |(_, filter)| {
-            or(filter.protocols.join(", "), "any")
-        })
-        .right("priority", |(_, filter)| filter.priority.to_string())
-        .spare(1, 1)
-        .left("takes", |(_, filter)| {
-            or(filter.conditions.join("; "), "everything of it")
-        })
+    table! { rows, (policy, filter) =>
+        left "policy" => policy.map_or("", |policy| policy.name.as_str());
+        left "DSCP" => of(*policy, dscp);
+        right "reserve" => of(*policy, |policy| share(policy.reserve_bps));
+        right "limit" => of(*policy, |policy| share(policy.limit_bps));
+        left "filter" => filter.name.clone();
+        left "protocol" => some_joined(filter.protocols.clone(), ", ").unwrap_or("any".to_owned());
+        right @1 "priority" => filter.priority.to_string();
+        left "takes" =>
+            some_joined(filter.conditions.clone(), "; ").unwrap_or("everything of it".to_owned());
+    }
 }
 
 /// The policy's name, behind two blanks for each policy around it.
@@ -162,15 +134,12 @@ fn in_tree(adapter: &AdapterReport, policy: &PolicyReport) -> String {
 
 /// Properties that few policies have.
 fn further(policy: &PolicyReport) -> [Option<String>; 5] {
-    let class = policy.class.as_ref();
     [
-        policy
-            .priority
-            .map(|priority| format!("priority {priority}")),
-        policy
-            .vlan_priority
-            .map(|priority| format!("VLAN priority {priority}")),
-        class.map(|class| format!("class {}", class.id)),
+        named("priority", policy.priority, |priority| priority.to_string()),
+        named("VLAN priority", policy.vlan_priority, |priority| {
+            priority.to_string()
+        }),
+        named("class", policy.class.as_ref(), |class| class.id.clone()),
         policy.meter.clone(),
         policy.drop.then(|| "drops its packets".to_owned()),
     ]
@@ -182,9 +151,7 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     for adapter in &document.adapters {
         page.gap();
         page.title(&adapter.name);
-        if let Some(fault) = &adapter.fault {
-            page.doubt(fault);
-        }
+        adapter.fault.iter().for_each(|fault| page.doubt(fault));
         page.table(&counters(adapter));
         classes(&mut page, adapter);
     }
@@ -216,22 +183,17 @@ fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
         }
     }
     let of_drops = |all: &CounterReport, number: u64| (all.dropped_packets > 0).then_some(number);
-    let colour = |has_meter: bool, packets: u64| has_meter.then_some(packets);
-    Table::of(rows)
-        .left("policy", |(policy, ..)| policy.clone())
-        .left("filter", |(_, filter, ..)| filter.clone())
-        .right("packets", |(.., all)| all.packets)
-        .right("bytes", |(.., all)| all.bytes)
-        .right("dropped\npackets", |(.., all)| {
-            of_drops(all, all.dropped_packets)
-        })
-        .right("dropped\nbytes", |(.., all)| {
-            of_drops(all, all.dropped_bytes)
-        })
-        .spare(2, 1)
-        .right("green", |(.., meter, all)| colour(*meter, all.green))
-        .right("yellow", |(.., meter, all)| colour(*meter, all.yellow))
-        .right("red", |(.., meter, all)| colour(*meter, all.red))
+    table! { rows, (policy, filter, meter, all) =>
+        left "policy" => policy.clone();
+        left "filter" => filter.clone();
+        right "packets" => all.packets;
+        right "bytes" => all.bytes;
+        right ["dropped", "packets"] => of_drops(all, all.dropped_packets);
+        right @2 ["dropped", "bytes"] => of_drops(all, all.dropped_bytes);
+        right "green" => meter.then_some(all.green);
+        right "yellow" => meter.then_some(all.yellow);
+        right "red" => meter.then_some(all.red);
+    }
 }
 
 fn sides<'a>(
@@ -249,22 +211,20 @@ fn classes(page: &mut Page, adapter: &AdapterReport) {
     page.gap();
     let class = |policy| Some((in_tree(adapter, policy), policy.class.as_ref()?));
     let of_policies = adapter.policies.iter().filter_map(class);
-    let table = Table::of(of_policies.chain([("(other packets)".to_owned(), default)]))
-        .left("class", |(name, _)| name.clone())
-        .left("id", |(_, class)| class.id.clone())
-        .spare(4, 1)
-        .right("rate", |(_, class)| rate(class.rate_bps as f64))
-        .right("ceiling", |(_, class)| rate(class.ceil_bps as f64))
-        .right("priority", |(_, class)| class.priority.to_string())
-        .spare(3, 1)
-        .right("packets", |(_, class)| class.packets)
-        .right("bytes", |(_, class)| class.bytes)
-        .right("drops", |(_, class)| class.drops)
-        .right("borrowed", |(_, class)| class.borrows)
-        .spare(2, 1)
-        .right("waits", |(_, class)| bytes(class.backlog_bytes))
-        .spare(1, 1);
-    page.table(&table);
+    page.table(
+        &table! { of_policies.chain([("(other packets)".to_owned(), default)]), (name, class) =>
+            left "class" => name.clone();
+            left @4 "id" => class.id.clone();
+            right "rate" => rate(class.rate_bps as f64);
+            right "ceiling" => rate(class.ceil_bps as f64);
+            right @3 "priority" => class.priority.to_string();
+            right "packets" => class.packets;
+            right "bytes" => class.bytes;
+            right "drops" => class.drops;
+            right @2 "borrowed" => class.borrows;
+            right @1 "waits" => bytes(class.backlog_bytes);
+        },
+    );
 }
 
 /// A page of what policies and filters counted between two documents, per second.
@@ -273,48 +233,42 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
     let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
     let mut rows = Vec::new();
     for adapter in &now.adapters {
-        let mut earlier = before.adapters.iter();
-        let earlier = earlier.find(|earlier| earlier.name == adapter.name);
+        let was = before.adapters.iter().find(|was| was.name == adapter.name);
         for policy in with_packets(adapter) {
-            let mut earlier = earlier.iter().flat_map(|adapter| &adapter.policies);
-            let earlier = earlier.find(|earlier| earlier.name == policy.name);
-            let before = earlier.map(|policy| policy.egress).unwrap_or_default();
-            let names = [&adapter.name, &policy.name, ""].map(str::to_owned);
-            rows.push((names, policy.egress, before));
+            let mut was = was.iter().flat_map(|adapter| &adapter.policies);
+            let was = was.find(|was| was.name == policy.name);
+            let before = was.map(|policy| policy.egress).unwrap_or_default();
+            rows.push(([&adapter.name, &policy.name, ""], policy.egress, before));
             for filter in &policy.filters {
-                let mut earlier = earlier.iter().flat_map(|policy| &policy.filters);
-                let earlier = earlier.find(|earlier| earlier.name == filter.name);
-                let before = earlier.map(|filter| filter.egress).unwrap_or_default();
-                let names = ["", "", &filter.name].map(str::to_owned);
-                rows.push((names, filter.egress, before));
+                let mut was = was.iter().flat_map(|policy| &policy.filters);
+                let was = was.find(|was| was.name == filter.name);
+                let before = was.map(|filter| filter.egress).unwrap_or_default();
+                rows.push((["", "", &filter.name], filter.egress, before));
             }
         }
     }
     let whole = |now: u64, before: u64| per_second(now, before).round() as u64;
-    let table = Table::of(rows)
-        .left("adapter", |(names, ..)| names[0].clone())
-        .left("policy", |(names, ..)| names[1].clone())
-        .left("filter", |(names, ..)| names[2].clone())
-        .right("packets/s", |(_, now, was)| whole(now.packets, was.packets))
-        .right("rate", |(_, now, was)| {
-            rate(8.0 * per_second(now.bytes, was.bytes))
-        })
-        .right("dropped/s", |(_, now, was)| {
-            whole(now.dropped_packets, was.dropped_packets)
-        });
-    page.table(&table);
-    page.gap();
-    page.finish()
+    page.table(&table! { rows, (names, now, was) =>
+        left "adapter" => names[0];
+        left "policy" => names[1];
+        left "filter" => names[2];
+        right "packets/s" => whole(now.packets, was.packets);
+        right "rate" => rate(8.0 * per_second(now.bytes, was.bytes));
+        right "dropped/s" => whole(now.dropped_packets, was.dropped_packets);
+    });
+    page.finish() + "\n"
 }
 
 /// Writes what a valid policy file contains, and its warnings.
 fn file(page: &mut Page, file: &FileReport) {
     let name = file.name.as_deref().unwrap_or("the policy file");
     let filters = plural(file.filters as u64, "filter");
-    let policies = match file.policies {
-        1 => "1 policy".to_owned(),
-        policies => format!("{policies} policies"),
+    let policies = if file.policies == 1 {
+        "policy"
+    } else {
+        "policies"
     };
+    let policies = format!("{} {policies}", file.policies);
     page.title(&format!("{name}: {filters} and {policies}"));
     for adapter in &file.adapters {
         let facts = [
@@ -338,27 +292,25 @@ fn explanation(page: &mut Page, explanation: &ExplanationReport) {
         name => name,
     };
     page.plain(&format!("{packet} on {adapter}"));
-    match (&explanation.taken, &explanation.policy) {
+    page.title(&match (&explanation.taken, &explanation.policy) {
         (Some(taken), Some(policy)) => {
-            let (filter, line) = (&taken.filter, taken.line);
-            page.title(&format!(
-                "filter {filter} (line {line}) takes it: policy {policy}"
-            ));
+            format!(
+                "filter {} (line {}) takes it: policy {policy}",
+                taken.filter, taken.line
+            )
         }
-        _ => page.title("no filter takes it: it leaves as it came, in the default class"),
-    }
-    explanation
-        .effects
-        .iter()
-        .for_each(|effect| page.point(effect));
+        _ => "no filter takes it: it leaves as it came, in the default class".to_owned(),
+    });
+    let effects = explanation.effects.iter();
+    effects.for_each(|effect| page.point(effect));
     if !explanation.refused.is_empty() {
         page.gap();
         page.plain("asked before, and why not:");
     }
-    let table = Table::of(&explanation.refused)
-        .right("priority", |refusal| refusal.asked.priority.to_string())
-        .left("filter", |refusal| refusal.asked.filter.clone())
-        .right("line", |refusal| refusal.asked.line.to_string())
-        .left("why not", |refusal| refusal.why.clone());
-    page.table(&table);
+    page.table(&table! { &explanation.refused, refusal =>
+        right "priority" => refusal.asked.priority.to_string();
+        left "filter" => refusal.asked.filter.clone();
+        right "line" => refusal.asked.line.to_string();
+        left "why not" => refusal.why.clone();
+    });
 }

@@ -1,52 +1,52 @@
 //! The page of one run.
 
-use std::iter::repeat;
-use std::net::{IpAddr, SocketAddr};
-
-use linerate_core::one_way::{ClockOffset, OneWay};
+use linerate_core::one_way::OneWay;
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
-use linerate_core::record::{
-    EndReport, Environment, FlowRecord, Leg, Observed, Record, Status, TcpSender,
-};
+use linerate_core::record::{EndReport, FlowRecord, Leg, Observed, Record, Status, TcpSender};
 use linerate_core::stats::LatencySummary;
 
-use super::Style;
-use super::baseline::baseline;
-use super::ceilings::{caveats, ceilings, verdict};
 use super::evidence::{self, service_demand_doubt, share_percent};
+use super::history::baseline;
 use super::number::{
     bytes, chosen_bytes, count, counted, digits, ends, joined, micros, named, percent, plural,
     rate, seconds, span, with_unit,
 };
-use super::page::{Emphasis, MARGIN, Page};
-use super::table::Table;
-use crate::charts;
+use super::page::{Emphasis, Page};
+use super::parts::{
+    caveats, ceilings, clock, emulated, held, latencies, single_figure, traffic_and_peer, verdict,
+    video,
+};
+use super::table::table;
 use crate::document::{Document, Rate};
-use crate::svg::Chart;
 
 impl Document for Record {
     /// The rate, the bottleneck and the remedy; then the evidence of both kernels.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
-        answer(&mut page, self);
-        if style.details {
-            evidence_of(&mut page, self);
+    fn page(&self, page: &mut Page) {
+        answer(page, self);
+        if page.has_details() {
+            evidence_of(page, self);
         }
-        baseline(&mut page, self.baseline.as_ref());
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        baseline(page, self.baseline.as_ref());
+        caveats(page, &self.caveats);
     }
 
     fn answer(&self) -> String {
-        charts::answer(self)
+        let way = match (self.workload, self.direction) {
+            (Workload::Stream, Direction::Up) => "up to",
+            (Workload::Stream, Direction::Down) => "down from",
+            _ => "with",
+        };
+        let of_two = self.legs.len() > 1;
+        let held = self.legs.iter().filter_map(|leg| {
+            let name = if of_two { leg.direction.word() } else { "" };
+            Some(format!("; {}", held(name, leg)?))
+        });
+        let (figure, held) = (single_figure(self), joined(held, ""));
+        format!("{figure} {way} {}{held}", self.host)
     }
 
     fn observed(&self) -> Observed {
         Observed::runs([self])
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::record(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {
@@ -96,16 +96,18 @@ fn answer(page: &mut Page, record: &Record) {
 
 /// Writes the latencies of requests, and the requests without an answer.
 fn exchange_facts(page: &mut Page, record: &Record) {
-    if let Some(all) = &record.latency_us {
-        let known = |us: f64, at_least: u64| Some(us).filter(|_| all.count >= at_least);
-        let facts = [
-            named("latency p50", Some(all.p50), micros),
-            named("p90", known(all.p90, 10), micros),
-            named("p99", known(all.p99, 100), micros),
-            named("max", known(all.max, 1), micros),
+    let latency = record.latency_us.iter().flat_map(|all| {
+        let quantiles = [
+            ("latency p50", all.p50, 0),
+            ("p90", all.p90, 10),
+            ("p99", all.p99, 100),
+            ("max", all.max, 1),
         ];
-        page.indented(&joined(facts, ", "));
-    }
+        let known = quantiles.into_iter();
+        let known = known.filter(|(.., least)| all.count >= *least);
+        known.map(|(name, us, _)| format!("{name} {}", micros(us)))
+    });
+    page.indented(&joined(latency, ", "));
     let bad = [
         counted(record.failed, "failed"),
         counted(record.requests_not_sent, "due and not sent"),
@@ -118,7 +120,7 @@ fn exchange_facts(page: &mut Page, record: &Record) {
         page.indented(&format!("{pages}: median {median}, max {max}"));
     }
     if let Some(played) = &record.video {
-        page.indented(&super::load::video(played).join(", "));
+        page.indented(&video(played).join(", "));
     }
     let ways = record.one_way.iter().flat_map(one_way);
     ways.for_each(|facts| page.indented(&facts));
@@ -127,26 +129,15 @@ fn exchange_facts(page: &mut Page, record: &Record) {
 /// `up p50 10.1 ms, max 12.2 ms, 1 lost`, and the same down; what both owe to the clocks.
 fn one_way(ways: &OneWay) -> [String; 3] {
     let way = |name, delay: &LatencySummary, lost: Option<u64>| {
-        let lost = lost.map_or_else(String::new, |lost| format!(", {} lost", count(lost)));
         let [p50, max] = [delay.p50, delay.max].map(micros);
-        format!("{name} p50 {p50}, max {max}{lost}")
+        let lost = lost.map(|lost| format!("{} lost", count(lost)));
+        joined([Some(format!("{name} p50 {p50}, max {max}")), lost], ", ")
     };
     [
         way("up", &ways.up_us, ways.up_lost),
         way("down", &ways.down_us, ways.down_lost),
         clock(&ways.clock),
     ]
-}
-
-/// `endpoint's clock 1.20 s ahead ± 10.0 ms, drift 3.1 ppm (-1.0 to 5.2)`
-pub(super) fn clock(clock: &ClockOffset) -> String {
-    let is_behind = clock.offset_us < 0.0;
-    let place = if is_behind { "behind" } else { "ahead" };
-    let [offset, error] = [clock.offset_us.abs(), clock.offset_error_us].map(micros);
-    let [drift, min, max] = [clock.drift_ppm, clock.drift_min_ppm, clock.drift_max_ppm];
-    format!(
-        "endpoint's clock {offset} {place} ± {error}, drift {drift:.1} ppm ({min:.1} to {max:.1})"
-    )
 }
 
 /// `flows 1.20 – 3.40 Mbit/s`, where there are several.
@@ -179,39 +170,20 @@ fn evidence_of(page: &mut Page, record: &Record) {
     latencies(page, rows);
 }
 
-/// Writes the specification of an emulated path.
-pub(super) fn emulated(page: &mut Page, environment: &Environment) {
-    let Some(lab) = &environment.lab else { return };
-    let room = page.columns().saturating_sub(MARGIN);
-    let mut lines = vec![String::new()];
-    // The specification has no blank to break at.
-    for entry in lab.spec.split_inclusive(',') {
-        let line = lines.last_mut().expect("there is always a line");
-        if line.is_empty() || line.chars().count() + entry.chars().count() <= room {
-            line.push_str(entry);
-        } else {
-            lines.push(entry.to_owned());
-        }
-    }
-    for (label, line) in ["emulated"].into_iter().chain(repeat("")).zip(lines) {
-        page.entry(label, &line);
-    }
-}
-
 /// `13.9 Mbit/s: TCP up to pit.example (198.18.0.2:5201), 10.0 s, 1 flow`
 fn headline(record: &Record) -> String {
     let reached = match record.legs.len() {
         2 => String::new(),
-        _ => format!("{}{}: ", charts::single_figure(record), lost(record)),
+        _ => format!("{}{}: ", single_figure(record), lost(record)),
     };
-    let time = seconds(record.seconds);
-    let time = match (record.status, record.plan.extent) {
-        (Status::Complete, _) => time,
-        (Status::Partial, Extent::Time(asked)) => {
-            format!("{time} of {}, STOPPED EARLY", seconds(asked.as_secs_f64()))
-        }
-        (Status::Partial, _) => format!("{time}, STOPPED EARLY"),
-    };
+    let mut time = seconds(record.seconds);
+    if record.status == Status::Partial {
+        let of = match record.plan.extent {
+            Extent::Time(asked) => format!(" of {}", seconds(asked.as_secs_f64())),
+            _ => String::new(),
+        };
+        time += &format!("{of}, STOPPED EARLY");
+    }
     let flows = plural(record.plan.flows().into(), "flow");
     format!("{reached}{}, {time}, {flows}", traffic_and_peer(record))
 }
@@ -225,73 +197,11 @@ fn lost(record: &Record) -> String {
     })
 }
 
-/// `TCP up to pit.example (198.18.0.2:5201)`; with another tool at the other end `…:5201, iperf3)`,
-/// and where that was the client `…:5201), for iperf3`.
-pub(super) fn traffic_and_peer(record: &Record) -> String {
-    let protocol = protocol_name(record.protocol);
-    let what = match record.workload {
-        Workload::Stream => format!("{protocol} {}", towards(record.direction)),
-        Workload::Rr => format!("{protocol} requests to"),
-        Workload::Crr => format!("{protocol} connections to"),
-    };
-    let server = record.via.filter(|_| !record.served);
-    let server = server.map(|tool| tool.to_string());
-    let client = record.via.filter(|_| record.served);
-    let client = client.map_or_else(String::new, |tool| format!(", for {tool}"));
-    let to = destination(&record.host, &record.peer, server);
-    let dscp = record.plan.options.dscp;
-    let dscp = dscp.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"));
-    format!("{what} {to}{client}{dscp}")
-}
-
-/// `pit.example (198.18.0.2:5201)`, or the address alone if that is the host's name; `beside` is
-/// added within the brackets.
-pub(super) fn destination(host: &str, peer: &str, beside: Option<String>) -> String {
-    let address: Option<SocketAddr> = peer.parse().ok();
-    let named: Option<IpAddr> = host.parse().ok();
-    let (name, peer) = match named {
-        _ if peer.is_empty() || peer == host => (host, None),
-        Some(named) if Some(named) == address.map(|peer| peer.ip()) => (peer, None),
-        _ => (host, Some(peer.to_owned())),
-    };
-    match joined([peer, beside], ", ") {
-        none if none.is_empty() => name.to_owned(),
-        beside => format!("{name} ({beside})"),
-    }
-}
-
-pub(super) fn workload_name(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Stream => "stream",
-        Workload::Rr => "request/response",
-        Workload::Crr => "connect/request/response",
-    }
-}
-
-pub(super) fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "TCP",
-        Protocol::Udp => "UDP",
-        Protocol::Mptcp => "MPTCP",
-    }
-}
-
-/// The direction of the payload, seen from the client.
-pub(super) fn towards(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Up => "up to",
-        Direction::Down => "down from",
-        Direction::Both => "up and down, with",
-    }
-}
-
 /// Amount and time of the run, and its plan.
 fn run_facts(record: &Record) -> Vec<String> {
-    let time = seconds(record.seconds);
-    let mut facts = vec![match record.bytes() {
-        0 => time,
-        received => format!("{} in {time}", bytes(received)),
-    }];
+    let received = Some(record.bytes()).filter(|received| *received > 0);
+    let received = received.map(|received| format!("{} in", bytes(received)));
+    let mut facts = vec![joined([received, Some(seconds(record.seconds))], " ")];
     facts.extend(plan_facts(record));
     let counted = [
         (record.transactions, "transactions"),
@@ -315,9 +225,9 @@ fn plan_facts(record: &Record) -> Vec<String> {
                 Protocol::Udp => "datagrams",
                 Protocol::Tcp | Protocol::Mptcp => "messages",
             };
-            let number = record.messages.map(|n| format!("{} ", count(n)));
             let size = chosen_bytes(stream.message_bytes);
-            vec![format!("{}{pieces} of {size}", number.unwrap_or_default())]
+            let pieces = format!("{pieces} of {size}");
+            vec![joined([record.messages.map(count), Some(pieces)], " ")]
         }
         Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
             let depth = exchange.depth;
@@ -336,13 +246,10 @@ fn plan_facts(record: &Record) -> Vec<String> {
 /// Writes what both ends counted of one direction.
 fn direction(page: &mut Page, record: &Record, leg: &Leg) {
     page.facts("intervals", interval_facts(record, leg));
-    tcp(page, leg);
-    udp(page, leg);
+    evidence::write(page, leg.tcp.as_ref(), leg.udp.as_ref());
     flows(page, record.flows_of(leg).collect());
     cpu_of_ends(page, record, leg);
-    if !leg.ceilings.is_empty() {
-        page.gap();
-    }
+    page.gap();
     ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
 }
 
@@ -356,57 +263,33 @@ fn interval_facts(record: &Record, leg: &Leg) -> Vec<String> {
     let number = intervals.len();
     let [slowest, fastest] = [intervals[0], intervals[number - 1]]
         .map(|it| format!("{} at {}", rate(it.throughput_bps), seconds(it.start_s)));
-    vec![
-        format!("{number} of them"),
-        format!("slowest {slowest}"),
-        format!("fastest {fastest}"),
-    ]
-}
-
-fn tcp(page: &mut Page, leg: &Leg) {
-    let Some(evidence) = &leg.tcp else { return };
-    let Some(tcp) = evidence.sender() else {
-        page.facts("TCP", evidence::seen_by_receiver(evidence));
-        return;
-    };
-    let us = |us: u32| micros(us.into());
-    let rtt = [
-        named("smallest", tcp.rtt_min_us, us),
-        named("mean", Some(tcp.rtt_mean_us), us),
-        named("deviation", Some(tcp.rtt_var_us), us),
-    ];
-    page.facts("RTT", rtt);
-    page.facts("loss", evidence::retransmissions(tcp));
-    page.facts(
-        "windows",
-        evidence::windows(tcp, evidence.receiver.as_ref()),
-    );
-    page.facts("segments", evidence::segments(tcp));
-    page.facts("time", evidence::limited_times(tcp));
-    page.facts("TCP", evidence::control(tcp));
-}
-
-fn udp(page: &mut Page, leg: &Leg) {
-    let Some(udp) = &leg.udp else { return };
-    page.facts("datagrams", evidence::datagrams(udp));
-    page.facts("lost", evidence::losses(udp));
-    page.facts("order", evidence::order(udp));
-    page.facts("timing", evidence::timing(udp));
+    let figures = [("slowest", slowest), ("fastest", fastest)].map(|(is, it)| format!("{is} {it}"));
+    [vec![format!("{number} of them")], figures.to_vec()].concat()
 }
 
 /// Writes a row for each flow if there are several; of many flows, the slowest and the fastest.
 fn flows(page: &mut Page, flows: Vec<&FlowRecord>) {
-    if flows.len() < 2 {
+    let mut ranked = flows;
+    if ranked.len() < 2 {
         return;
     }
-    let mut ranked = flows;
     let left_out = ranked.len().saturating_sub(2 * MAX_FLOWS);
     if left_out > 0 {
         ranked.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
         ranked.drain(MAX_FLOWS..MAX_FLOWS + left_out);
     }
     page.gap();
-    page.table(&flow_table(ranked));
+    page.table(&table! { ranked, flow =>
+        right "flow" => flow.id.to_string();
+        right "throughput" => rate(flow.throughput_bps);
+        right "mean RTT" => micros(sender(flow)?.rtt_mean_us.into());
+        right "retransmitted" => flow.tcp.as_ref()?.retransmitted_segments();
+        right ["congestion", "window"] => bytes(sender(flow)?.cwnd_bytes);
+        right ["receive", "window"] => sender(flow)?.send_window_bytes.map(bytes);
+        right "lost" => flow.udp.as_ref()?.lost;
+        right "jitter" => micros(flow.udp.as_ref()?.jitter_us);
+        left "from and to" => format!("{} {}", flow.local, flow.remote);
+    });
     if left_out > 0 {
         page.plain(&format!(
             "  the slowest and the fastest; {left_out} flows between them in the JSON"
@@ -414,30 +297,7 @@ fn flows(page: &mut Page, flows: Vec<&FlowRecord>) {
     }
 }
 
-fn flow_table(flows: Vec<&FlowRecord>) -> Table<&FlowRecord> {
-    Table::of(flows)
-        .right("flow", |flow| flow.id.to_string())
-        .right("throughput", |flow| rate(flow.throughput_bps))
-        .right("mean RTT", |flow| {
-            Some(micros(sender(flow)?.rtt_mean_us.into()))
-        })
-        .right("retransmitted", |flow| {
-            flow.tcp.as_ref()?.retransmitted_segments()
-        })
-        .right("congestion\nwindow", |flow| {
-            Some(bytes(sender(flow)?.cwnd_bytes))
-        })
-        .right("receive\nwindow", |flow| {
-            sender(flow)?.send_window_bytes.map(bytes)
-        })
-        .right("lost", |flow| Some(flow.udp.as_ref()?.lost))
-        .right("jitter", |flow| Some(micros(flow.udp.as_ref()?.jitter_us)))
-        .left("from and to", |flow| {
-            format!("{} {}", flow.local, flow.remote)
-        })
-}
-
-fn sender<'a>(flow: &&'a FlowRecord) -> Option<&'a TcpSender> {
+fn sender(flow: &FlowRecord) -> Option<&TcpSender> {
     flow.tcp.as_ref()?.sender()
 }
 
@@ -451,68 +311,25 @@ fn cpu_of_ends(page: &mut Page, record: &Record, leg: &Leg) {
         Workload::Stream => ["sender", "receiver"],
         Workload::Rr | Workload::Crr => ["client", "endpoint"],
     };
-    let ends = [(first, &leg.sender), (second, &leg.receiver)];
-    let ends = ends.into_iter();
-    let ends: Vec<_> = ends
-        .filter_map(|(name, end)| Some((name, end.as_ref()?)))
-        .collect();
-    if ends.is_empty() {
-        return;
-    }
-    let doubt = service_demand_doubt(record, leg);
+    let ends = [(first, &leg.sender), (second, &leg.receiver)].into_iter();
+    let ends = ends.filter_map(|(name, end)| Some((name, end.as_ref()?)));
+    let doubt = service_demand_doubt(record, leg).filter(|_| leg.ends().next().is_some());
     let host_demand = |end: &EndReport| end.service_demand_us_per_kib.filter(|_| doubt.is_none());
-    let table = Table::of(ends)
-        .left("CPU", |(name, _)| *name)
-        .right("host\n%", |(_, end)| end.host_cpu_percent.map(digits))
-        .right("max\ncore\n%", |(_, end)| {
-            end.busiest_core_percent.map(digits)
-        })
-        .right("max\nthread\n%", |(_, end)| {
-            end.busiest_thread_percent.map(digits)
-        })
-        .right("steal\n%", |(_, end)| end.steal_percent.map(digits))
-        .right("user\ns", |(_, end)| digits(end.cpu_seconds.user))
-        .right("system\ns", |(_, end)| digits(end.cpu_seconds.system))
-        .right("soft\nirq s", |(_, end)| end.softirq_seconds.map(digits))
-        .right("host\nµs/KiB", |(_, end)| host_demand(end).map(digits))
-        .right("thread\nµs/KiB", |(_, end)| {
-            end.service_demand_threads_us_per_kib.map(digits)
-        })
-        .left("by", |(_, end)| end.method.clone());
     page.gap();
-    page.table(&table);
+    page.table(&table! { ends, (name, end) =>
+        left "CPU" => *name;
+        right ["host", "%"] => end.host_cpu_percent.map(digits);
+        right ["max", "core", "%"] => end.busiest_core_percent.map(digits);
+        right ["max", "thread", "%"] => end.busiest_thread_percent.map(digits);
+        right ["steal", "%"] => end.steal_percent.map(digits);
+        right ["user", "s"] => digits(end.cpu_seconds.user);
+        right ["system", "s"] => digits(end.cpu_seconds.system);
+        right ["soft", "irq s"] => end.softirq_seconds.map(digits);
+        right ["host", "µs/KiB"] => host_demand(end).map(digits);
+        right ["thread", "µs/KiB"] => end.service_demand_threads_us_per_kib.map(digits);
+        left "by" => end.method.clone();
+    });
     if let Some(doubt) = doubt {
         page.plain(&format!("  host's service demand {doubt}"));
     }
-}
-
-/// Writes a table of the latency summaries that are there.
-pub(super) fn latencies<'a>(
-    page: &mut Page,
-    rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
-) {
-    let rows = rows.into_iter();
-    let rows: Vec<_> = rows
-        .filter_map(|(name, latency)| Some((name, latency?)))
-        .collect();
-    if rows.is_empty() {
-        return;
-    }
-    // With fewer samples than this, a quantile would only repeat the maximum.
-    let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
-    page.gap();
-    let table = Table::of(rows)
-        .left("", |(name, _)| *name)
-        .right("min", |(_, all)| micros(all.min))
-        .spare(1, 1)
-        .right("mean", |(_, all)| micros(all.mean))
-        .spare(2, 1)
-        .right("p50", |(_, all)| micros(all.p50))
-        .right("p90", |(_, all)| known(all.p90, all.count, 10))
-        .right("p99", |(_, all)| known(all.p99, all.count, 100))
-        .right("p99.9", |(_, all)| known(all.p999, all.count, 1000))
-        .spare(3, 1)
-        .right("max", |(_, all)| micros(all.max))
-        .right("count", |(_, all)| all.count);
-    page.table(&table);
 }
