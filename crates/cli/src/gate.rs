@@ -131,8 +131,9 @@ fn hold_rate(name: &str, rate_bps: Option<f64>, floor: BitRate) -> anyhow::Resul
 mod tests {
     use linerate_core::record::Environment;
     use linerate_core::responsiveness::{Probe, Samples};
-    use linerate_report::document::Rate;
-    use linerate_report::text::Style;
+    use linerate_report::svg::Chart;
+    use linerate_report::document::{Charted, Rate};
+    use linerate_report::text::Page;
 
     use super::*;
 
@@ -143,12 +144,16 @@ mod tests {
     struct Rates(Option<Vec<(&'static str, Option<f64>)>>);
 
     impl Document for Rates {
-        fn text(&self, _: Style) -> String {
-            String::new()
-        }
+        fn page(&self, _: &mut Page) {}
 
         fn throughputs(&self) -> Option<Vec<Rate<'_>>> {
             self.0.clone()
+        }
+    }
+
+    impl Charted for Rates {
+        fn charts(&self) -> Vec<Chart> {
+            Vec::new()
         }
     }
 
