@@ -35,21 +35,26 @@ use thiserror::Error;
 use crate::json::Json;
 use crate::style::Style;
 use crate::svg::Chart;
+use crate::text::Page;
 
 /// A document that a command prints, stores and reads again.
 pub trait Document: Json {
-    /// The document as a page for people.
-    fn text(&self, style: Style) -> String;
+    /// Writes the document's page for people, the answer first.
+    fn page(&self, page: &mut Page);
 
-    /// The answer in one sentence: the first line of the page, unless the document has a better
-    /// one.
+    /// The page, laid out.
+    fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style);
+        self.page(&mut page);
+        page.finish()
+    }
+
+    /// The answer in one sentence: the first of the page, unless the document has a better one.
     fn answer(&self) -> String {
-        let page = self.text(Style {
-            width: LONG,
-            ..Style::default()
-        });
-        let first = page.lines().find(|line| !line.is_empty());
-        first.unwrap_or("nothing was found").to_owned()
+        let mut page = Page::new(Style::default());
+        self.page(&mut page);
+        let first = page.answer();
+        first.unwrap_or_else(|| "nothing was found".to_owned())
     }
 
     /// Charts of the document's figures.
@@ -126,9 +131,6 @@ impl fmt::Debug for dyn Document {
         f.write_str(&self.json_line())
     }
 }
-
-/// Width in columns at which a sentence stays on one line.
-const LONG: usize = 1000;
 
 /// The environment that figures were measured in, and its caveats.
 pub type Surroundings<'a> = (&'a mut Environment, &'a mut Vec<Caveat>);

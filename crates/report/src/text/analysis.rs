@@ -6,26 +6,24 @@ use linerate_core::analyze::{
 use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
-use super::Style;
 use super::figure;
 use super::number::{NBSP, digits, joined, plural, rate, signed};
 use super::page::{Emphasis, Page};
-use super::table::Table;
+use super::table::{Table, table};
 use crate::document::Document;
 
 impl Document for Analysis {
     /// Each metric with its groups, then what the columns explain, what the reports said, what is
     /// doubtful.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         for source in &self.sources {
             page.verdict(&of_source(source));
         }
         for name in &self.metrics {
-            metric(&mut page, self, name);
+            metric(page, self, name);
         }
-        ceilings(&mut page, self);
-        claims(&mut page, self);
+        ceilings(page, self);
+        claims(page, self);
         if !self.doubts.is_empty() {
             page.gap();
         }
@@ -36,7 +34,6 @@ impl Document for Analysis {
             page.gap();
         }
         self.notes.iter().for_each(|note| page.point(note));
-        page.finish()
     }
 }
 
@@ -113,18 +110,15 @@ fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
         Some(format!("{low} to {high}"))
     };
     let coverage = |(_, level): &(_, &Level)| Some(whole(100.0 * median(level)?.coverage));
-    Table::of(rows)
-        .left("group", |(group, _)| group_name(&group.settings))
-        .right("runs", |(_, level)| level.runs as u64)
-        .right("median", |(group, level)| {
-            middle(level, writer(&group.metric))
-        })
-        .right("interval", interval)
-        .right("at %", coverage)
+    table! { rows, row @ (group, level) =>
+        left "group" => group_name(&group.settings);
+        right "runs" => level.runs as u64;
+        right "median" => middle(level, writer(&group.metric));
+        right "interval" => interval(row);
+        right "at %" => coverage(row);
         // Where runs have several modes, the mean says as little as the median.
-        .right("mean", |(group, level)| {
-            level.median.map(|_| writer(&group.metric)(level.mean))
-        })
+        right "mean" => level.median.map(|_| writer(&group.metric)(level.mean));
+    }
 }
 
 /// The median, or what stands in its place where there is no one figure.
@@ -149,31 +143,22 @@ fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
     let range = |write: fn(f64) -> String| {
         move |[low, high]: [f64; 2]| format!("{} to {}", write(low), write(high))
     };
-    Table::of(rows)
-        .left("group", |(group, _)| group_name(&group.settings))
-        .left("a", |(_, one)| is_named.then(|| one.a.clone()))
-        .left("b", |(_, one)| is_named.then(|| one.b.clone()))
-        .right("runs\na", |(_, one)| one.n_a as u64)
-        .right("\nb", |(_, one)| one.n_b as u64)
-        .right("median\na", |(group, one)| median(group, &one.a))
-        .right("\nb", |(group, one)| median(group, &one.b))
-        .right("\nb − a", |(group, one)| {
-            signed(one.difference, writer(&group.metric))
-        })
-        .right("\nb ÷ a", |(_, one)| one.ratio.map(digits))
-        .right("clock\nallows", |(_, one)| {
-            one.ratio_by_clock.map(range(digits))
-        })
-        .right("effect\n%", |(_, one)| {
-            one.effect_percent.map(signed_percent)
-        })
-        .right("interval\n%", |(_, one)| {
-            one.interval_percent.map(range(signed_percent))
-        })
-        .right("\nat %", |(_, one)| one.confidence_percent.map(whole))
-        .right("runs\nneeded", |(_, one)| {
-            one.runs_needed.map(|runs| runs as u64)
-        })
+    table! { rows, (group, one) =>
+        left "group" => group_name(&group.settings);
+        left "a" => is_named.then(|| one.a.clone());
+        left "b" => is_named.then(|| one.b.clone());
+        right ["runs", "a"] => one.n_a as u64;
+        right ["", "b"] => one.n_b as u64;
+        right ["median", "a"] => median(group, &one.a);
+        right ["", "b"] => median(group, &one.b);
+        right ["", "b − a"] => signed(one.difference, writer(&group.metric));
+        right ["", "b ÷ a"] => one.ratio.map(digits);
+        right ["clock", "allows"] => one.ratio_by_clock.map(range(digits));
+        right ["effect", "%"] => one.effect_percent.map(signed_percent);
+        right ["interval", "%"] => one.interval_percent.map(range(signed_percent));
+        right ["", "at %"] => one.confidence_percent.map(whole);
+        right ["runs", "needed"] => one.runs_needed.map(|runs| runs as u64);
+    }
 }
 
 /// Writes each conclusion once, with the groups that it holds for.
@@ -250,15 +235,15 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         let found = row.ceilings.iter().find(|ceiling| ceiling.cause == cause)?;
         Some(mbits(found.limit_bps))
     };
-    let table = Table::of(analysis.ceilings.iter().take(MAX_GROUPS))
-        .left("row", |row| row.row.clone())
-        .right("receive\nwindow", |row| limit(row, Cause::ReceiveWindow))
-        .right("congestion", |row| limit(row, Cause::Congestion))
-        .right("pacing", |row| limit(row, Cause::Pacing))
-        .right("path\nrate", |row| limit(row, Cause::PathRate))
-        .right("measured", |row| mbits(row.throughput_bps))
-        .left("explained by", |row| row.explained_by.words());
-    page.table(&table);
+    page.table(&table! { analysis.ceilings.iter().take(MAX_GROUPS), row =>
+        left "row" => row.row.clone();
+        right ["receive", "window"] => limit(row, Cause::ReceiveWindow);
+        right "congestion" => limit(row, Cause::Congestion);
+        right "pacing" => limit(row, Cause::Pacing);
+        right ["path", "rate"] => limit(row, Cause::PathRate);
+        right "measured" => mbits(row.throughput_bps);
+        left "explained by" => row.explained_by.words();
+    });
     page.left_out(analysis.ceilings.len().saturating_sub(MAX_GROUPS), "rows");
 }
 

@@ -5,7 +5,7 @@ use linerate_core::record::{Baseline, Cause, Change, Significance};
 use super::comparison::{signed, writer};
 use super::number::NBSP;
 use super::page::Page;
-use super::table::Table;
+use super::table::table;
 
 /// Writes what has changed since the baseline, if there is one.
 pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
@@ -29,14 +29,15 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
         }
     };
     let rows = baseline.changes.iter().filter(shown);
-    let table = Table::of(rows)
-        .left("", |change| match change.metric.split_once('@') {
+    let table = table! { rows, change =>
+        left "" => match change.metric.split_once('@') {
             Some((path, size)) => format!("  {path}, {size}{NBSP}B"),
             None => format!("  {}", change.metric),
-        })
-        .right("then", |change| figure(&change.metric, change.was))
-        .right("now", |change| figure(&change.metric, change.is))
-        .right("change", |change| by(change));
+        };
+        right "then" => figure(&change.metric, change.was);
+        right "now" => figure(&change.metric, change.is);
+        right "change" => by(change);
+    };
     page.table(&table);
     for found in &baseline.bottlenecks {
         let [was, is] = [found.was, found.is].map(Cause::words);

@@ -8,46 +8,43 @@ use linerate_core::capacity::{
 use linerate_core::record::{Observed, Status};
 use linerate_core::stats::LatencySummary;
 
-use super::Style;
 use super::ceilings::caveats;
 use super::number::{
     bytes, chosen_bytes, count, counted, digits, joined, named, percent, seconds, with_unit,
 };
 use super::page::Page;
 use super::record::{destination, emulated, latencies};
-use super::table::Table;
+use super::table::table;
 use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
 use crate::svg::Chart;
 
 impl Document for CapacityDocument {
     /// What was held, and what stopped it or would stop it; then the costs and the limits.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&headline(self));
-        emulated(&mut page, &self.environment);
-        limits::verdict(&mut page, self);
-        limits::search(&mut page, self);
-        pools(&mut page, self);
+        emulated(page, &self.environment);
+        limits::verdict(page, self);
+        limits::search(page, self);
+        pools(page, self);
         for (name, pool) in named_pools(self) {
-            trouble(&mut page, name, pool);
+            trouble(page, name, pool);
         }
         page.gap();
         page.facts("held by", held_by(self));
         page.facts("load", load(self));
         page.facts("churn", churn(self));
-        if style.details {
+        if page.has_details() {
             page.facts("run", run(self));
-            times(&mut page, self);
+            times(page, self);
             page.gap();
             page.facts("active", beside(self));
             page.facts("CPU", cpu(self));
             page.facts("sockets", sockets(self));
             page.facts("slab", slab(self));
-            limits::table(&mut page, self);
+            limits::table(page, self);
         }
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        caveats(page, &self.caveats);
     }
 
     fn observed(&self) -> Observed {
@@ -128,23 +125,20 @@ fn named_pools(document: &CapacityDocument) -> impl Iterator<Item = (&'static st
 
 fn pools(page: &mut Page, document: &CapacityDocument) {
     let each = |memory: Option<f64>| memory.map(|memory| bytes(memory.max(0.0).round() as u64));
-    let table = Table::of(named_pools(document))
-        .left("", |(name, _)| *name)
-        .right("asked", |(_, pool)| pool.asked)
-        .right("opened", |(_, pool)| pool.opened)
-        .right("alive", |(_, pool)| pool.alive)
-        .right("lost", |(_, pool)| pool.lost)
-        .right("opened\nin", |(_, pool)| pool.connect_seconds.map(seconds))
-        .spare(3, 1)
-        .right("each\nsecond", |(_, pool)| pool.connect_per_s.map(digits))
-        .right("SYN\nretrans.", |(_, pool)| pool.syn_retransmissions)
-        .spare(2, 1)
-        .right("kernel\neach", |(_, pool)| each(pool.kernel_bytes_each))
-        .right("here\neach", |(_, pool)| each(pool.user_bytes_each))
-        .right("there\neach", |(_, pool)| each(pool.server_user_bytes_each))
-        .spare(1, 2);
     page.gap();
-    page.table(&table);
+    page.table(&table! { named_pools(document), (name, pool) =>
+        left "" => *name;
+        right "asked" => pool.asked;
+        right "opened" => pool.opened;
+        right "alive" => pool.alive;
+        right "lost" => pool.lost;
+        right @3 ["opened", "in"] => pool.connect_seconds.map(seconds);
+        right ["each", "second"] => pool.connect_per_s.map(digits);
+        right @2 ["SYN", "retrans."] => pool.syn_retransmissions;
+        right ["kernel", "each"] => each(pool.kernel_bytes_each);
+        right @1 ["here", "each"] => each(pool.user_bytes_each);
+        right @1 ["there", "each"] => each(pool.server_user_bytes_each);
+    });
     let has_kernel = named_pools(document).any(|(_, pool)| pool.kernel_bytes_each.is_some());
     if has_kernel && document.environment.shared_kernel {
         page.plain("  kernel memory is that of both ends: they run on one kernel");

@@ -7,7 +7,7 @@ use linerate_core::remedy::Remedy;
 
 use super::number::{bar, counted, joined, percent, plural, rate, span, sure};
 use super::page::Page;
-use super::table::Table;
+use super::table::table;
 use crate::charts;
 
 /// Writes a table of the lowest `most` ceilings, with the measured rate as a share of each.
@@ -25,13 +25,13 @@ pub(super) fn ceilings(
         let measured = measured_bps.filter(|_| ceiling.limit_bps > 0.0)?;
         Some(percent(100.0 * measured / ceiling.limit_bps))
     };
-    let table = Table::of(shown)
-        .left("", |ceiling| if ceiling.independent { " " } else { "*" })
-        .left("ceiling", |ceiling| ceiling.cause.words())
-        .right("limit", |ceiling| rate(ceiling.limit_bps))
-        .right("reached", reached)
-        .left("formula", |ceiling| ceiling.formula.clone());
-    page.table(&table);
+    page.table(&table! { shown, ceiling =>
+        left "" => if ceiling.independent { " " } else { "*" };
+        left "ceiling" => ceiling.cause.words();
+        right "limit" => rate(ceiling.limit_bps);
+        right "reached" => reached(ceiling);
+        left "formula" => ceiling.formula.clone();
+    });
     let is_derived = shown.iter().any(|ceiling| !ceiling.independent);
     let derived = is_derived.then(|| "* derived from the measured rate; cannot confirm".to_owned());
     let others = counted((ceilings.len() - shown.len()) as u64, "higher left out");
@@ -84,31 +84,39 @@ fn runner_up(page: &mut Page, verdict: &Verdict) {
     page.command(&next.tell_apart.command);
 }
 
-/// Draws the lowest ceiling of each of the first `most` causes as a bar. A ceiling that is derived
-/// from the measured rate is left out, unless it is the verdict's.
-pub(super) fn bars(page: &mut Page, leg: &Leg, most: usize) {
+/// Draws the lowest ceilings, one of each cause, as bars. A ceiling that is derived from the
+/// measured rate is left out, unless it is the verdict's; that is the last to be spared.
+pub(super) fn bars(page: &mut Page, leg: &Leg) {
     if page.has_pictures() {
         return;
     }
     let found = leg.verdict.as_ref().map(|verdict| verdict.cause);
-    let mut lowest = charts::lowest(&leg.ceilings, |ceiling| {
-        ceiling.independent || Some(ceiling.cause) == found
-    });
-    let verdicts = lowest.iter().position(|one| Some(one.cause) == found);
-    if let Some(at) = verdicts.filter(|at| most > 0 && *at >= most) {
-        lowest.swap(at, most - 1);
+    let is_found = |ceiling: &&Ceiling| Some(ceiling.cause) == found;
+    let mut lowest = charts::lowest(&leg.ceilings, |it| it.independent || is_found(&it));
+    let at = lowest.iter().position(is_found);
+    if let Some(at) = at.filter(|at| *at >= MAX_BARS) {
+        lowest.swap(at, MAX_BARS - 1);
     }
+    lowest.truncate(MAX_BARS);
+    let first = at.map_or(1, |_| 2);
+    let others = lowest.iter().filter(|ceiling| !is_found(ceiling));
+    let others: Vec<Cause> = others.map(|ceiling| ceiling.cause).collect();
+    let rank = |cause| others.iter().position(|other| *other == cause);
     let share = |ceiling: &Ceiling| {
         let share = leg.throughput_bps? / ceiling.limit_bps;
         (ceiling.limit_bps > 0.0).then_some(share)
     };
-    let table = Table::of(lowest.into_iter().take(most))
-        .left("", |ceiling| ceiling.cause.words())
-        .right("", |ceiling| rate(ceiling.limit_bps))
-        .left("", |ceiling| share(ceiling).map(bar))
-        .right("", |ceiling| Some(percent(100.0 * share(ceiling)?)));
-    page.table(&table);
+    let bars = table! { lowest, ceiling =>
+        left "" => ceiling.cause.words();
+        right "" => rate(ceiling.limit_bps);
+        left "" => share(ceiling).map(bar);
+        right "" => percent(100.0 * share(ceiling)?);
+    };
+    page.table(&bars.spare_rows(|one| rank(one.cause).map_or(1, |place| place as u8 + first)));
 }
+
+/// Maximum number of ceilings that are drawn.
+const MAX_BARS: usize = 3;
 
 fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
     if verdict.cause == Cause::Unexplained {

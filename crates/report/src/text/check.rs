@@ -16,8 +16,7 @@ use super::figure::figure;
 use super::number::{count, digits, exact_bytes, joined, micros, named, percent, rate};
 use super::page::{Emphasis, Page};
 use super::record::{emulated, latencies};
-use super::table::Table;
-use super::{Form, Style};
+use super::table::table;
 use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
@@ -25,13 +24,38 @@ use crate::svg::Chart;
 impl Document for Check {
     /// For each direction: the rate, the ceilings, the bottleneck and the remedy; then the path,
     /// the hosts and the evidence. Without details, as many ceilings as fit on a screen.
-    fn text(&self, style: Style) -> String {
-        let mut pages = (0..=LOWEST).rev().map(|most| page(self, style, most));
-        let is_screen = style.form == Form::Plain && !style.details;
-        let fits = |text: &String| !is_screen || text.lines().count() <= SCREEN;
-        let found = pages.find(fits);
-        // As a last resort, without empty lines.
-        found.unwrap_or_else(|| page(self, style, 0).replace("\n\n", "\n"))
+    fn page(&self, page: &mut Page) {
+        page.fit_screen();
+        page.heading(&headline(self));
+        in_short(page, self);
+        let ways = [
+            (Direction::Up, &self.up, &self.up_throughput_bps),
+            (Direction::Down, &self.down, &self.down_throughput_bps),
+        ];
+        for (direction, record, runs) in ways {
+            if let Some(record) = record {
+                explanation(page, direction, record, runs.as_ref(), self);
+            }
+        }
+        if let Some(fault) = &self.hidden_fault {
+            hidden_fault(page, fault, self);
+        }
+        let records: Vec<&Record> = self.up.iter().chain(&self.down).collect();
+        if page.has_details() {
+            page.gap();
+            path(page, self);
+            route(page, self);
+            hosts(page, self);
+            throughputs(page, &records);
+            latency(page, self);
+            responsiveness_table(page, self);
+        }
+        if self.one_sided {
+            one_sided(page, &self.host);
+        }
+        baseline(page, self.baseline.as_ref());
+        let of_runs = records.iter().flat_map(|record| &record.caveats);
+        caveats(page, self.caveats.iter().chain(of_runs));
     }
 
     fn answer(&self) -> String {
@@ -71,42 +95,6 @@ impl Document for Check {
         let rate = |direction: Direction| (direction.word(), self.throughput_bps(direction));
         Some(directions.map(rate).to_vec())
     }
-}
-
-/// The page, with at most `most` ceilings for each direction if there are no details.
-fn page(check: &Check, style: Style, most: usize) -> String {
-    let mut page = Page::new(style);
-    let directions = [
-        (Direction::Up, &check.up, &check.up_throughput_bps),
-        (Direction::Down, &check.down, &check.down_throughput_bps),
-    ];
-    page.heading(&headline(check));
-    in_short(&mut page, check);
-    for (direction, record, runs) in &directions {
-        if let Some(record) = record {
-            explanation(&mut page, *direction, record, runs.as_ref(), check, most);
-        }
-    }
-    if let Some(fault) = &check.hidden_fault {
-        hidden_fault(&mut page, fault, check);
-    }
-    if style.details {
-        page.gap();
-        path(&mut page, check);
-        route(&mut page, check);
-        hosts(&mut page, check);
-        throughputs(&mut page, &directions);
-        latency(&mut page, check);
-        responsiveness_table(&mut page, check);
-    }
-    if check.one_sided {
-        one_sided(&mut page, &check.host);
-    }
-    baseline(&mut page, check.baseline.as_ref());
-    let of_runs = [&check.up, &check.down].into_iter().flatten();
-    let of_runs = of_runs.flat_map(|record| &record.caveats);
-    caveats(&mut page, check.caveats.iter().chain(of_runs));
-    page.finish()
 }
 
 /// Writes what was wrong with the demonstration's path, now that it is over.
@@ -170,9 +158,6 @@ fn larger_mss(path: &PathFacts) -> Option<u32> {
     let least = expected.saturating_sub(FEW_BYTES).min(HALF_WINDOW);
     path.mss_bytes.filter(|mss| *mss < least).map(|_| expected)
 }
-
-/// A direction, its median run and the figure of all its runs.
-type Measured<'a> = (Direction, &'a Option<Record>, &'a Option<Figure>);
 
 fn headline(check: &Check) -> String {
     let what = match check.hidden_fault {
@@ -273,52 +258,36 @@ fn host_facts(host: &HostFacts) -> [Option<String>; 5] {
     ]
 }
 
-fn throughputs(page: &mut Page, directions: &[Measured<'_>]) {
-    let legs = directions.iter().filter_map(|(_, record, _)| {
-        let record = record.as_ref()?;
-        Some((record, record.leg()?))
-    });
-    let legs: Vec<_> = legs.collect();
-    if legs.is_empty() {
-        return;
-    }
-    page.gap();
-    page.table(&throughput_table(legs.clone()));
-    let mut doubts = legs.into_iter();
-    let doubt = doubts.find_map(|(record, leg)| service_demand_doubt(record, leg));
-    if let Some(doubt) = doubt {
-        page.plain(&format!("  host's service demand {doubt}"));
-    }
-}
-
-fn throughput_table<'a>(legs: Vec<(&'a Record, &'a Leg)>) -> Table<(&'a Record, &'a Leg)> {
+fn throughputs(page: &mut Page, records: &[&Record]) {
+    let legs = records
+        .iter()
+        .filter_map(|record| Some((*record, record.leg()?)));
+    let legs: Vec<(&Record, &Leg)> = legs.collect();
+    let doubt = legs
+        .iter()
+        .find_map(|(record, leg)| service_demand_doubt(record, leg));
     let demand = |record: &Record, leg: &Leg, end: &Option<EndReport>| {
         let demand = end.as_ref()?.service_demand_us_per_kib;
         let demand = demand.filter(|_| service_demand_doubt(record, leg).is_none());
         demand.map(digits)
     };
     let core = |end: &Option<EndReport>| end.as_ref()?.busiest_core_percent.map(digits);
-    Table::of(legs)
-        .left("", |(_, leg)| leg.direction.word())
-        .right("RTT\nmin", |(_, leg)| {
-            Some(micros(leg.tcp_sender()?.rtt_min_us?.into()))
-        })
-        .right("\nmean", |(_, leg)| {
-            Some(micros(leg.tcp_sender()?.rtt_mean_us.into()))
-        })
-        .right("sent\nagain", |(_, leg)| {
-            leg.tcp.as_ref()?.retransmitted_segments()
-        })
-        .right("\nshare", |(_, leg)| {
-            retransmitted_percent(leg.tcp_sender()?).map(percent)
-        })
-        .right("time-\nouts", |(_, leg)| leg.tcp_sender()?.timeouts)
-        .right("core %\nsend", |(_, leg)| core(&leg.sender))
-        .right("\nrecv", |(_, leg)| core(&leg.receiver))
-        .right("µs/KiB\nsend", |(record, leg)| {
-            demand(record, leg, &leg.sender)
-        })
-        .right("\nrecv", |(record, leg)| demand(record, leg, &leg.receiver))
+    page.gap();
+    page.table(&table! { legs, (record, leg) =>
+        left "" => leg.direction.word();
+        right ["RTT", "min"] => micros(leg.tcp_sender()?.rtt_min_us?.into());
+        right ["", "mean"] => micros(leg.tcp_sender()?.rtt_mean_us.into());
+        right ["sent", "again"] => leg.tcp.as_ref()?.retransmitted_segments();
+        right ["", "share"] => retransmitted_percent(leg.tcp_sender()?).map(percent);
+        right ["time-", "outs"] => leg.tcp_sender()?.timeouts;
+        right ["core %", "send"] => core(&leg.sender);
+        right ["", "recv"] => core(&leg.receiver);
+        right ["µs/KiB", "send"] => demand(record, leg, &leg.sender);
+        right ["", "recv"] => demand(record, leg, &leg.receiver);
+    });
+    if let Some(doubt) = doubt {
+        page.plain(&format!("  host's service demand {doubt}"));
+    }
 }
 
 fn latency(page: &mut Page, check: &Check) {
@@ -402,19 +371,17 @@ fn responsiveness_table(page: &mut Page, check: &Check) {
         return;
     }
     page.gap();
-    let table = Table::of(rows)
-        .left("load", |(direction, _)| direction.as_str())
-        .right("flows", |(_, found)| u64::from(found.flows))
-        .right("\nrate", |(_, found)| rate(found.throughput_bps))
-        .right("connect\nidle", |(_, found)| micros(found.idle_us))
-        .right("\nloaded", |(_, found)| micros(found.connect_us))
-        .right("request\nloaded", |(_, found)| micros(found.request_us))
-        .right("on loaded\nflow", |(_, found)| {
-            found.loaded_flow_us.map(micros)
-        })
-        .right("probes", |(_, found)| found.probes)
-        .right("RPM", |(_, found)| found.rpm.round() as u64);
-    page.table(&table);
+    page.table(&table! { rows, (direction, found) =>
+        left "load" => direction.as_str();
+        right "flows" => u64::from(found.flows);
+        right ["", "rate"] => rate(found.throughput_bps);
+        right ["connect", "idle"] => micros(found.idle_us);
+        right ["", "loaded"] => micros(found.connect_us);
+        right ["request", "loaded"] => micros(found.request_us);
+        right ["on loaded", "flow"] => found.loaded_flow_us.map(micros);
+        right "probes" => found.probes;
+        right "RPM" => found.rpm.round() as u64;
+    });
     for (direction, found) in check.responsiveness.iter().rev() {
         page.facts(
             &format!("{direction} waits"),
@@ -440,7 +407,6 @@ fn explanation(
     record: &Record,
     runs: Option<&Figure>,
     check: &Check,
-    most: usize,
 ) {
     let Some(leg) = record.leg() else { return };
     let name = direction.word();
@@ -455,7 +421,7 @@ fn explanation(
     if page.has_details() {
         ceilings::ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
     } else {
-        bars(page, leg, most);
+        bars(page, leg);
     }
     ceilings::verdict(page, Some(direction), leg);
     // The demonstration's hosts, whose settings were its fault, no longer exist.
@@ -495,11 +461,6 @@ fn one_sided(page: &mut Page, host: &str) {
     page.indented(&words);
     page.command("linerate serve");
 }
-
-/// Maximum number of ceilings for each direction.
-const LOWEST: usize = 3;
-/// Lines of a terminal.
-const SCREEN: usize = 24;
 
 /// The fewest runs whose range covers the median with 95 %: 1 − 2·½⁶ = 97 %.
 const RUNS: u32 = 6;

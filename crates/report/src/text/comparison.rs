@@ -11,7 +11,6 @@ use linerate_core::record::{Observed, Status};
 use linerate_core::stats::{Figure, median};
 use linerate_core::units::printable;
 
-use super::Style;
 use super::baseline::baseline;
 use super::ceilings::caveats;
 use super::figure::figure;
@@ -21,15 +20,14 @@ use super::number::{
 };
 use super::page::{Emphasis, Page};
 use super::record::{destination, emulated, protocol_name, towards, workload_name};
-use super::table::Table;
+use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
 use crate::svg::Chart;
 
 impl Document for Comparison {
     /// The answer, what was compared, both treatments side by side, and the caveats.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&headline(self));
         page.gap();
         page.facts("A", treatment(&self.a.to_string(), &self.read_back.a));
@@ -38,16 +36,16 @@ impl Document for Comparison {
         if let Some(with) = &self.with {
             page.facts("with", load_facts(with, &self.runs));
         }
-        emulated(&mut page, &self.environment);
+        emulated(page, &self.environment);
         page.facts("B's path", self.lab_b.clone());
-        if style.details {
+        if page.has_details() {
             page.facts("pairs", pair_facts(self));
             page.facts("before", idle_facts(&self.idle));
         }
         if !self.metrics.is_empty() {
             page.gap();
             page.table(&metric_table(&self.metrics));
-            if style.details {
+            if page.has_details() {
                 page.plain("  below each figure its interval; of A and B that of the median");
             }
         }
@@ -55,30 +53,30 @@ impl Document for Comparison {
             page.words(&would_decide(self, would));
         }
         // The table says all there is to say of metrics that are not decided.
+        let details = page.has_details();
         let decided = |metric: &&ComparedMetric| {
             let found = &metric.conclusion;
-            style.details || found.different || found.equivalent
+            details || found.different || found.equivalent
         };
         for metric in self.metrics.iter().skip(1).filter(decided) {
             let words = answer(metric, self.margin_percent);
             page.gap();
             page.words(&words);
         }
-        several_figures(&mut page, &self.metrics);
+        several_figures(page, &self.metrics);
         for fault in &self.one_sided_faults {
             page.gap();
             page.heading(&fault.message);
         }
-        if style.details {
-            excluded(&mut page, &self.runs);
+        if page.has_details() {
+            excluded(page, &self.runs);
             for note in &self.notes {
                 page.gap();
                 page.paragraph(Emphasis::None, "  note", 8, note);
             }
         }
-        baseline(&mut page, self.baseline.as_ref());
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        baseline(page, self.baseline.as_ref());
+        caveats(page, &self.caveats);
     }
 
     fn observed(&self) -> Observed {
@@ -324,13 +322,13 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         ];
         rows.into_iter().take(if is_wide { 3 } else { 2 })
     });
-    Table::of(rows)
-        .left("metric", |row| row[0].clone())
-        .right("A", |row| row[1].clone())
-        .right("B", |row| row[2].clone())
-        .right("B against A", |row| row[3].clone())
-        .right("pairs", |row| row[4].clone())
-        .spare(1, 1)
+    table! { rows, row =>
+        left "metric" => row[0].clone();
+        right "A" => row[1].clone();
+        right "B" => row[2].clone();
+        right "B against A" => row[3].clone();
+        right @1 "pairs" => row[4].clone();
+    }
 }
 
 /// An interval that is too wide for a table of 80 columns, split behind its separator; else all of
@@ -506,15 +504,15 @@ mod tests {
             metric("receiver.service_demand_us_per_kib", demand(), demand()),
         ];
         let table = metric_table(&metrics);
-        let layout = table.layout(80);
+        let layout = table.grid.layout(80, 0);
         assert_eq!(layout.left_out, 0);
-        for line in layout.rows() {
+        for line in &layout.rows {
             assert!(line.chars().count() <= 80, "{line}");
         }
         assert!(
-            layout.rows()[2].contains("1.02\u{a0}Gbit/s"),
+            layout.rows[2].contains("1.02\u{a0}Gbit/s"),
             "{:?}",
-            layout.rows()
+            layout.rows
         );
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use linerate_core::connection::{
-    Connection, ConnectionsDocument, LimitSource, Listener, Process, Source, State,
+    Connection, ConnectionsDocument, LimitSource, Process, Source, State,
 };
 use linerate_core::plan::Direction;
 use linerate_core::record::Cause;
@@ -14,7 +14,7 @@ use super::ceilings::caveats;
 use super::connection::explained;
 use super::number::{bytes, count, digits, joined, micros, named, plural, rate, seconds};
 use super::page::Page;
-use super::table::Table;
+use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
@@ -41,14 +41,17 @@ pub struct ConnectionRow<'a> {
 
 impl Document for ConnectionsDocument {
     /// A table of all connections or, if an explanation was asked for, the largest one in full.
-    fn text(&self, style: Style) -> String {
-        if !self.explained {
-            return table_page(self, style);
+    fn page(&self, page: &mut Page) {
+        if self.explained {
+            explained(page, self);
+        } else if self.listeners.is_empty() {
+            page.title(&connections_headline(self));
+            page.gap();
+            lines(page, self);
+        } else {
+            listeners(page, self);
         }
-        let mut page = Page::new(style);
-        explained(&mut page, self);
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        caveats(page, &self.caveats);
     }
 
     fn charts(&self) -> Vec<Chart> {
@@ -71,20 +74,6 @@ impl Document for ConnectionsDocument {
     fn annotate(&mut self) {
         self.explain();
     }
-}
-
-/// Totals and a table of connections, or of listening sockets.
-fn table_page(document: &ConnectionsDocument, style: Style) -> String {
-    let mut page = Page::new(style);
-    if document.listeners.is_empty() {
-        page.title(&connections_headline(document));
-        page.gap();
-        lines(&mut page, document);
-    } else {
-        listeners(&mut page, document);
-    }
-    caveats(&mut page, &document.caveats);
-    page.finish()
 }
 
 fn lines(page: &mut Page, document: &ConnectionsDocument) {
@@ -146,8 +135,8 @@ pub fn connections_headline(document: &ConnectionsDocument) -> String {
 /// Connections as lines of a screen: the heads, and one line for each.
 pub fn connection_lines(rows: &[ConnectionRow<'_>], style: Style) -> (Vec<String>, Vec<String>) {
     let table = table(rows, style.columns(), false);
-    let layout = table.layout(style.width);
-    (layout.heads(), layout.rows())
+    let layout = table.grid.layout(style.width, 0);
+    (layout.heads, layout.rows)
 }
 
 fn table<'a>(
@@ -168,26 +157,20 @@ fn table<'a>(
             Direction::Up | Direction::Both => "sender",
         })
     };
-    Table::of(rows)
-        .left("remote", |row| row.connection.remote.clone())
-        .left("local", local)
-        .spare(3, 1)
-        .left("process", |row| process(row.connection.process.as_ref()))
-        .spare(1, 1)
-        .left("end", end)
-        .left("state", |row| state(row.connection))
-        .spare(5, 1)
-        .right("out\nbit/s", |row| short_rate(out_bps(row.connection)))
-        .right("in\nbit/s", |row| short_rate(in_bps(row.connection)))
-        .right("RTT", |row| rtt_us(row.connection))
-        .spare(2, 1)
-        .right("retr", |row| retransmitted(row.connection))
-        .spare(4, 1)
-        .right("cwnd", |row| cwnd_bytes(row.connection).map(bytes))
-        .spare(6, 1)
-        .left("", |row| sparkline(&row.recent_bps))
-        .spare(7, 1)
-        .left("bottleneck", |row| bottleneck(ends.telling(row.connection)))
+    table! { rows, row =>
+        left "remote" => row.connection.remote.clone();
+        left @3 "local" => local(row);
+        left @1 "process" => process(row.connection.process.as_ref());
+        left "end" => end(row);
+        left @5 "state" => state(row.connection);
+        right ["out", "bit/s"] => short_rate(out_bps(row.connection));
+        right ["in", "bit/s"] => short_rate(in_bps(row.connection));
+        right @2 "RTT" => rtt_us(row.connection);
+        right @4 "retr" => retransmitted(row.connection);
+        right @6 "cwnd" => cwnd_bytes(row.connection).map(bytes);
+        left @7 "" => sparkline(&row.recent_bps);
+        left "bottleneck" => bottleneck(ends.telling(row.connection));
+    }
 }
 
 /// Connections by their addresses: both ends of one may be on this host.
@@ -251,14 +234,15 @@ pub fn connections_by(document: &ConnectionsDocument, by: GroupBy, style: Style)
     };
     let often =
         |(_, group): &&(String, Group)| group.most_frequent().filter(|_| by != GroupBy::Cause);
-    let table = Table::of(&groups)
-        .left(head, |(key, _)| key.clone())
-        .right("connections", |(_, group)| group.all)
-        .right("active", |(_, group)| group.active)
-        .right("out\nbit/s", |(_, group)| short_rate(group.out_bps))
-        .right("in\nbit/s", |(_, group)| short_rate(group.in_bps))
-        .right("retr", |(_, group)| group.retransmitted)
-        .left("most often", often);
+    let table = table! { &groups, row @ (key, group) =>
+        left head => key.clone();
+        right "connections" => group.all;
+        right "active" => group.active;
+        right ["out", "bit/s"] => short_rate(group.out_bps);
+        right ["in", "bit/s"] => short_rate(group.in_bps);
+        right "retr" => group.retransmitted;
+        left "most often" => often(row);
+    };
     let mut page = Page::new(style);
     page.title(&connections_headline(document));
     page.gap();
@@ -426,18 +410,18 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
         ));
     }
     page.gap();
-    let table = Table::of(all)
-        .left("local", |one| one.local.clone())
-        .left("process", |one: &&Listener| process(one.process.as_ref()))
-        .right("waiting", |one| one.waiting)
-        .right("limit", |one| one.limit)
-        .right("half-open", |one| one.half_open)
-        .right("dropped", |one| one.dropped)
-        .left("limit set by", |one| match one.limit_by {
+    page.table(&table! { all, one =>
+        left "local" => one.local.clone();
+        left "process" => process(one.process.as_ref());
+        right "waiting" => one.waiting;
+        right "limit" => one.limit;
+        right "half-open" => one.half_open;
+        right "dropped" => one.dropped;
+        left "limit set by" => match one.limit_by {
             LimitSource::Somaxconn => "net.core.somaxconn",
             LimitSource::Program => "the program",
-        });
-    page.table(&table);
+        };
+    });
 }
 
 /// Rows without details: with the title and caveats they make 24 lines.

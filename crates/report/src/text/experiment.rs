@@ -9,26 +9,24 @@ use linerate_core::plan::Repeats;
 use linerate_core::record::{Record, Status};
 use linerate_core::stats::{Agreement, Figure, MedianInterval};
 
-use super::Style;
 use super::ceilings::caveats;
 use super::figure::{DRIFT, MODES, figure as repeats, middle};
 use super::number::{NBSP, digits, joined};
 use super::page::{Emphasis, MARGIN, Page};
-use super::table::Table;
+use super::table::{Head, Table};
 use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
 use crate::svg::Chart;
 
 impl Document for ExperimentDocument {
     /// Title, table, findings, notes, doubts.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&self.title);
         if let Some(report) = &self.report {
             page.entry("report", report);
         }
         page.entry("runs", &runs(self));
-        if let Some(about) = self.about.as_ref().filter(|_| style.details) {
+        if let Some(about) = self.about.as_ref().filter(|_| page.has_details()) {
             page.gap();
             for paragraph in about.split("\n\n") {
                 page.words(&paragraph.replace('\n', " "));
@@ -39,13 +37,13 @@ impl Document for ExperimentDocument {
         for line in [spread(&self.table), legend(&self.table)] {
             line.iter().for_each(|line| page.indented(line));
         }
-        findings(&mut page, self);
-        for note in self.notes.iter().filter(|_| style.details) {
+        findings(page, self);
+        let details = page.has_details();
+        for note in self.notes.iter().filter(|_| details) {
             page.gap();
             page.entry("note", note);
         }
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        caveats(page, &self.caveats);
     }
 
     fn charts(&self) -> Vec<Chart> {
@@ -113,14 +111,17 @@ fn table(table: &DocumentTable) -> Table<&DocumentRow> {
     shown
 }
 
-fn head(column: &DocumentColumn) -> String {
+fn head(column: &DocumentColumn) -> Head {
     let unit = column.unit.clone().filter(|unit| *unit != column.title);
     let over = column
         .ratio_to
         .as_ref()
         .map(|level| format!("over {level}"));
     let title = Some(column.title.clone());
-    joined([column.level.clone(), title, unit, over], "\n")
+    [column.level.clone(), title, unit, over]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {

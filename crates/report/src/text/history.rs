@@ -7,7 +7,7 @@ use super::baseline::baseline;
 use super::comparison::{signed, writer};
 use super::number::plural;
 use super::page::Page;
-use super::table::Table;
+use super::table::table;
 
 /// A saved run, for a table.
 #[derive(Debug, Clone, Copy)]
@@ -33,14 +33,13 @@ pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
     let others = 34 + others.max().unwrap_or(0);
     let room = style.columns().saturating_sub(others).max(24);
     let answer = |run: &&SavedRun| shortened(run.answer, 2 * room);
-    let table = Table::of(runs)
-        .right("run", |run| run.id.to_string())
-        .left("begun", |run| begun(run.started_at))
-        .left("test", |run| run.workload)
-        .left("labels", labels)
-        .spare(1, 1)
-        .left("what came of it", answer);
-    page.table(&table);
+    page.table(&table! { runs, run =>
+        right "run" => run.id.to_string();
+        left "begun" => begun(run.started_at);
+        left "test" => run.workload;
+        left @1 "labels" => labels(run);
+        left "what came of it" => answer(run);
+    });
     page.finish()
 }
 
@@ -141,15 +140,15 @@ pub fn period_medians(rows: &[PeriodMedian<'_>], style: Style) -> String {
     let mut page = Page::new(style);
     let figure =
         |place: usize| move |row: &&PeriodMedian<'_>| writer(row.metric)(row.figures[place]);
-    let table = Table::of(rows)
-        .left("series", |row| row.series)
-        .left("figure", |row| row.metric)
-        .left("begins", |row| row.begins.replacen('T', " ", 1))
-        .right("runs", |row| row.runs.to_string())
-        .right("min", figure(0))
-        .right("median", figure(1))
-        .right("max", figure(2));
-    page.table(&table);
+    page.table(&table! { rows, row =>
+        left "series" => row.series;
+        left "figure" => row.metric;
+        left "begins" => row.begins.replacen('T', " ", 1);
+        right "runs" => row.runs.to_string();
+        right "min" => figure(0)(row);
+        right "median" => figure(1)(row);
+        right "max" => figure(2)(row);
+    });
     page.finish()
 }
 

@@ -6,29 +6,27 @@ use linerate_core::host::{
 use linerate_core::remedy::host_set;
 use linerate_core::units::ByteCount;
 
-use super::Style;
 use super::number::{NBSP, count, joined, plural};
 use super::page::{Emphasis, MARGIN, Page};
-use super::table::Table;
+use super::table::table;
 use crate::document::Document;
 
 impl Document for HostDocument {
     /// The settings that are not right with reasons, the command that sets them, and the number of
     /// other settings; with details, these too. In a document about changes: what was set or
     /// undone, or would be.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         let is_judged = self.changes.is_empty() && !self.dry_run;
         if is_judged {
-            answer(&mut page, self);
+            answer(page, self);
         }
         if !self.settings.is_empty() {
-            head(&mut page, self);
+            head(page, self);
         }
         if is_judged {
-            judged(&mut page, self, style.details)
+            judged(page, self, page.has_details())
         } else {
-            changes(&mut page, self)
+            changes(page, self)
         }
         if let Some(file) = &self.file {
             page.gap();
@@ -37,7 +35,6 @@ impl Document for HostDocument {
         for note in &self.notes {
             page.doubt(note);
         }
-        page.finish()
     }
 }
 
@@ -180,12 +177,12 @@ fn kept(page: &mut Page, document: &HostDocument) {
         true => "over a reboot",
         false => "until a reboot",
     };
-    let table = Table::of(kept)
-        .left("set by linerate host", |(setting, _)| setting.key.clone())
-        .left("before", |(_, was)| was.as_str())
-        .left("now", |(setting, _)| setting.now.clone())
-        .left("", |(setting, _)| after(setting.persisted));
-    page.table(&table);
+    page.table(&table! { kept, (setting, was) =>
+        left "set by linerate host" => setting.key.clone();
+        left "before" => was.as_str();
+        left "now" => setting.now.clone();
+        left "" => after(setting.persisted);
+    });
 }
 
 fn others(page: &mut Page, document: &HostDocument) {
@@ -207,12 +204,12 @@ fn others(page: &mut Page, document: &HostDocument) {
         }
         return;
     }
-    let table = Table::of(others)
-        .left("setting", |setting| setting.key.clone())
-        .left("now", |setting| setting.now.clone())
-        .left("", |setting| word(setting.state))
-        .left("why", why);
-    page.table(&table);
+    page.table(&table! { others, setting =>
+        left "setting" => setting.key.clone();
+        left "now" => setting.now.clone();
+        left "" => word(setting.state);
+        left "why" => why(setting);
+    });
 }
 
 fn summary(page: &mut Page, document: &HostDocument) {

@@ -3,20 +3,17 @@
 use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::LabDirection;
 
-use super::Style;
 use super::number::joined;
 use super::page::{Emphasis, Page};
 use crate::document::Document;
 
 impl Document for LabsDocument {
     /// Hosts, routers and links of each lab, the links' counters, and the processes in it.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         if self.labs.is_empty() {
             page.words("no lab is up");
         }
-        self.labs.iter().for_each(|lab| shown(&mut page, lab));
-        page.finish()
+        self.labs.iter().for_each(|lab| shown(page, lab));
     }
 }
 

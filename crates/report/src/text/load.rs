@@ -7,13 +7,12 @@ use linerate_core::plan::{Direction, Workload};
 use linerate_core::record::{Observed, Record, Status};
 use linerate_core::video::Playback;
 
-use super::Style;
 use super::ceilings::{caveats, verdict};
 use super::evidence::in_short;
 use super::number::{counted, digits, joined, micros, named, percent, plural, rate, seconds};
 use super::page::Page;
 use super::record::{destination, emulated, protocol_name};
-use super::table::Table;
+use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Rate, Surroundings};
 use crate::svg::Chart;
@@ -21,10 +20,9 @@ use crate::svg::Chart;
 impl Document for LoadDocument {
     /// Totals of each direction, latency of each class, the quality of calls, and the bottleneck of
     /// the busiest stream; then every member.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&headline(self));
-        emulated(&mut page, &self.environment);
+        emulated(page, &self.environment);
         for (name, total) in [("down", &self.down), ("up", &self.up)] {
             page.facts(name, total.iter().flat_map(total_facts));
         }
@@ -40,16 +38,15 @@ impl Document for LoadDocument {
             page.gap();
             page.table(&classes(&self.latency));
         }
-        bottleneck(&mut page, self);
-        if style.details {
-            members(&mut page, self);
+        bottleneck(page, self);
+        if page.has_details() {
+            members(page, self);
         }
         let of_members = self
             .members
             .iter()
             .flat_map(|member| &member.record.caveats);
-        caveats(&mut page, self.caveats.iter().chain(of_members));
-        page.finish()
+        caveats(page, self.caveats.iter().chain(of_members));
     }
 
     fn observed(&self) -> Observed {
@@ -204,19 +201,17 @@ pub(super) fn video(video: &Playback) -> [String; 4] {
 }
 
 fn classes(latency: &[ClassLatency]) -> Table<&ClassLatency> {
-    Table::of(latency)
-        .left("probe", |class| class.member.clone())
-        .left("over", |class| protocol_name(class.protocol))
-        .left("DSCP", |class| class.dscp.to_string())
-        .right("idle\nmean", |class| Some(micros(class.idle_us?.mean)))
-        .right("loaded\nmean", |class| Some(micros(class.loaded_us?.mean)))
-        .right("\np50", |class| Some(micros(class.loaded_us?.p50)))
-        .right("\np99", |class| {
-            let loaded = class.loaded_us.filter(|loaded| loaded.count >= 100);
-            Some(micros(loaded?.p99))
-        })
-        .right("\nmax", |class| Some(micros(class.loaded_us?.max)))
-        .right("\nlost", |class| class.failed)
+    table! { latency, class =>
+        left "probe" => class.member.clone();
+        left "over" => protocol_name(class.protocol);
+        left "DSCP" => class.dscp.to_string();
+        right ["idle", "mean"] => micros(class.idle_us?.mean);
+        right ["loaded", "mean"] => micros(class.loaded_us?.mean);
+        right ["", "p50"] => micros(class.loaded_us?.p50);
+        right ["", "p99"] => micros(class.loaded_us.filter(|loaded| loaded.count >= 100)?.p99);
+        right ["", "max"] => micros(class.loaded_us?.max);
+        right ["", "lost"] => class.failed;
+    }
 }
 
 /// Writes the verdict of the stream with the highest rate.

@@ -8,7 +8,7 @@ use super::Style;
 use super::history::begun;
 use super::number::{UNKNOWN, digits, joined, micros, named, percent, plural, rate};
 use super::page::Page;
-use super::table::Table;
+use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Rate};
 use crate::svg::Chart;
@@ -16,8 +16,7 @@ use crate::svg::Chart;
 impl Document for MatrixDocument {
     /// The sites that explain the slow pairs, and the bottlenecks; a few sites as a matrix, many as
     /// tables of the slowest pairs and sites.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&headline(self));
         for suspect in &self.suspects {
             page.point(&accused(suspect));
@@ -30,18 +29,18 @@ impl Document for MatrixDocument {
             page.doubt(&format!("{missing} not measured"));
         }
         page.gap();
-        let most = |few: usize| if style.details { usize::MAX } else { few };
+        let details = page.has_details();
+        let most = |few: usize| if details { usize::MAX } else { few };
         if self.sites.len() <= FEW_SITES {
             page.plain(&format!("{}, rows send, columns receive", unit(self).1));
             page.table(&grid(self));
         } else {
             page.table(&pairs(self, most(WORST_PAIRS)));
         }
-        if self.sites.len() > FEW_SITES || style.details {
+        if self.sites.len() > FEW_SITES || page.has_details() {
             page.gap();
             page.table(&sites(self, most(WORST_SITES)));
         }
-        page.finish()
     }
 
     fn charts(&self) -> Vec<Chart> {
@@ -78,16 +77,14 @@ pub fn matrix_pairs(document: &MatrixDocument, style: Style) -> String {
 /// Results from one site to another, with the numbers of their runs.
 pub fn pair_runs(runs: &[(i64, MatrixCell)], style: Style) -> String {
     let mut page = Page::new(style);
-    let table = Table::of(runs)
-        .right("run", |(run, _)| run.to_string())
-        .left("begun", |(_, it)| begun(&it.started_at))
-        .right("bit/s", |(_, it)| it.throughput_bps.map(rate))
-        .right("loss", |(_, it)| it.loss_percent.map(percent))
-        .right("RTT", |(_, it)| it.rtt_us.map(micros))
-        .left("bottleneck", |(_, it)| {
-            it.cause.map(|cause| cause.words().to_owned())
-        });
-    page.table(&table);
+    page.table(&table! { runs, (run, it) =>
+        right "run" => run.to_string();
+        left "begun" => begun(&it.started_at);
+        right "bit/s" => it.throughput_bps.map(rate);
+        right "loss" => it.loss_percent.map(percent);
+        right "RTT" => it.rtt_us.map(micros);
+        left "bottleneck" => it.cause.map(|cause| cause.words().to_owned());
+    });
     page.finish()
 }
 
@@ -179,17 +176,18 @@ fn grid(document: &MatrixDocument) -> Table<usize> {
 fn pairs(document: &MatrixDocument, most: usize) -> Table<&MatrixCell> {
     let worst = document.worst().into_iter().take(most);
     let which = if document.slowest().is_empty() {
-        "worst pairs\nfrom"
+        ["worst pairs", "from"]
     } else {
-        "slowest pairs\nfrom"
+        ["slowest pairs", "from"]
     };
-    Table::of(worst)
-        .left(which, |cell| document.name(cell.from))
-        .left("to", |cell| document.name(cell.to))
-        .right("bit/s", |cell| cell.throughput_bps.map(rate))
-        .right("loss", |cell| cell.loss_percent.map(percent))
-        .right("RTT", |cell| cell.rtt_us.map(micros))
-        .left("bottleneck", |cell| cell.cause.map(Cause::words))
+    table! { worst, cell =>
+        left which => document.name(cell.from);
+        left "to" => document.name(cell.to);
+        right "bit/s" => cell.throughput_bps.map(rate);
+        right "loss" => cell.loss_percent.map(percent);
+        right "RTT" => cell.rtt_us.map(micros);
+        left "bottleneck" => cell.cause.map(Cause::words);
+    }
 }
 
 fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
@@ -202,14 +200,13 @@ fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
     order.sort_by(|a, b| worse(a).total_cmp(&worse(b)));
     order.truncate(most);
     let of = |at: &usize| &document.sites[*at];
-    Table::of(order)
-        .left("slowest sites", move |at| of(at).name.clone())
-        .right("sends", move |at| of(at).median_out_bps.map(rate))
-        .right("receives", move |at| of(at).median_in_bps.map(rate))
-        .right("RTT", move |at| of(at).median_rtt_us.map(micros))
-        .left("groups", move |at| {
-            Some(of(at).groups.join(", ")).filter(|it| !it.is_empty())
-        })
+    table! { order, at =>
+        left "slowest sites" => of(at).name.clone();
+        right "sends" => of(at).median_out_bps.map(rate);
+        right "receives" => of(at).median_in_bps.map(rate);
+        right "RTT" => of(at).median_rtt_us.map(micros);
+        left "groups" => Some(of(at).groups.join(", ")).filter(|it| !it.is_empty());
+    }
 }
 
 /// Most sites that fit as a matrix into 80 columns.

@@ -1,11 +1,8 @@
-//! A page of text. It contains no control characters but its own.
+//! A page as blocks: sentences, labelled facts, lists, commands, tables and blank lines.
+//! `render` lays them out.
 
-use linerate_core::remedy::shell_word;
-use linerate_core::units::printable;
-
-use super::markup;
-use super::number::{NBSP, joined, plural};
-use super::table::Table;
+use super::number::joined;
+use super::table::{Grid, Table};
 use super::{Form, Style};
 
 /// How a line stands out.
@@ -21,60 +18,69 @@ pub(super) enum Emphasis {
     Command,
 }
 
-/// A page that is being written. Every text is cleaned here, so that no caller can forget it.
+/// A part of a page.
 #[derive(Debug)]
-pub(super) struct Page {
-    text: String,
-    style: Style,
+pub(super) enum Block {
+    /// A blank line before the next block, unless the page begins there.
+    Blank,
+    /// The title of the blocks up to the next blank line; left out if there are none.
+    Section(String),
+    /// Words that fill the lines; all lines but the first are indented by `hang` columns.
+    Words {
+        emphasis: Emphasis,
+        label: String,
+        hang: usize,
+        words: String,
+    },
+    /// A command to copy, with a line for each of its lines.
+    Command(String),
+    /// Aligned columns.
+    Table(Grid),
+}
+
+/// A page that is being written.
+#[derive(Debug)]
+pub struct Page {
+    pub(super) blocks: Vec<Block>,
+    pub(super) style: Style,
+    /// Whether rows that can be spared are left out until the page fits on a screen.
+    pub(super) is_screen: bool,
 }
 
 impl Page {
-    pub(super) fn new(style: Style) -> Self {
+    /// An empty page.
+    pub fn new(style: Style) -> Self {
         Self {
-            text: String::new(),
+            blocks: Vec::new(),
             style,
+            is_screen: false,
         }
     }
 
-    /// Writes one line, however long.
-    pub(super) fn line(&mut self, emphasis: Emphasis, line: &str) {
-        if self.style.form != Form::Plain {
-            return markup::words(self.style.form, &mut self.text, emphasis, "", line.trim());
-        }
-        let line = printable(line).replace(NBSP, " ");
-        let (on, off) = match (self.style.colour, emphasis) {
-            (false, _) | (true, Emphasis::None) => ("", ""),
-            (true, Emphasis::Strong) => ("\x1b[1m", "\x1b[0m"),
-            (true, Emphasis::Warning) => ("\x1b[33m", "\x1b[0m"),
-            (true, Emphasis::Command) => ("\x1b[36m", "\x1b[0m"),
-        };
-        self.text.push_str(on);
-        self.text.push_str(line.trim_end());
-        self.text.push_str(off);
-        self.text.push('\n');
+    /// Makes the page fit on a screen of 24 lines by leaving out rows that can be
+    /// [spared](Table::spare_rows), where no details are asked for.
+    pub(super) fn fit_screen(&mut self) {
+        self.is_screen = self.style.form == Form::Plain && !self.has_details();
     }
 
-    /// Writes an empty line, unless the page begins here or has one already.
-    pub(super) fn gap(&mut self) {
-        let is_plain = self.style.form == Form::Plain;
-        if is_plain && !self.text.is_empty() && !self.text.ends_with("\n\n") {
-            self.text.push('\n');
-        }
+    /// The page laid out as its style says.
+    pub fn finish(self) -> String {
+        super::render::page(&self)
     }
 
-    /// Writes words that fill the lines; all lines but the first are indented by `hang` columns.
-    pub(super) fn paragraph(&mut self, emphasis: Emphasis, first: &str, hang: usize, words: &str) {
-        if self.style.form != Form::Plain {
-            let (form, label) = (self.style.form, first.trim());
-            return markup::words(form, &mut self.text, emphasis, label, words);
-        }
-        let room = self.style.columns().saturating_sub(hang).max(MIN_ROOM);
-        let words = printable(words).replace(" %", "\u{a0}%");
-        let mut first = first;
-        for line in wrap(&words, room) {
-            self.line(emphasis, &format!("{first:<hang$}{line}"));
-            first = "";
-        }
+    /// The page's first sentence, on one line.
+    pub(crate) fn answer(&self) -> Option<String> {
+        self.blocks.iter().find_map(|block| match block {
+            Block::Words { label, words, .. } => Some(joined(
+                [label, words].map(|part| {
+                    let words = part.trim();
+                    (!words.is_empty()).then(|| words.to_owned())
+                }),
+                " ",
+            )),
+            Block::Section(title) => Some(title.clone()),
+            Block::Blank | Block::Command(_) | Block::Table(_) => None,
+        })
     }
 
     /// Whether the evidence follows the answer.
@@ -100,37 +106,52 @@ impl Page {
         self.style.columns()
     }
 
+    /// Writes an empty line, unless the page begins here or has one already.
+    pub fn gap(&mut self) {
+        self.blocks.push(Block::Blank);
+    }
+
+    /// Writes an empty line and the title of what follows up to the next one; nothing if nothing
+    /// follows.
+    pub(super) fn section(&mut self, title: impl Into<String>) {
+        self.blocks.push(Block::Section(title.into()));
+    }
+
+    /// Writes words that fill the lines; all lines but the first are indented by `hang` columns.
+    pub(super) fn paragraph(&mut self, emphasis: Emphasis, label: &str, hang: usize, words: &str) {
+        if !label.is_empty() || !words.is_empty() {
+            self.blocks.push(Block::Words {
+                emphasis,
+                label: label.to_owned(),
+                hang,
+                words: words.to_owned(),
+            });
+        }
+    }
+
+    /// Writes a line; one that does not fit is wrapped under its own indent.
+    pub(super) fn line(&mut self, emphasis: Emphasis, line: &str) {
+        let words = line.trim_start();
+        self.paragraph(emphasis, "", line.len() - words.len(), words);
+    }
+
     /// Writes a line that stands out.
-    pub(super) fn title(&mut self, line: &str) {
-        self.fitted(Emphasis::Strong, line);
+    pub fn title(&mut self, line: &str) {
+        self.line(Emphasis::Strong, line);
     }
 
     /// Writes a line of figures.
-    pub(super) fn plain(&mut self, line: &str) {
-        self.fitted(Emphasis::None, line);
-    }
-
-    /// Writes a line as it is if it fits, else wraps it under its own indent; nothing if it is
-    /// empty.
-    fn fitted(&mut self, emphasis: Emphasis, line: &str) {
-        if line.is_empty() {
-            return;
-        }
-        if line.chars().count() <= self.style.columns() {
-            return self.line(emphasis, line);
-        }
-        let words = line.trim_start();
-        let indent = line.chars().count() - words.chars().count();
-        self.paragraph(emphasis, "", indent, words);
+    pub fn plain(&mut self, line: &str) {
+        self.line(Emphasis::None, line);
     }
 
     /// Writes a sentence that stands out.
-    pub(super) fn heading(&mut self, words: &str) {
+    pub fn heading(&mut self, words: &str) {
         self.paragraph(Emphasis::Strong, "", 0, words);
     }
 
     /// Writes sentences.
-    pub(super) fn words(&mut self, words: &str) {
+    pub fn words(&mut self, words: &str) {
         self.paragraph(Emphasis::None, "", 0, words);
     }
 
@@ -146,7 +167,12 @@ impl Page {
 
     /// Writes a label in the left margin, and words beside it.
     pub(super) fn entry(&mut self, label: &str, words: &str) {
-        self.paragraph(Emphasis::None, &format!("  {label}"), MARGIN, words);
+        self.marked(Emphasis::None, label, words);
+    }
+
+    /// Writes a label in the left margin, and words beside it that stand out.
+    pub(super) fn marked(&mut self, emphasis: Emphasis, label: &str, words: &str) {
+        self.paragraph(emphasis, &format!("  {label}"), MARGIN, words);
     }
 
     /// Writes a label in the left margin, and facts beside it; nothing without facts.
@@ -193,86 +219,22 @@ impl Page {
     /// Writes a command on lines of its own, never wrapped. A comment that does not fit stands
     /// below, as a comment that can be pasted too.
     pub(super) fn command(&mut self, command: &str) {
-        if self.style.form != Form::Plain {
-            return markup::command(self.style.form, &mut self.text, command);
-        }
-        // A command for the endpoint's host says so in its comment; it is not run in the lab.
-        let prefix = self.style.prefix.filter(|_| !command.contains("  # on "));
-        for line in command.lines() {
-            let line = prefix.map_or_else(|| line.to_owned(), |prefix| within(prefix, line));
-            let room = self.style.columns().saturating_sub(4);
-            let is_long = line.chars().count() > room;
-            match line.split_once("  # ").filter(|_| is_long) {
-                Some((words, comment)) => {
-                    self.line(Emphasis::Command, &format!("    {words}"));
-                    for line in wrap(comment, room.saturating_sub(2)) {
-                        self.line(Emphasis::None, &format!("    # {line}"));
-                    }
-                }
-                None => self.line(Emphasis::Command, &format!("    {line}")),
-            }
-        }
+        self.blocks.push(Block::Command(command.to_owned()));
     }
 
-    /// Writes a table, and how many columns do not fit.
-    pub(super) fn table<R>(&mut self, table: &Table<R>) {
-        if self.style.form != Form::Plain {
-            return markup::table(self.style.form, &mut self.text, &table.grid());
-        }
-        let layout = table.layout(self.style.columns());
-        let (heads, rows) = (layout.heads(), layout.rows());
-        heads
-            .iter()
-            .for_each(|line| self.line(Emphasis::Strong, line));
-        rows.iter().for_each(|line| self.line(Emphasis::None, line));
-        if layout.left_out > 0 {
-            let columns = plural(layout.left_out as u64, "column");
-            self.plain(&format!(
-                "  {columns} more in a wider terminal, or with --json"
-            ));
-        }
+    /// Writes a table, and how many columns do not fit; nothing without a row.
+    pub fn table<R>(&mut self, table: &Table<R>) {
+        self.blocks.push(Block::Table(table.grid.clone()));
     }
-
-    pub(super) fn finish(self) -> String {
-        self.text
-    }
-}
-
-/// The command, to be run by another command; the shell's syntax goes through `sh -c`.
-fn within(prefix: &str, line: &str) -> String {
-    let (words, comment) = line.split_at(line.find("  # ").unwrap_or(line.len()));
-    if ["&&", "$("].iter().any(|sign| words.contains(sign)) {
-        return format!("{prefix}sh -c {}{comment}", shell_word(words));
-    }
-    format!("{prefix}{words}{comment}")
 }
 
 /// Width of the labels of [`Page::entry`].
 pub(super) const MARGIN: usize = 13;
 
-/// Text narrower than this is not filled, but overruns the page.
-const MIN_ROOM: usize = 20;
-
-/// Breaks at spaces, never within a word; at least one line.
-pub(super) fn wrap(words: &str, room: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in words.split(' ').filter(|word| !word.is_empty()) {
-        let line = lines.last_mut().expect("there is always a line");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= room {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::number::NBSP;
 
     fn plain(width: usize) -> Page {
         Page::new(Style {

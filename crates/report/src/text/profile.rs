@@ -9,7 +9,6 @@ use linerate_core::profile::{EndLayers, How, Layer, LayerCost, ProfileDocument, 
 use linerate_core::record::{Observed, Record};
 use linerate_core::units::printable;
 
-use super::Style;
 use super::ceilings::caveats;
 use super::number::{
     bytes, count, counted, digits, joined, named, percent, rate, seconds, with_unit,
@@ -17,15 +16,14 @@ use super::number::{
 use super::page::Page;
 use super::projection;
 use super::record::{emulated, traffic_and_peer};
-use super::table::Table;
+use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Rate};
 use crate::svg::{Chart, layer_name};
 
 impl Document for ProfileDocument {
     /// The layers of both ends; with details, the functions of each end below them.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         let reached = self.record.throughput_bps().map(rate);
         let reached = reached.unwrap_or_else(|| "no figure".to_owned());
         let headline = format!("{reached}: {}", traffic_and_peer(&self.record));
@@ -33,31 +31,30 @@ impl Document for ProfileDocument {
         if let Some(most) = most(self) {
             page.verdict(&most);
         }
-        emulated(&mut page, &self.record.environment);
-        if style.details {
-            sampling(&mut page, self);
+        emulated(page, &self.record.environment);
+        if page.has_details() {
+            sampling(page, self);
         }
         page.gap();
         page.table(&layers(self));
         let is_sampled = |end: &EndLayers| end.profile.how.tells_layers() && end.samples > 0;
-        if style.details && ends(self).any(|(_, end)| is_sampled(end)) {
+        if page.has_details() && ends(self).any(|(_, end)| is_sampled(end)) {
             page.words(FOOT);
         }
-        account::write(&mut page, self);
-        if style.details {
+        account::write(page, self);
+        if page.has_details() {
             for (label, end) in ends(self) {
-                functions(&mut page, label, end);
+                functions(page, label, end);
             }
         }
         projection::write(
-            &mut page,
+            page,
             &self.cost_models,
             &self.projections,
             &self.not_projected,
         );
-        disk(&mut page, self);
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        disk(page, self);
+        caveats(page, &self.caveats);
     }
 
     fn observed(&self) -> Observed {
@@ -212,26 +209,26 @@ fn layers(document: &ProfileDocument) -> Table<Row> {
         Row::Layer(layer) => layer_name(*layer),
         Row::Sum => "all of it",
     };
-    let mut table = Table::of(rows).left("\nlayer", name);
-    for (end, share) in ends.into_iter().zip(["sender\n%", "receiver\n%"]) {
+    let mut table = Table::of(rows).left(["", "layer"], name);
+    for (end, label) in ends.into_iter().zip(["sender", "receiver"]) {
         let cost = |row: &Row| match row {
             Row::Layer(Layer::Idle) | Row::Sum => None,
             Row::Layer(layer) => of(end?, *layer),
         };
         table = table
-            .right(share, |row| share_of(end?, row))
-            .right("\n±", |row| half_width(cost(row)?))
+            .right([label, "%"], |row| share_of(end?, row))
+            .right(["", "±"], |row| half_width(cost(row)?))
             .spare(2, 1)
-            .right("ns per\npacket", |row| match row {
+            .right(["ns per", "packet"], |row| match row {
                 Row::Sum => per(end?, end?.packets?),
                 Row::Layer(_) => cost(row)?.ns_per_packet.map(digits),
             })
-            .right("\nbyte", |row| match row {
+            .right(["", "byte"], |row| match row {
                 Row::Sum => per(end?, end?.bytes),
                 Row::Layer(_) => cost(row)?.ns_per_byte.map(digits),
             })
             .spare(1, 1)
-            .right("in soft\nint. %", |row| soft_interrupts(cost(row)?))
+            .right(["in soft", "int. %"], |row| soft_interrupts(cost(row)?))
             .spare(3, 1);
     }
     table
@@ -287,12 +284,12 @@ fn functions(page: &mut Page, label: &str, end: &EndLayers) {
     if !end.profile.how.tells_layers() {
         page.words(NO_KERNEL);
     }
-    let table = Table::of(&end.functions)
-        .right("%", |cost| format!("{:.1}", cost.share_percent))
-        .right("samples", |cost| cost.samples)
-        .left("mostly", |cost| layer_name(cost.layer))
-        .left("function", |cost| cost.function.clone());
-    page.table(&table);
+    page.table(&table! { &end.functions, cost =>
+        right "%" => format!("{:.1}", cost.share_percent);
+        right "samples" => cost.samples;
+        left "mostly" => layer_name(cost.layer);
+        left "function" => cost.function.clone();
+    });
 }
 
 fn disk(page: &mut Page, document: &ProfileDocument) {

@@ -9,7 +9,7 @@ use linerate_core::profile::projection::{
 use super::Style;
 use super::number::{NBSP, digits, joined, named, percent, rate, span};
 use super::page::{Emphasis, Page};
-use super::table::Table;
+use super::table::{Table, table};
 
 /// A page of cost models, projections, their proofs and doubts, and changes that are not projected.
 pub fn projections(
@@ -72,15 +72,17 @@ fn costs(page: &mut Page, model: &CostModel) {
     let of = |end: &EndModel, term| end.terms.iter().find(|cost| cost.term == term).copied();
     let has_cost = |term: &Term| model.ends.iter().any(|end| of(end, *term).is_some());
     let terms = Term::ALL.into_iter().filter(has_cost);
-    let mut table = Table::of(terms).left("\nper", |term| term.per());
+    let mut table = Table::of(terms).left(["", "per"], |term| term.per());
     for end in &model.ends {
         let cost = |term: &Term| of(end, *term);
         table = table
-            .right(format!("{}\nns", end.end.name()), |term| {
+            .right([end.end.name(), "ns"], |term| {
                 cost(term).map(|it| digits(it.ns))
             })
-            .right("\n95 %", |term| Some(interval(cost(term)?.interval_ns)))
-            .right("\nshare", |term| Some(percent(cost(term)?.share_percent)));
+            .right(["", "95 %"], |term| Some(interval(cost(term)?.interval_ns)))
+            .right(["", "share"], |term| {
+                Some(percent(cost(term)?.share_percent))
+            });
     }
     page.table(&table);
     for end in &model.ends {
@@ -101,13 +103,14 @@ fn throughput(projections: &[Projection]) -> Table<&Projection> {
         let [low, high] = one.throughput_interval_bps.map(rate);
         span(&low, &high, "–")
     };
-    Table::of(projections)
-        .left("change", |one| one.what_if.clone())
-        .right("now", |one| rate(one.throughput_now_bps))
-        .right("then", |one| rate(one.throughput_bps))
-        .right("95 %", interval)
-        .left("ceiling then", |one| one.ceiling.name())
-        .left("basis", |one| basis(one.basis))
+    table! { projections, one =>
+        left "change" => one.what_if.clone();
+        right "now" => rate(one.throughput_now_bps);
+        right "then" => rate(one.throughput_bps);
+        right "95 %" => interval(one);
+        left "ceiling then" => one.ceiling.name();
+        left "basis" => basis(one.basis);
+    }
 }
 
 fn cpu(projections: &[Projection]) -> Table<(usize, &Projection, &ProjectedEnd)> {
@@ -115,15 +118,14 @@ fn cpu(projections: &[Projection]) -> Table<(usize, &Projection, &ProjectedEnd)>
         let ends = one.ends.iter().enumerate();
         ends.map(move |(number, end)| (number, one, end))
     });
-    Table::of(rows)
-        .left("change", |(number, one, _)| of_first(*number, &one.what_if))
-        .left("of", |(_, _, end)| end.end.name())
-        .right("now", |(_, _, end)| digits(end.now_us_per_kib))
-        .right("then", |(_, _, end)| digits(end.then_us_per_kib))
-        .right("95 %", |(_, _, end)| interval(end.interval_us_per_kib))
-        .left("what the change is", |(number, one, _)| {
-            of_first(*number, &one.says)
-        })
+    table! { rows, (number, one, end) =>
+        left "change" => of_first(*number, &one.what_if);
+        left "of" => end.end.name();
+        right "now" => digits(end.now_us_per_kib);
+        right "then" => digits(end.then_us_per_kib);
+        right "95 %" => interval(end.interval_us_per_kib);
+        left "what the change is" => of_first(*number, &one.says);
+    }
 }
 
 /// `cell` in the first of several rows, empty in the others.
@@ -184,16 +186,15 @@ fn proved_table<'a>(proofs: &[(&'a Projection, &'a Proof)]) -> Table<([String; 3
             (names, proved)
         })
     });
-    Table::of(rows)
-        .left("change", |(names, _)| names[0].clone())
-        .left("of", |(names, _)| names[1].clone())
-        .right("projected", |(_, proved)| digits(proved.projected_ratio))
-        .right("measured", |(_, proved)| digits(proved.measured_ratio))
-        .right("interval", |(_, proved)| {
-            proved.measured_interval.map(interval)
-        })
-        .right("error", |(_, proved)| signed(proved.error_percent))
-        .right("pairs", |(names, _)| names[2].clone())
+    table! { rows, (names, proved) =>
+        left "change" => names[0].clone();
+        left "of" => names[1].clone();
+        right "projected" => digits(proved.projected_ratio);
+        right "measured" => digits(proved.measured_ratio);
+        right "interval" => proved.measured_interval.map(interval);
+        right "error" => signed(proved.error_percent);
+        right "pairs" => names[2].clone();
+    }
 }
 
 fn signed(percent: f64) -> String {

@@ -10,26 +10,24 @@ use linerate_qos::interpret::CounterReport;
 use super::Style;
 use super::number::{bytes, chosen_bytes, named, plural, rate};
 use super::page::{Emphasis, Page};
-use super::table::Table;
+use super::table::{Table, table};
 use crate::document::Document;
 
 impl Document for QosDocument {
     /// The state of each interface, or the report on a file or a packet; else the notes on what was
     /// changed.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
-        status(&mut page, self, style.details);
+    fn page(&self, page: &mut Page) {
+        status(page, self, page.has_details());
         if let Some(report) = &self.file {
-            file(&mut page, report);
+            file(page, report);
         }
         if let Some(report) = &self.explanation {
-            explanation(&mut page, report);
+            explanation(page, report);
         }
         if self.adapters.is_empty() {
             let notes = self.notes.iter();
             notes.for_each(|note| page.plain(note));
         }
-        page.finish()
     }
 }
 
@@ -93,19 +91,16 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
 /// A row for each policy.
 fn brief(adapter: &AdapterReport) -> Table<&PolicyReport> {
     let counts = |policy: &PolicyReport| !policy.filters.is_empty();
-    Table::of(adapter.policies.iter())
-        .left("policy", move |policy| in_tree(adapter, policy))
-        .left("DSCP", |policy| dscp(policy))
-        .right("reserve", |policy| share(policy.reserve_bps))
-        .right("limit", |policy| share(policy.limit_bps))
-        .right("priority", |policy| Some(policy.priority?.to_string()))
-        .right("filters", |policy| policy.filters.len() as u64)
-        .right("packets", |policy| {
-            counts(policy).then_some(policy.egress.packets)
-        })
-        .right("dropped", |policy| {
-            Some(policy.egress.dropped_packets).filter(|n| *n > 0)
-        })
+    table! { adapter.policies.iter(), policy =>
+        left "policy" => in_tree(adapter, policy);
+        left "DSCP" => dscp(policy);
+        right "reserve" => share(policy.reserve_bps);
+        right "limit" => share(policy.limit_bps);
+        right "priority" => policy.priority?.to_string();
+        right "filters" => policy.filters.len() as u64;
+        right "packets" => counts(policy).then_some(policy.egress.packets);
+        right "dropped" => Some(policy.egress.dropped_packets).filter(|n| *n > 0);
+    }
 }
 
 fn dscp(policy: &PolicyReport) -> Option<String> {
@@ -122,34 +117,23 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
         let filters = policy.filters.iter().enumerate();
         filters.map(move |(position, filter)| ((position == 0).then_some(policy), filter))
     });
-    let of_policy = |(policy, _): &(Option<&PolicyReport>, &FilterReport),
-                     cell: fn(&PolicyReport) -> Option<String>| {
+    let of = |policy: Option<&PolicyReport>, cell: fn(&PolicyReport) -> Option<String>| {
         policy.map_or(Some(String::new()), cell)
     };
     let or = |words: String, none: &str| match words.is_empty() {
         true => none.to_owned(),
         false => words,
     };
-    Table::of(rows)
-        .left("policy", |row| {
-            of_policy(row, |policy| Some(policy.name.clone()))
-        })
-        .left("DSCP", |row| of_policy(row, dscp))
-        .right("reserve", |row| {
-            of_policy(row, |policy| share(policy.reserve_bps))
-        })
-        .right("limit", |row| {
-            of_policy(row, |policy| share(policy.limit_bps))
-        })
-        .left("filter", |(_, filter)| filter.name.clone())
-        .left("protocol", |(_, filter)| {
-            or(filter.protocols.join(", "), "any")
-        })
-        .right("priority", |(_, filter)| filter.priority.to_string())
-        .spare(1, 1)
-        .left("takes", |(_, filter)| {
-            or(filter.conditions.join("; "), "everything of it")
-        })
+    table! { rows, (policy, filter) =>
+        left "policy" => policy.map_or("", |policy| policy.name.as_str());
+        left "DSCP" => of(*policy, dscp);
+        right "reserve" => of(*policy, |policy| share(policy.reserve_bps));
+        right "limit" => of(*policy, |policy| share(policy.limit_bps));
+        left "filter" => filter.name.clone();
+        left "protocol" => or(filter.protocols.join(", "), "any");
+        right @1 "priority" => filter.priority.to_string();
+        left "takes" => or(filter.conditions.join("; "), "everything of it");
+    }
 }
 
 /// The policy's name, behind two blanks for each policy around it.
@@ -217,21 +201,17 @@ fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
     }
     let of_drops = |all: &CounterReport, number: u64| (all.dropped_packets > 0).then_some(number);
     let colour = |has_meter: bool, packets: u64| has_meter.then_some(packets);
-    Table::of(rows)
-        .left("policy", |(policy, ..)| policy.clone())
-        .left("filter", |(_, filter, ..)| filter.clone())
-        .right("packets", |(.., all)| all.packets)
-        .right("bytes", |(.., all)| all.bytes)
-        .right("dropped\npackets", |(.., all)| {
-            of_drops(all, all.dropped_packets)
-        })
-        .right("dropped\nbytes", |(.., all)| {
-            of_drops(all, all.dropped_bytes)
-        })
-        .spare(2, 1)
-        .right("green", |(.., meter, all)| colour(*meter, all.green))
-        .right("yellow", |(.., meter, all)| colour(*meter, all.yellow))
-        .right("red", |(.., meter, all)| colour(*meter, all.red))
+    table! { rows, (policy, filter, meter, all) =>
+        left "policy" => policy.clone();
+        left "filter" => filter.clone();
+        right "packets" => all.packets;
+        right "bytes" => all.bytes;
+        right ["dropped", "packets"] => of_drops(all, all.dropped_packets);
+        right @2 ["dropped", "bytes"] => of_drops(all, all.dropped_bytes);
+        right "green" => colour(*meter, all.green);
+        right "yellow" => colour(*meter, all.yellow);
+        right "red" => colour(*meter, all.red);
+    }
 }
 
 fn sides<'a>(
@@ -249,22 +229,20 @@ fn classes(page: &mut Page, adapter: &AdapterReport) {
     page.gap();
     let class = |policy| Some((in_tree(adapter, policy), policy.class.as_ref()?));
     let of_policies = adapter.policies.iter().filter_map(class);
-    let table = Table::of(of_policies.chain([("(other packets)".to_owned(), default)]))
-        .left("class", |(name, _)| name.clone())
-        .left("id", |(_, class)| class.id.clone())
-        .spare(4, 1)
-        .right("rate", |(_, class)| rate(class.rate_bps as f64))
-        .right("ceiling", |(_, class)| rate(class.ceil_bps as f64))
-        .right("priority", |(_, class)| class.priority.to_string())
-        .spare(3, 1)
-        .right("packets", |(_, class)| class.packets)
-        .right("bytes", |(_, class)| class.bytes)
-        .right("drops", |(_, class)| class.drops)
-        .right("borrowed", |(_, class)| class.borrows)
-        .spare(2, 1)
-        .right("waits", |(_, class)| bytes(class.backlog_bytes))
-        .spare(1, 1);
-    page.table(&table);
+    page.table(
+        &table! { of_policies.chain([("(other packets)".to_owned(), default)]), (name, class) =>
+            left "class" => name.clone();
+            left @4 "id" => class.id.clone();
+            right "rate" => rate(class.rate_bps as f64);
+            right "ceiling" => rate(class.ceil_bps as f64);
+            right @3 "priority" => class.priority.to_string();
+            right "packets" => class.packets;
+            right "bytes" => class.bytes;
+            right "drops" => class.drops;
+            right @2 "borrowed" => class.borrows;
+            right @1 "waits" => bytes(class.backlog_bytes);
+        },
+    );
 }
 
 /// A page of what policies and filters counted between two documents, per second.
@@ -291,20 +269,15 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
         }
     }
     let whole = |now: u64, before: u64| per_second(now, before).round() as u64;
-    let table = Table::of(rows)
-        .left("adapter", |(names, ..)| names[0].clone())
-        .left("policy", |(names, ..)| names[1].clone())
-        .left("filter", |(names, ..)| names[2].clone())
-        .right("packets/s", |(_, now, was)| whole(now.packets, was.packets))
-        .right("rate", |(_, now, was)| {
-            rate(8.0 * per_second(now.bytes, was.bytes))
-        })
-        .right("dropped/s", |(_, now, was)| {
-            whole(now.dropped_packets, was.dropped_packets)
-        });
-    page.table(&table);
-    page.gap();
-    page.finish()
+    page.table(&table! { rows, (names, now, was) =>
+        left "adapter" => names[0].clone();
+        left "policy" => names[1].clone();
+        left "filter" => names[2].clone();
+        right "packets/s" => whole(now.packets, was.packets);
+        right "rate" => rate(8.0 * per_second(now.bytes, was.bytes));
+        right "dropped/s" => whole(now.dropped_packets, was.dropped_packets);
+    });
+    page.finish() + "\n"
 }
 
 /// Writes what a valid policy file contains, and its warnings.
@@ -355,10 +328,10 @@ fn explanation(page: &mut Page, explanation: &ExplanationReport) {
         page.gap();
         page.plain("asked before, and why not:");
     }
-    let table = Table::of(&explanation.refused)
-        .right("priority", |refusal| refusal.asked.priority.to_string())
-        .left("filter", |refusal| refusal.asked.filter.clone())
-        .right("line", |refusal| refusal.asked.line.to_string())
-        .left("why not", |refusal| refusal.why.clone());
-    page.table(&table);
+    page.table(&table! { &explanation.refused, refusal =>
+        right "priority" => refusal.asked.priority.to_string();
+        left "filter" => refusal.asked.filter.clone();
+        right "line" => refusal.asked.line.to_string();
+        left "why not" => refusal.why.clone();
+    });
 }

@@ -9,7 +9,6 @@ use linerate_qos::cost::{
     CostRow, DirectCost, LinkRates, QosCost, TREATMENTS, Test, Treatment, paper,
 };
 
-use super::Style;
 use super::ceilings::caveats;
 use super::number::{
     NBSP, chosen_bytes, count, digits, joined, named, plural, rate, seconds, with_unit,
@@ -22,8 +21,7 @@ use crate::document::{Document, Ending};
 impl Document for QosCost {
     /// Policies, packet rates, a table of figures and one of effects for each kind of transfer, the
     /// programs by themselves.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         match answer(self) {
             Some(answer) => {
                 page.heading(&answer);
@@ -44,18 +42,17 @@ impl Document for QosCost {
         for group in groups(&self.rows) {
             page.gap();
             page.title(&title(&group[0]));
-            if style.details {
+            if page.has_details() {
                 page.table(&figures(group));
             }
             page.table(&effects(group));
         }
-        direct(&mut page, self);
-        if style.details && !self.rows.is_empty() {
+        direct(page, self);
+        if page.has_details() && !self.rows.is_empty() {
             page.gap();
             page.words(FOOT);
         }
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        caveats(page, &self.caveats);
     }
 
     fn endings(&self) -> Vec<Ending<'_>> {
@@ -147,24 +144,24 @@ fn title(row: &CostRow) -> String {
 
 /// A metric, the heads of its columns, and its divisor.
 /// Metric, the first column's head, and the scale.
-type Column = (&'static str, &'static str, f64);
+type Column = (&'static str, [&'static str; 2], f64);
 
 const THROUGHPUT: &str = "throughput_bps";
 const TRANSACTIONS: &str = "transactions_per_s";
 
 const COLUMNS: [Column; 5] = [
-    (THROUGHPUT, "\nMbit/s", 1e6),
-    (TRANSACTIONS, "requests\nper s", 1.0),
-    ("latency_us.p50", "p50\nµs", 1.0),
-    ("sender.host_cpu_percent", "CPU\n%", 1.0),
-    (DEMAND, "demand\nµs/KiB", 1.0),
+    (THROUGHPUT, ["", "Mbit/s"], 1e6),
+    (TRANSACTIONS, ["requests", "per s"], 1.0),
+    ("latency_us.p50", ["p50", "µs"], 1.0),
+    ("sender.host_cpu_percent", ["CPU", "%"], 1.0),
+    (DEMAND, ["demand", "µs/KiB"], 1.0),
 ];
 const DEMAND: &str = "sender.service_demand_us_per_kib";
 
 fn figures(rows: &[CostRow]) -> Table<&CostRow> {
-    let mut table = Table::of(rows).right("\nsize", |row| chosen_bytes(row.message_bytes));
+    let mut table = Table::of(rows).right(["", "size"], |row| chosen_bytes(row.message_bytes));
     for (metric, head, scale) in COLUMNS {
-        let heads = [head, "pass-\nthrough", "\npolicy"];
+        let heads = [head, ["pass-", "through"], ["", "policy"]];
         for (treatment, head) in TREATMENTS.into_iter().zip(heads) {
             table = table.right(head, |row| {
                 let figure = figure(row, metric, treatment).filter(|_| is_told(row, metric))?;
@@ -207,18 +204,18 @@ fn effects(rows: &[CostRow]) -> Table<(&CostRow, Treatment)> {
         cost.cloned()
     };
     Table::of(rows)
-        .right("\nsize", |(row, _)| chosen_bytes(row.message_bytes))
-        .left("\nagainst without", |(_, treatment)| treatment.name())
-        .right("rate\neffect", |&(row, t)| rate(row, t).map(effect))
-        .left("\ninterval", |&(row, t)| rate(row, t).map(interval))
-        .left("\nverdict", |&(row, t)| rate(row, t).map(verdict))
-        .right("demand\neffect", |&(row, t)| demand(row, t).map(effect))
-        .left("\ninterval", |&(row, t)| demand(row, t).map(interval))
+        .right(["", "size"], |(row, _)| chosen_bytes(row.message_bytes))
+        .left(["", "against without"], |(_, treatment)| treatment.name())
+        .right(["rate", "effect"], |&(row, t)| rate(row, t).map(effect))
+        .left(["", "interval"], |&(row, t)| rate(row, t).map(interval))
+        .left(["", "verdict"], |&(row, t)| rate(row, t).map(verdict))
+        .right(["demand", "effect"], |&(row, t)| demand(row, t).map(effect))
+        .left(["", "interval"], |&(row, t)| demand(row, t).map(interval))
         .spare(1, 2)
-        .right("packet\nµs", |&(row, t)| {
+        .right(["packet", "µs"], |&(row, t)| {
             packet(row, t).map(|cost| signed(cost.paper_us))
         })
-        .left("\ninterval", |&(row, t)| {
+        .left(["", "interval"], |&(row, t)| {
             packet(row, t).map(|it| range(it.paper_interval_us))
         })
         .spare(2, 2)

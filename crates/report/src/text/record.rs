@@ -10,7 +10,6 @@ use linerate_core::record::{
 };
 use linerate_core::stats::LatencySummary;
 
-use super::Style;
 use super::baseline::baseline;
 use super::ceilings::{caveats, ceilings, verdict};
 use super::evidence::{self, service_demand_doubt, share_percent};
@@ -19,22 +18,20 @@ use super::number::{
     rate, seconds, span, with_unit,
 };
 use super::page::{Emphasis, MARGIN, Page};
-use super::table::Table;
+use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Rate};
 use crate::svg::Chart;
 
 impl Document for Record {
     /// The rate, the bottleneck and the remedy; then the evidence of both kernels.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
-        answer(&mut page, self);
-        if style.details {
-            evidence_of(&mut page, self);
+    fn page(&self, page: &mut Page) {
+        answer(page, self);
+        if page.has_details() {
+            evidence_of(page, self);
         }
-        baseline(&mut page, self.baseline.as_ref());
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        baseline(page, self.baseline.as_ref());
+        caveats(page, &self.caveats);
     }
 
     fn answer(&self) -> String {
@@ -415,26 +412,17 @@ fn flows(page: &mut Page, flows: Vec<&FlowRecord>) {
 }
 
 fn flow_table(flows: Vec<&FlowRecord>) -> Table<&FlowRecord> {
-    Table::of(flows)
-        .right("flow", |flow| flow.id.to_string())
-        .right("throughput", |flow| rate(flow.throughput_bps))
-        .right("mean RTT", |flow| {
-            Some(micros(sender(flow)?.rtt_mean_us.into()))
-        })
-        .right("retransmitted", |flow| {
-            flow.tcp.as_ref()?.retransmitted_segments()
-        })
-        .right("congestion\nwindow", |flow| {
-            Some(bytes(sender(flow)?.cwnd_bytes))
-        })
-        .right("receive\nwindow", |flow| {
-            sender(flow)?.send_window_bytes.map(bytes)
-        })
-        .right("lost", |flow| Some(flow.udp.as_ref()?.lost))
-        .right("jitter", |flow| Some(micros(flow.udp.as_ref()?.jitter_us)))
-        .left("from and to", |flow| {
-            format!("{} {}", flow.local, flow.remote)
-        })
+    table! { flows, flow =>
+        right "flow" => flow.id.to_string();
+        right "throughput" => rate(flow.throughput_bps);
+        right "mean RTT" => micros(sender(flow)?.rtt_mean_us.into());
+        right "retransmitted" => flow.tcp.as_ref()?.retransmitted_segments();
+        right ["congestion", "window"] => bytes(sender(flow)?.cwnd_bytes);
+        right ["receive", "window"] => sender(flow)?.send_window_bytes.map(bytes);
+        right "lost" => flow.udp.as_ref()?.lost;
+        right "jitter" => micros(flow.udp.as_ref()?.jitter_us);
+        left "from and to" => format!("{} {}", flow.local, flow.remote);
+    }
 }
 
 fn sender<'a>(flow: &&'a FlowRecord) -> Option<&'a TcpSender> {
@@ -461,26 +449,20 @@ fn cpu_of_ends(page: &mut Page, record: &Record, leg: &Leg) {
     }
     let doubt = service_demand_doubt(record, leg);
     let host_demand = |end: &EndReport| end.service_demand_us_per_kib.filter(|_| doubt.is_none());
-    let table = Table::of(ends)
-        .left("CPU", |(name, _)| *name)
-        .right("host\n%", |(_, end)| end.host_cpu_percent.map(digits))
-        .right("max\ncore\n%", |(_, end)| {
-            end.busiest_core_percent.map(digits)
-        })
-        .right("max\nthread\n%", |(_, end)| {
-            end.busiest_thread_percent.map(digits)
-        })
-        .right("steal\n%", |(_, end)| end.steal_percent.map(digits))
-        .right("user\ns", |(_, end)| digits(end.cpu_seconds.user))
-        .right("system\ns", |(_, end)| digits(end.cpu_seconds.system))
-        .right("soft\nirq s", |(_, end)| end.softirq_seconds.map(digits))
-        .right("host\nµs/KiB", |(_, end)| host_demand(end).map(digits))
-        .right("thread\nµs/KiB", |(_, end)| {
-            end.service_demand_threads_us_per_kib.map(digits)
-        })
-        .left("by", |(_, end)| end.method.clone());
     page.gap();
-    page.table(&table);
+    page.table(&table! { ends, (name, end) =>
+        left "CPU" => *name;
+        right ["host", "%"] => end.host_cpu_percent.map(digits);
+        right ["max", "core", "%"] => end.busiest_core_percent.map(digits);
+        right ["max", "thread", "%"] => end.busiest_thread_percent.map(digits);
+        right ["steal", "%"] => end.steal_percent.map(digits);
+        right ["user", "s"] => digits(end.cpu_seconds.user);
+        right ["system", "s"] => digits(end.cpu_seconds.system);
+        right ["soft", "irq s"] => end.softirq_seconds.map(digits);
+        right ["host", "µs/KiB"] => host_demand(end).map(digits);
+        right ["thread", "µs/KiB"] => end.service_demand_threads_us_per_kib.map(digits);
+        left "by" => end.method.clone();
+    });
     if let Some(doubt) = doubt {
         page.plain(&format!("  host's service demand {doubt}"));
     }
@@ -501,18 +483,15 @@ pub(super) fn latencies<'a>(
     // With fewer samples than this, a quantile would only repeat the maximum.
     let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
     page.gap();
-    let table = Table::of(rows)
-        .left("", |(name, _)| *name)
-        .right("min", |(_, all)| micros(all.min))
-        .spare(1, 1)
-        .right("mean", |(_, all)| micros(all.mean))
-        .spare(2, 1)
-        .right("p50", |(_, all)| micros(all.p50))
-        .right("p90", |(_, all)| known(all.p90, all.count, 10))
-        .right("p99", |(_, all)| known(all.p99, all.count, 100))
-        .right("p99.9", |(_, all)| known(all.p999, all.count, 1000))
-        .spare(3, 1)
-        .right("max", |(_, all)| micros(all.max))
-        .right("count", |(_, all)| all.count);
-    page.table(&table);
+    page.table(&table! { rows, (name, all) =>
+        left "" => *name;
+        right @1 "min" => micros(all.min);
+        right @2 "mean" => micros(all.mean);
+        right "p50" => micros(all.p50);
+        right "p90" => known(all.p90, all.count, 10);
+        right "p99" => known(all.p99, all.count, 100);
+        right @3 "p99.9" => known(all.p999, all.count, 1000);
+        right "max" => micros(all.max);
+        right "count" => all.count;
+    });
 }

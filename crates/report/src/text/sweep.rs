@@ -7,7 +7,6 @@ use linerate_core::record::{
 
 use linerate_core::stats::{Figure, LatencySummary};
 
-use super::Style;
 use super::baseline::baseline;
 use super::ceilings::{caveats, verdict};
 use super::evidence::service_demand_doubt;
@@ -15,7 +14,7 @@ use super::figure::{figure, middle};
 use super::number::{NBSP, chosen_bytes, digits, joined, plural, rate, with_unit};
 use super::page::Page;
 use super::record::{emulated, traffic_and_peer};
-use super::table::Table;
+use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Rate};
 use crate::svg::Chart;
@@ -23,13 +22,12 @@ use crate::svg::Chart;
 impl Document for Sweep {
     /// The range of the rates, then a row for each run. If sizes are repeated, a row for each size:
     /// its median run, and the figure over its runs.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         let runs = median_runs(&self.rows);
         let Some(first) = runs.first() else {
             page.title("sweep without a run");
-            caveats(&mut page, &self.caveats);
-            return page.finish();
+            caveats(page, &self.caveats);
+            return;
         };
         let figure = |run: &Record| {
             let mut figures = self.figures.iter();
@@ -38,12 +36,12 @@ impl Document for Sweep {
         };
         let rows: Vec<Row> = runs.iter().map(|run| (*run, figure(run))).collect();
         match rows[..] {
-            [(run, Some(figure))] => repeats(&mut page, self, run, figure),
+            [(run, Some(figure))] => repeats(page, self, run, figure),
             _ => {
                 page.heading(&format!("{}: {}", traffic_and_peer(first), range(&rows)));
                 page.plain(&format!("  {}", extent(self, rows.len())));
                 page.plain(&causes(&runs, "Bottleneck"));
-                emulated(&mut page, &first.environment);
+                emulated(page, &first.environment);
             }
         }
         page.gap();
@@ -54,13 +52,12 @@ impl Document for Sweep {
         if let Some(doubt) = runs.iter().find_map(|row| doubt_of(row)) {
             page.plain(&format!("  host's CPU and service demand {doubt}"));
         }
-        if style.details {
-            figures(&mut page, &self.figures);
+        if page.has_details() {
+            figures(page, &self.figures);
         }
-        baseline(&mut page, self.baseline.as_ref());
+        baseline(page, self.baseline.as_ref());
         let of_rows = row_caveats(&self.rows);
-        caveats(&mut page, self.caveats.iter().chain(&of_rows));
-        page.finish()
+        caveats(page, self.caveats.iter().chain(&of_rows));
     }
 
     fn observed(&self) -> Observed {
@@ -225,61 +222,41 @@ fn row_caveats(rows: &[Record]) -> Vec<Caveat> {
 
 fn streams(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
     let mbits: fn(f64) -> String = |bps| digits(bps / 1e6);
-    let message_us = |(row, _): &Row| {
-        let messages = row.messages.filter(|&messages| messages > 0)?;
-        Some(digits(row.seconds * 1e6 / messages as f64))
-    };
     let of_two = |row: &Record, direction| {
         let leg = row.leg_to(direction).filter(|_| row.legs.len() > 1)?;
         leg.throughput_bps.map(mbits)
     };
-    let lost = |(row, _): &Row| {
+    let lost = |row: &Record| {
         let udp = row.legs.iter().filter_map(|leg| leg.udp.as_ref());
         udp.map(|udp| udp.lost).reduce(u64::saturating_add)
     };
-    let segment = |(row, _): &Row| {
-        let tcp = row.legs.first()?.tcp_sender()?;
-        tcp.effective_segment_bytes.map(digits)
-    };
-    Table::of(rows)
-        .right("size\nB", |(row, _)| size_of(row).to_string())
-        .right("messages", |(row, _)| row.messages)
-        .spare(5, 1)
-        .right("time\ns", |(row, _)| digits(row.seconds))
-        .spare(4, 1)
-        .right("µs per\nmessage", message_us)
-        .spare(3, 1)
-        .right("rate\nMbit/s", |(row, runs)| {
-            Some(over_runs(*runs, row.throughput_bps()?, mbits))
-        })
-        .right("\ninterval", |(_, runs)| interval(*runs, mbits))
+    table! { rows, (row, runs) =>
+        right ["size", "B"] => size_of(row).to_string();
+        right @5 "messages" => row.messages;
+        right @4 ["time", "s"] => digits(row.seconds);
+        right @3 ["µs per", "message"] => digits(row.seconds * 1e6 / row.messages.filter(|n| *n > 0)? as f64);
+        right ["rate", "Mbit/s"] => over_runs(*runs, row.throughput_bps()?, mbits);
+        right ["", "interval"] => interval(*runs, mbits);
         // Thousands of bytes: `KB` is 1000 in all of linerate, `KiB` 1024.
-        .right("\nKB/s", |(row, runs)| {
-            Some(over_runs(*runs, row.throughput_bps()?, |bps| {
-                digits(bps / 8e3)
-            }))
-        })
-        .spare(6, 1)
-        .right("up\nMbit/s", |(row, _)| of_two(row, Direction::Up))
-        .right("down\nMbit/s", |(row, _)| of_two(row, Direction::Down))
-        .right("CPU %\nsend", |(row, _)| cpu(row, 0))
-        .right("\nrecv", |(row, _)| cpu(row, 1))
-        .spare(1, 2)
-        .right("µs/KiB\nsend", |(row, _)| demand(row, 0))
-        .right("\nrecv", |(row, _)| demand(row, 1))
-        .spare(2, 2)
-        .right("thread\nµs/KiB\nsend", |(row, _)| thread_demand(row, 0))
-        .spare(2, 1)
-        .right("\n\nrecv", |(row, _)| thread_demand(row, 1))
-        .spare(2, 1)
-        .right("segment\nB", segment)
-        .spare(3, 1)
-        .right("lost", lost)
-        .left("bottleneck", |(row, _)| Some(row.verdict()?.cause.words()))
+        right @6 ["", "KB/s"] =>
+            over_runs(*runs, row.throughput_bps()?, |bps| digits(bps / 8e3));
+        right ["up", "Mbit/s"] => of_two(row, Direction::Up);
+        right ["down", "Mbit/s"] => of_two(row, Direction::Down);
+        right @1 ["CPU %", "send"] => cpu(row, 0);
+        right @1 ["", "recv"] => cpu(row, 1);
+        right @2 ["µs/KiB", "send"] => demand(row, 0);
+        right @2 ["", "recv"] => demand(row, 1);
+        right @2 ["thread", "µs/KiB", "send"] => thread_demand(row, 0);
+        right @2 ["", "", "recv"] => thread_demand(row, 1);
+        right @3 ["segment", "B"] =>
+            row.legs.first()?.tcp_sender()?.effective_segment_bytes.map(digits);
+        right "lost" => lost(row);
+        left "bottleneck" => row.verdict()?.cause.words();
+    }
 }
 
 fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
-    let response = |(row, _): &Row| match &row.plan.traffic {
+    let response = |row: &Record| match &row.plan.traffic {
         Traffic::Stream(_) => None,
         Traffic::Rr(exchange) | Traffic::Crr(exchange) => Some(exchange.response_bytes.to_string()),
     };
@@ -288,28 +265,23 @@ fn exchanges(rows: Vec<Row<'_>>) -> Table<Row<'_>> {
         (latency.count >= at_least).then(|| digits(us(latency)))
     };
     let some = |number: Option<u64>| number.filter(|&n| n > 0);
-    Table::of(rows)
-        .right("request\nB", |(row, _)| size_of(row).to_string())
-        .right("response\nB", response)
-        .right("trans-\nactions", |(row, _)| row.transactions)
-        .spare(4, 1)
-        .right("time\ns", |(row, _)| digits(row.seconds))
-        .spare(3, 1)
-        .right("trans/s", |(row, runs)| {
-            Some(over_runs(*runs, row.transactions_per_s?, digits))
-        })
-        .right("interval", |(_, runs)| interval(*runs, digits))
-        .right("conn/s", |(row, _)| row.connections_per_s.map(digits))
-        .right("µs\np50", |(row, _)| latency(row, 0, |all| all.p50))
-        .right("\np90", |(row, _)| latency(row, 10, |all| all.p90))
-        .spare(2, 1)
-        .right("\np99", |(row, _)| latency(row, 100, |all| all.p99))
-        .right("\nmax", |(row, _)| latency(row, 0, |all| all.max))
-        .right("failed", |(row, _)| some(row.failed))
-        .right("not\nsent", |(row, _)| some(row.requests_not_sent))
-        .right("CPU %\nclient", |(row, _)| cpu(row, 0))
-        .right("\nendpoint", |(row, _)| cpu(row, 1))
-        .spare(1, 2)
+    table! { rows, (row, runs) =>
+        right ["request", "B"] => size_of(row).to_string();
+        right ["response", "B"] => response(row);
+        right @4 ["trans-", "actions"] => row.transactions;
+        right @3 ["time", "s"] => digits(row.seconds);
+        right "trans/s" => over_runs(*runs, row.transactions_per_s?, digits);
+        right "interval" => interval(*runs, digits);
+        right "conn/s" => row.connections_per_s.map(digits);
+        right ["µs", "p50"] => latency(row, 0, |all| all.p50);
+        right @2 ["", "p90"] => latency(row, 10, |all| all.p90);
+        right ["", "p99"] => latency(row, 100, |all| all.p99);
+        right ["", "max"] => latency(row, 0, |all| all.max);
+        right "failed" => some(row.failed);
+        right ["not", "sent"] => some(row.requests_not_sent);
+        right @1 ["CPU %", "client"] => cpu(row, 0);
+        right @1 ["", "endpoint"] => cpu(row, 1);
+    }
 }
 
 /// Share of all CPUs of the sender's or the receiver's host, if each has a kernel of its own.
@@ -365,10 +337,8 @@ fn figures(page: &mut Page, figures: &[SizeFigure]) {
         _ => digits,
     };
     page.gap();
-    let table = Table::of(figures)
-        .right("size\nB", |of_size| of_size.message_bytes.to_string())
-        .left("over its runs", |of_size| {
-            figure(&of_size.figure, write(of_size))
-        });
-    page.table(&table);
+    page.table(&table! { figures, of_size =>
+        right ["size", "B"] => of_size.message_bytes.to_string();
+        left "over its runs" => figure(&of_size.figure, write(of_size));
+    });
 }

@@ -1,11 +1,26 @@
 //! Aligned columns.
 
-use std::borrow::Cow;
-
 use linerate_core::units::printable;
 
 use super::number::{UNKNOWN, count};
-use super::page::wrap;
+use super::render::wrap;
+
+/// Declares a table of `rows`: for each column its alignment, its head and its cell, an expression
+/// of the row's pattern in which `?` stands for a figure that is not known. `@1` is the column's rank
+/// for being left out ([`Table::spare`]).
+macro_rules! table {
+    ($rows:expr, $row:pat => $($align:ident $(@$rank:literal)? $head:expr => $cell:expr;)*) => {
+        $crate::text::table::Table::of($rows)$(.$align(
+            $head,
+            #[allow(unused_variables, clippy::needless_question_mark)]
+            |row| -> Option<String> {
+                let $row = row;
+                $crate::text::table::Cell::text($cell)
+            },
+        )$(.spare($rank, 1))?)*
+    };
+}
+pub(super) use table;
 
 /// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +32,8 @@ enum Align {
 }
 
 /// The content of a table cell; `None` is shown as a dash.
-pub(super) trait Cell {
+pub trait Cell {
+    /// The text; `None` for a dash.
     fn text(self) -> Option<String>;
 }
 
@@ -45,18 +61,54 @@ impl Cell for &str {
     }
 }
 
+/// The lines of a column's head. An empty first line stands for that of the head before it: after
+/// `["µs", "p50"]`, `["", "p90"]` is `µs p90`.
+#[derive(Debug, Clone)]
+pub struct Head(Vec<String>);
+
+impl From<&str> for Head {
+    fn from(line: &str) -> Self {
+        Self(vec![line.to_owned()])
+    }
+}
+
+impl From<String> for Head {
+    fn from(line: String) -> Self {
+        Self(vec![line])
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for Head {
+    fn from(lines: [&str; N]) -> Self {
+        Self(lines.map(str::to_owned).to_vec())
+    }
+}
+
+impl FromIterator<String> for Head {
+    fn from_iter<L: IntoIterator<Item = String>>(lines: L) -> Self {
+        Self(lines.into_iter().collect())
+    }
+}
+
 /// Rows, and columns that are as wide as their cells. Columns without any value are left out and,
 /// on a narrow terminal, those that can be [spared](Table::spare).
 #[derive(Debug)]
-pub(super) struct Table<R> {
+pub struct Table<R> {
     rows: Vec<R>,
-    columns: Vec<Column>,
+    pub(super) grid: Grid,
 }
 
-#[derive(Debug)]
+/// A table's texts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Grid {
+    columns: Vec<Column>,
+    /// The rank of each row for being left out: the highest goes first, 0 stays.
+    spare_rows: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
 struct Column {
-    /// The head of the column; it may have several lines.
-    head: Cow<'static, str>,
+    head: Vec<String>,
     align: Align,
     /// Rank for being left out: the highest goes first, 0 stays.
     spare: u8,
@@ -64,43 +116,34 @@ struct Column {
 }
 
 impl<R> Table<R> {
-    pub(super) fn of(rows: impl IntoIterator<Item = R>) -> Self {
-        Self {
-            rows: rows.into_iter().collect(),
+    /// A table without columns.
+    pub fn of(rows: impl IntoIterator<Item = R>) -> Self {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let spare_rows = vec![0; rows.len()];
+        let grid = Grid {
             columns: Vec::new(),
-        }
+            spare_rows,
+        };
+        Self { rows, grid }
     }
 
-    /// Adds a column of words. The head may have several lines.
-    pub(super) fn left<C: Cell>(
-        self,
-        head: impl Into<Cow<'static, str>>,
-        cell: impl Fn(&R) -> C,
-    ) -> Self {
+    /// Adds a column of words.
+    pub fn left<C: Cell>(self, head: impl Into<Head>, cell: impl Fn(&R) -> C) -> Self {
         self.column(head.into(), Align::Left, cell)
     }
 
     /// Adds a column of figures.
-    pub(super) fn right<C: Cell>(
-        self,
-        head: impl Into<Cow<'static, str>>,
-        cell: impl Fn(&R) -> C,
-    ) -> Self {
+    pub fn right<C: Cell>(self, head: impl Into<Head>, cell: impl Fn(&R) -> C) -> Self {
         self.column(head.into(), Align::Right, cell)
     }
 
-    fn column<C: Cell>(
-        mut self,
-        head: Cow<'static, str>,
-        align: Align,
-        cell: impl Fn(&R) -> C,
-    ) -> Self {
+    fn column<C: Cell>(mut self, head: Head, align: Align, cell: impl Fn(&R) -> C) -> Self {
         let cells = self.rows.iter().map(|row| {
             let text = cell(row).text();
             printable(text.as_deref().unwrap_or(UNKNOWN))
         });
-        self.columns.push(Column {
-            head,
+        self.grid.columns.push(Column {
+            head: head.0,
             align,
             spare: 0,
             cells: cells.collect(),
@@ -110,158 +153,150 @@ impl<R> Table<R> {
 
     /// Marks the last `columns` columns as dispensable. On a narrow terminal, those of the highest
     /// rank are left out first, all of a rank together.
-    pub(super) fn spare(mut self, rank: u8, columns: usize) -> Self {
-        let from = self.columns.len() - columns;
-        for column in &mut self.columns[from..] {
-            column.spare = rank;
-        }
+    pub fn spare(mut self, rank: u8, columns: usize) -> Self {
+        let last = self.grid.columns.iter_mut().rev().take(columns);
+        last.for_each(|column| column.spare = rank);
         self
     }
 
-    /// The table for formats that break lines themselves.
-    pub(super) fn grid(&self) -> Grid<'_> {
+    /// Ranks the rows: on a page that is to fit on a screen, those of the highest rank are left out
+    /// first, those of rank 0 never.
+    pub(super) fn spare_rows(mut self, rank: impl Fn(&R) -> u8) -> Self {
+        self.grid.spare_rows = self.rows.iter().map(rank).collect();
+        self
+    }
+}
+
+impl Grid {
+    /// The columns that have a value.
+    fn known(&self) -> impl Iterator<Item = &Column> {
         let known = |column: &&Column| column.cells.iter().any(|cell| cell != UNKNOWN);
-        let mut above = String::new();
-        let columns = self.columns.iter().filter(known).map(|column| {
-            // A head that begins with a newline shares the first line of the head before it: after
-            // `µs p50`, `\np90` stands for `µs p90`.
-            let head = match column.head.strip_prefix('\n') {
-                Some(rest) => format!("{above} {}", rest.trim()),
-                None => column.head.replace("-\n", "").replace('\n', " "),
-            };
-            if let (Some((first, _)), false) =
-                (column.head.split_once('\n'), column.head.starts_with('\n'))
-            {
-                first.clone_into(&mut above);
-            }
-            (
-                head.trim().to_owned(),
-                column.align == Align::Right,
-                column.cells.as_slice(),
-            )
-        });
-        Grid {
-            columns: columns.collect(),
-        }
+        self.columns.iter().filter(known)
     }
 
-    /// The table laid out for a terminal of `width` columns.
-    pub(super) fn layout(&self, width: usize) -> Layout<'_> {
-        let known = |column: &&Column| column.cells.iter().any(|cell| cell != UNKNOWN);
-        let mut shown: Vec<&Column> = self.columns.iter().filter(known).collect();
+    /// The highest rank of a row.
+    pub(super) fn highest_row_rank(&self) -> u8 {
+        self.spare_rows.iter().copied().max().unwrap_or(0)
+    }
+
+    /// The columns for formats that break lines themselves: the head on one line, whether the
+    /// column is right-aligned, and the cells.
+    pub(super) fn columns(&self) -> Vec<(String, bool, &[String])> {
+        let mut above = "";
+        let columns = self.known().map(|column| {
+            let head = match column.head.as_slice() {
+                [first, rest @ ..] if first.is_empty() => {
+                    format!("{above} {}", rest.join(" ").trim())
+                }
+                lines => {
+                    above = lines.first().map_or("", String::as_str);
+                    lines.join(" ").replace("- ", "")
+                }
+            };
+            let is_right = column.align == Align::Right;
+            (head.trim().to_owned(), is_right, column.cells.as_slice())
+        });
+        columns.collect()
+    }
+
+    /// The table laid out for a terminal of `width` columns, without the rows above a rank.
+    pub(super) fn layout(&self, width: usize, highest: u8) -> Layout {
+        let rows: Vec<usize> = (0..self.spare_rows.len())
+            .filter(|row| self.spare_rows[*row] <= highest)
+            .collect();
+        let sized = |column| (column, Column::width(column, &rows));
+        let mut shown: Vec<(&Column, usize)> = self.known().map(sized).collect();
         let all = shown.len();
         while least_width(&shown, 1) > width {
-            let Some(rank) = shown.iter().map(|column| column.spare).max() else {
-                break;
-            };
-            if rank == 0 {
-                break;
+            match shown.iter().map(|(column, _)| column.spare).max() {
+                None | Some(0) => break,
+                Some(rank) => shown.retain(|(column, _)| column.spare < rank),
             }
-            shown.retain(|column| column.spare < rank);
         }
+        let gap = if least_width(&shown, 2) > width { 1 } else { 2 };
+        let line = |cell: &dyn Fn(&Column) -> &str| row(&shown, gap, width, cell);
+        let is_named = |(column, _): &(&Column, usize)| column.head.iter().any(|it| !it.is_empty());
+        let heads = shown.iter().map(|(column, _)| column.head.len()).max();
+        let heads = heads.filter(|_| shown.iter().any(is_named)).unwrap_or(0);
+        let rows = if shown.is_empty() { &[][..] } else { &rows };
         Layout {
-            widths: shown.iter().map(|column| column.width()).collect(),
-            gap: if least_width(&shown, 2) > width { 1 } else { 2 },
+            heads: (0..if rows.is_empty() { 0 } else { heads })
+                .flat_map(|at| line(&|column| column.head_line(at, heads)))
+                .collect(),
+            rows: rows
+                .iter()
+                .flat_map(|at| line(&|column| &column.cells[*at]))
+                .collect(),
             left_out: all - shown.len(),
-            rows: self.rows.len(),
-            shown,
-            width,
         }
     }
 }
 
+/// A table's lines.
+pub(super) struct Layout {
+    /// Lines of the heads; none where no column has one.
+    pub(super) heads: Vec<String>,
+    /// Lines of the rows, indented by two; two spaces between columns, one where it is narrow.
+    pub(super) rows: Vec<String>,
+    /// Number of columns that did not fit.
+    pub(super) left_out: usize,
+}
+
 /// Width of the columns with `gap` blanks between them and the last one wrapped.
-fn least_width(columns: &[&Column], gap: usize) -> usize {
-    let widths = columns.iter().map(|column| column.width());
+fn least_width(columns: &[(&Column, usize)], gap: usize) -> usize {
+    let widths = columns.iter().map(|(_, width)| width);
     let natural = INDENT + widths.sum::<usize>() + gap * columns.len().saturating_sub(1);
     match columns.last() {
-        Some(last) if last.align == Align::Left => natural - last.width().saturating_sub(MIN_LAST),
+        Some((last, width)) if last.align == Align::Left => {
+            natural - width.saturating_sub(MIN_LAST)
+        }
         _ => natural,
     }
 }
 
 impl Column {
-    fn width(&self) -> usize {
-        let heads = self.head.split('\n');
-        let cells = self.cells.iter().map(String::as_str);
-        let widths = heads.chain(cells).map(|cell| cell.chars().count());
+    fn width(&self, rows: &[usize]) -> usize {
+        let cells = rows.iter().map(|row| &self.cells[*row]);
+        let widths = self
+            .head
+            .iter()
+            .chain(cells)
+            .map(|cell| cell.chars().count());
         widths.max().unwrap_or(0)
     }
 
-    fn head_lines(&self) -> usize {
-        self.head.split('\n').count()
-    }
-
     /// One of `lines` head lines; shorter heads have blank lines above.
-    fn head(&self, line: usize, lines: usize) -> &str {
-        let part = (line + self.head_lines()).checked_sub(lines);
-        part.and_then(|part| self.head.split('\n').nth(part))
-            .unwrap_or_default()
+    fn head_line(&self, line: usize, lines: usize) -> &str {
+        let part = (line + self.head.len()).checked_sub(lines);
+        part.map_or("", |part| &self.head[part])
     }
 }
 
-/// Columns: the head, whether it is right-aligned, and the cells.
-pub(super) struct Grid<'a> {
-    pub(super) columns: Vec<(String, bool, &'a [String])>,
-}
-
-/// A table laid out for a terminal.
-pub(super) struct Layout<'a> {
-    shown: Vec<&'a Column>,
-    /// Widths of the shown columns; computed once, since each takes a look at all rows.
-    widths: Vec<usize>,
-    rows: usize,
+/// The lines of a row: the last cell is wrapped under itself.
+fn row(
+    columns: &[(&Column, usize)],
     gap: usize,
     width: usize,
-    /// Number of columns that did not fit.
-    pub(super) left_out: usize,
-}
-
-impl Layout<'_> {
-    /// Lines of the heads; none where no column has one.
-    pub(super) fn heads(&self) -> Vec<String> {
-        let lines = self.shown.iter().map(|column| column.head_lines());
-        let is_named = self.shown.iter().any(|column| !column.head.is_empty());
-        let lines = lines.max().filter(|_| is_named).unwrap_or(0);
-        (0..lines)
-            .flat_map(|line| self.row(|column| column.head(line, lines)))
-            .collect()
-    }
-
-    /// Lines of the rows, indented by two; two spaces between columns, one where it is narrow.
-    pub(super) fn rows(&self) -> Vec<String> {
-        let rows = if self.shown.is_empty() { 0 } else { self.rows };
-        (0..rows)
-            .flat_map(|row| self.row(|column| &column.cells[row]))
-            .collect()
-    }
-
-    fn row<'b>(&'b self, cell: impl Fn(&'b Column) -> &'b str) -> Vec<String> {
-        let mut line = " ".repeat(INDENT);
-        for (position, column) in self.shown.iter().enumerate() {
-            if position > 0 {
-                line.push_str(&" ".repeat(self.gap));
-            }
-            let (cell, width) = (cell(column), self.widths[position]);
-            match column.align {
-                Align::Left if position + 1 == self.shown.len() => return self.hang(line, cell),
-                Align::Left => line.push_str(&format!("{cell:<width$}")),
-                Align::Right => line.push_str(&format!("{cell:>width$}")),
-            }
+    cell: &dyn Fn(&Column) -> &str,
+) -> Vec<String> {
+    let mut line = " ".repeat(INDENT);
+    for (position, &(column, room)) in columns.iter().enumerate() {
+        if position > 0 {
+            line.push_str(&" ".repeat(gap));
         }
-        vec![line]
+        match column.align {
+            Align::Left if position + 1 == columns.len() => {
+                let before = line.chars().count();
+                let room = width.saturating_sub(before).max(MIN_LAST);
+                let rest = std::iter::once(line).chain(std::iter::repeat(" ".repeat(before)));
+                let lines = rest.zip(wrap(cell(column), room));
+                return lines.map(|(before, words)| before + &words).collect();
+            }
+            Align::Left => line.push_str(&format!("{:<room$}", cell(column))),
+            Align::Right => line.push_str(&format!("{:>room$}", cell(column))),
+        }
     }
-
-    /// Wraps the last cell under itself.
-    fn hang(&self, line: String, cell: &str) -> Vec<String> {
-        let before = line.chars().count();
-        let room = self.width.saturating_sub(before).max(MIN_LAST);
-        let mut lines = wrap(cell, room).into_iter();
-        let first = line + &lines.next().unwrap_or_default();
-        std::iter::once(first)
-            .chain(lines.map(|rest| format!("{:before$}{rest}", "")))
-            .collect()
-    }
+    vec![line]
 }
 
 /// Blanks before the first column.
@@ -279,13 +314,13 @@ mod tests {
         Table::of([("window", 9, None), ("path", 1000, Some(formula))])
             .left("cause", |row| row.0)
             .right("limit", |row| row.1.to_string())
-            .right("not\nknown", |_| None::<String>)
+            .right(["not", "known"], |_| None::<String>)
             .left("formula", |row| row.2.clone())
     }
 
     fn lines<R>(table: &Table<R>, width: usize) -> Vec<String> {
-        let layout = table.layout(width);
-        [layout.heads(), layout.rows()].concat()
+        let layout = table.grid.layout(width, 0);
+        [layout.heads, layout.rows].concat()
     }
 
     #[test]
@@ -324,8 +359,8 @@ mod tests {
             .right("d", wide(2))
             .spare(2, 2);
         for (width, expected) in [(80, "abcd"), (45, "abcd"), (44, "ab"), (22, "a"), (5, "a")] {
-            let layout = table.layout(width);
-            let heads = layout.heads().concat().replace(' ', "");
+            let layout = table.grid.layout(width, 0);
+            let heads = layout.heads.concat().replace(' ', "");
             assert_eq!(heads, expected, "{width}");
             assert_eq!(layout.left_out, 4 - expected.len());
         }

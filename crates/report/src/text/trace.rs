@@ -22,8 +22,7 @@ use watch::{changes, figures, limited, screen};
 
 impl Document for TraceDocument {
     /// A trace as a page: the end, the delay, what changes packets; then the hops.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.title(&headline(self));
         let mut end = self.end_words.clone();
         if self.hops.iter().any(|hop| hop.address == Some(self.target)) {
@@ -44,20 +43,19 @@ impl Document for TraceDocument {
         }
         page.gap();
         match &self.watch {
-            Some(watch) => figures(&mut page, watch),
-            None => hops(&mut page, self),
+            Some(watch) => figures(page, watch),
+            None => hops(page, self),
         }
         if !self.link_rates.is_empty() {
-            rates(&mut page, &self.link_rates);
+            rates(page, &self.link_rates);
         }
         if let Some(paths) = &self.paths {
-            all_paths(&mut page, paths);
+            all_paths(page, paths);
         }
         if let Some(reverse) = &self.reverse {
-            way_back(&mut page, reverse);
+            way_back(page, reverse);
         }
-        caveats(&mut page, &self.caveats);
-        page.finish()
+        caveats(page, &self.caveats);
     }
 
     fn answer(&self) -> String {

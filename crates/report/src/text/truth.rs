@@ -8,7 +8,6 @@ use linerate_core::truth::{
     UntriedReason,
 };
 
-use super::Style;
 use super::number::{NBSP, joined, percent, plural, rate};
 use super::page::Page;
 use super::table::Table;
@@ -16,8 +15,7 @@ use crate::document::Document;
 
 impl Document for Score {
     /// Verdicts by cause, each scenario that was not right, and what remedies brought.
-    fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style);
+    fn page(&self, page: &mut Page) {
         page.heading(&answer(&self.all));
         page.gap();
         let named = |(cause, tally): (&Cause, &Tally)| (cause.name(), *tally);
@@ -31,7 +29,7 @@ impl Document for Score {
                 "  {failed} could not be run and count as not right"
             ));
         }
-        families(&mut page, self);
+        families(page, self);
         page.gap();
         let verdicts = |(_, verdicts): &(&Cause, &BTreeMap<Cause, u64>)| {
             let verdicts = verdicts.iter();
@@ -44,15 +42,14 @@ impl Document for Score {
             .left("cause", |(cause, _)| cause.name())
             .left("verdicts", verdicts);
         page.table(&matrix);
-        not_right(&mut page, &self.trials);
-        left_out(&mut page, &self.trials);
+        not_right(page, &self.trials);
+        left_out(page, &self.trials);
         if let Some(sure) = &self.reliability {
-            reliability(&mut page, sure);
+            reliability(page, sure);
         }
         if let Some(score) = &self.remedies {
-            remedies(&mut page, score, &self.proofs, &self.untried_remedies);
+            remedies(page, score, &self.proofs, &self.untried_remedies);
         }
-        page.finish()
     }
 }
 

@@ -5,7 +5,7 @@ use linerate_core::remedy::Remedy;
 
 use super::super::number::{bytes, count, joined};
 use super::super::page::Page;
-use super::super::table::Table;
+use super::super::table::table;
 
 /// Writes what ended the test, or the limit that would come first.
 pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
@@ -69,16 +69,15 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
         "bytes" => bytes(value),
         _ => count(value),
     };
-    let table = Table::of(bounds)
-        .left("limit", |row| name(row.limit))
-        .left("of", |row| short(row.end))
-        .right("value", |row| amount(row, row.value))
-        .right("in use", |row| row.used.map(|used| amount(row, used)))
-        .spare(1, 1)
-        .right("would\nstop at", |row| row.would_stop_at)
-        .left("formula", |row| row.formula.clone());
     page.gap();
-    page.table(&table);
+    page.table(&table! { bounds, row =>
+        left "limit" => name(row.limit);
+        left "of" => short(row.end);
+        right "value" => amount(row, row.value);
+        right @1 "in use" => row.used.map(|used| amount(row, used));
+        right ["would", "stop at"] => row.would_stop_at;
+        left "formula" => row.formula.clone();
+    });
     if others > 0 {
         page.plain(&format!(
             "  {others} more in the JSON document: further away, or not of the number held"

@@ -5,7 +5,7 @@ use linerate_core::record::CpuSeconds;
 
 use super::super::number::digits;
 use super::super::page::Page;
-use super::super::table::Table;
+use super::super::table::{Table, table};
 
 /// Threads with a row of their own.
 const MAX_LINES: usize = 16;
@@ -55,12 +55,13 @@ fn table(ends: &[Option<&EndLayers>; 2]) -> Table<Row> {
     let softirq_s = |end: &EndLayers| end.profile.softirq_seconds.map(digits);
     let softirq = ends.map(|end| [None, end.and_then(softirq_s)]);
     rows.push(("soft interrupts, of the host".to_owned(), softirq));
-    Table::of(rows)
-        .left("\nthread", |(name, _)| name.clone())
-        .right("sender\nuser", |(_, [sender, _])| sender[0].clone())
-        .right("\nsystem", |(_, [sender, _])| sender[1].clone())
-        .right("receiver\nuser", |(_, [_, receiver])| receiver[0].clone())
-        .right("\nsystem", |(_, [_, receiver])| receiver[1].clone())
+    table! { rows, (name, [sender, receiver]) =>
+        left ["", "thread"] => name.clone();
+        right ["sender", "user"] => sender[0].clone();
+        right ["", "system"] => sender[1].clone();
+        right ["receiver", "user"] => receiver[0].clone();
+        right ["", "system"] => receiver[1].clone();
+    }
 }
 
 fn row(

@@ -5,7 +5,7 @@ use linerate_core::trace::{MtuOutcome, Narrowing, PathsDocument, RoutedPath};
 
 use super::super::number::{exact_bytes, joined, percent, rate, seconds};
 use super::super::page::Page;
-use super::super::table::Table;
+use super::super::table::table;
 
 pub(super) fn fits(mtu: &MtuOutcome) -> String {
     let whole = match mtu.mtu_bytes {
@@ -40,12 +40,12 @@ pub(super) fn rates(page: &mut Page, rates: &[LinkRate]) {
         let ttl = link.after_ttl;
         ttl.map_or("here".to_owned(), |ttl| ttl.to_string())
     };
-    let table = Table::of(rates)
-        .left("link", |link| format!("{} to {}", from(link), link.to_ttl))
-        .right("rate", |link| link.rate_bps.map(rate))
-        .right("at least", |link| link.at_least_bps.map(rate))
-        .right("at most", |link| link.at_most_bps.map(rate));
-    page.table(&table);
+    page.table(&table! { rates, link =>
+        left "link" => format!("{} to {}", from(link), link.to_ttl);
+        right "rate" => link.rate_bps.map(rate);
+        right "at least" => link.at_least_bps.map(rate);
+        right "at most" => link.at_most_bps.map(rate);
+    });
 }
 
 pub(super) fn all_paths(page: &mut Page, paths: &PathsDocument) {

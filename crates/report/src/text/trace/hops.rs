@@ -9,7 +9,7 @@ use linerate_core::units::Family;
 
 use super::super::number::{joined, plural};
 use super::super::page::Page;
-use super::super::table::Table;
+use super::super::table::table;
 
 /// Further addresses of a hop that are named; the rest is counted.
 const MAX_OTHERS: usize = 3;
@@ -18,10 +18,11 @@ const MAX_OF_NAME: usize = 20;
 
 pub(super) fn hops(page: &mut Page, trace: &TraceDocument) {
     let columns = usize::from(trace.probes_per_hop.min(MAX_COLUMNS));
-    let mut table = Table::of(&trace.hops)
-        .right("hop", |hop| hop.ttl.to_string())
-        .left("router", |hop| router(hop))
-        .left("AS", |hop| hop.origin.as_ref().map(network));
+    let mut table = table! { &trace.hops, hop =>
+        right "hop" => hop.ttl.to_string();
+        left "router" => router(hop);
+        left "AS" => hop.origin.as_ref().map(network);
+    };
     for place in 0..columns {
         let head = if place == 0 { "ms" } else { "" };
         table = table.right(head, |hop| time(hop, place));

@@ -4,7 +4,7 @@ use linerate_core::trace::{PathChange, WatchDocument, WatchRow};
 
 use super::super::number::ends;
 use super::super::page::{Emphasis, Page};
-use super::super::table::Table;
+use super::super::table::{Table, table};
 use super::hops::{named, network};
 
 /// Changes of the path that are shown, the newest ones.
@@ -55,21 +55,20 @@ fn table(watch: &WatchDocument) -> Table<&WatchRow> {
         let named = |address| named(address, row.name.as_deref());
         row.address.map_or("*".to_owned(), named)
     };
-    Table::of(&watch.rows)
-        .right("hop", |row| row.ttl.to_string())
-        .left("router, times in ms", router)
-        .left("AS", |row| row.origin.as_ref().map(network))
-        .spare(1, 1)
-        .right("Loss%", |row| format!("{:.1}", row.loss_percent))
-        .right("Snt", |row| row.sent.to_string())
-        .right("Last", |row| Some(ms(row.rtt_us?.last)))
-        .right("Avg", |row| Some(ms(row.rtt_us?.mean)))
-        .right("Best", |row| Some(ms(row.rtt_us?.best)))
-        .right("Wrst", |row| Some(ms(row.rtt_us?.worst)))
-        .right("StDev", |row| Some(ms(row.rtt_us?.deviation)))
-        .right("p50", |row| Some(ms(row.rtt_us?.p50)))
-        .right("p99", |row| Some(ms(row.rtt_us?.p99)))
-        .spare(2, 2)
+    table! { &watch.rows, row =>
+        right "hop" => row.ttl.to_string();
+        left "router, times in ms" => router(row);
+        left @1 "AS" => row.origin.as_ref().map(network);
+        right "Loss%" => format!("{:.1}", row.loss_percent);
+        right "Snt" => row.sent.to_string();
+        right "Last" => ms(row.rtt_us?.last);
+        right "Avg" => ms(row.rtt_us?.mean);
+        right "Best" => ms(row.rtt_us?.best);
+        right "Wrst" => ms(row.rtt_us?.worst);
+        right "StDev" => ms(row.rtt_us?.deviation);
+        right @2 "p50" => ms(row.rtt_us?.p50);
+        right @2 "p99" => ms(row.rtt_us?.p99);
+    }
 }
 
 fn ms(us: f64) -> String {
