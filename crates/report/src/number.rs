@@ -4,7 +4,7 @@
 //! `text::page::Page` writes it as an ordinary one.
 
 /// Keeps a number and its unit together.
-pub(crate) const NBSP: char = '\u{a0}';
+pub const NBSP: char = '\u{a0}';
 
 /// Shown in place of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "-";
@@ -46,7 +46,7 @@ pub(crate) fn count(value: u64) -> String {
 }
 
 /// `1 pair`, `12,437 pairs`.
-pub(crate) fn plural(number: u64, what: &str) -> String {
+pub fn plural(number: u64, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {what}{plural}", count(number))
 }
@@ -58,6 +58,14 @@ pub(crate) fn joined<P: Into<Option<String>>>(
 ) -> String {
     let parts = parts.into_iter().filter_map(Into::into);
     parts.collect::<Vec<_>>().join(separator)
+}
+
+/// Joins the parts that are known; `None` if none is.
+pub(crate) fn some_joined<P: Into<Option<String>>>(
+    parts: impl IntoIterator<Item = P>,
+    separator: &str,
+) -> Option<String> {
+    Some(joined(parts, separator)).filter(|words| !words.is_empty())
 }
 
 /// A value that may be missing, after its name: `MSS 1448 B`.
@@ -92,6 +100,37 @@ pub(crate) fn signed(value: f64, write: impl FnOnce(f64) -> String) -> String {
     }
 }
 
+/// A change in percent, with its sign.
+pub(crate) fn signed_percent(value: f64) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", change(value))
+}
+
+/// A change in percent: three digits, and at most two decimals.
+pub(crate) fn change(value: f64) -> String {
+    match value.abs() {
+        small if small < 9.995 => format!("{value:.2}{NBSP}%"),
+        _ => percent(value),
+    }
+}
+
+/// How often each name occurs, in the order of their first occurrence.
+pub(crate) fn frequencies<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let mut all: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match all.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, number)) => *number += 1,
+            None => all.push((name, 1)),
+        }
+    }
+    all
+}
+
+/// Date and minute of a start: `2026-11-23 09:00`.
+pub(crate) fn begun(started_at: &str) -> String {
+    started_at.replacen('T', " ", 1).chars().take(16).collect()
+}
+
 /// How sure a verdict is, after a comma. Neither 0 nor 100 % is ever certain.
 pub(crate) fn sure(confidence: Option<f64>) -> String {
     confidence.map_or_else(String::new, |share| {
@@ -115,7 +154,7 @@ pub(crate) fn bar(share: f64) -> String {
 }
 
 /// A rate in bits per second.
-pub(crate) fn rate(bps: f64) -> String {
+pub fn rate(bps: f64) -> String {
     scaled(bps, &RATES)
 }
 
@@ -176,13 +215,36 @@ pub(crate) fn exact_bytes(bytes: impl Into<u64>) -> String {
 }
 
 /// A percentage.
-pub(crate) fn percent(percent: f64) -> String {
+pub fn percent(percent: f64) -> String {
     with_unit(percent, "%")
 }
 
 /// A figure with a unit that has no multiples.
 pub(crate) fn with_unit(value: f64, unit: &str) -> String {
     format!("{}{NBSP}{unit}", digits(value))
+}
+
+/// How to write a figure of a record, by the unit that its key names.
+pub(crate) fn writer(path: &str) -> fn(f64) -> String {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    let is_count = last == "count";
+    if last.ends_with("_bps") {
+        rate
+    } else if last.ends_with("_us_per_kib") {
+        |value| with_unit(value, "µs/KiB")
+    } else if last.ends_with("_per_s") {
+        |value| with_unit(value, "/s")
+    } else if last.ends_with("_us") || path.contains("_us.") && !is_count {
+        micros
+    } else if last.ends_with("seconds") || path.contains("cpu_seconds.") {
+        seconds
+    } else if last.ends_with("_percent") {
+        percent
+    } else if last.ends_with("bytes") {
+        |value| bytes(value.max(0.0) as u64)
+    } else {
+        digits
+    }
 }
 
 /// Writes a value in the largest unit in which it is at least 1 after rounding, or else in the
@@ -269,5 +331,33 @@ mod tests {
         assert_eq!(chosen_bytes(4 << 20), "4\u{a0}MiB");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(0), "0");
+    }
+
+    #[test]
+    fn figures_are_written_in_the_unit_of_their_key() {
+        for (path, value, text) in [
+            ("throughput_bps", 19.1e6, "19.1 Mbit/s"),
+            ("directions.up.throughput_bps", 1e3, "1.00 kbit/s"),
+            ("latency_us.p99", 250.0, "250 µs"),
+            ("latency_us.count", 250.0, "250"),
+            ("tcp.rtt_mean_us", 4100.0, "4.10 ms"),
+            ("sender.cpu_seconds", 0.25, "250 ms"),
+            ("sender.cpu_seconds.user", 0.25, "250 ms"),
+            ("receiver.host_cpu_percent", 12.0, "12.0 %"),
+            ("sender.service_demand_us_per_kib", 1.5, "1.50 µs/KiB"),
+            ("transactions_per_s", 1e4, "10,000 /s"),
+            ("bytes", 2048.0, "2.00 KiB"),
+            ("tcp.retransmitted_segments", 12.0, "12.0"),
+        ] {
+            let written = writer(path)(value).replace('\u{a0}', " ");
+            assert_eq!(written, text, "{path}");
+        }
+    }
+
+    #[test]
+    fn changes_carry_their_sign() {
+        let texts =
+            [10.0, 0.0, -3.25, 0.0412].map(|value| signed_percent(value).replace('\u{a0}', " "));
+        assert_eq!(texts, ["+10.0 %", "0.00 %", "-3.25 %", "+0.04 %"]);
     }
 }

@@ -9,9 +9,10 @@ use linerate_core::record::Baseline;
 
 use crate::Document;
 use crate::charts::{self, PastRun};
+use crate::number::begun;
 use crate::style::{Form, Style};
 use crate::svg::{escaped, spark};
-use crate::text::{self, SavedRun, SeriesChange, begun, series_change};
+use crate::text::{self, SavedRun, SeriesChange, series_change};
 
 /// A row of the overview: a test of a path.
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@ use linerate_core::analyze::{
 use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
-use super::figure;
 use super::number::{NBSP, digits, joined, plural, rate, signed};
 use super::page::{Emphasis, Page};
+use super::parts;
 use super::table::{Table, table};
 use crate::document::Document;
 
@@ -125,7 +125,7 @@ fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
 fn middle(level: &Level, write: fn(f64) -> String) -> Option<String> {
     let one = level.median.map(Figure::One);
     let figure = one.as_ref().or(level.not_one_figure.as_ref())?;
-    Some(figure::middle(figure, write))
+    Some(parts::middle(figure, write))
 }
 
 fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
@@ -303,9 +303,12 @@ fn whole(percent: f64) -> String {
 
 /// Maximum number of groups and rows on a page; the document has all.
 const MAX_GROUPS: usize = 100;
+
 /// Maximum number of groups that a sentence names.
 const MAX_NAMED: usize = 4;
+
 /// With more conclusions, those on single rows are left to the document.
 const MAX_SENTENCES: usize = 14;
+
 /// Width of the column of verdicts.
 const VERDICTS: usize = 14;

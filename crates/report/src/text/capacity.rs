@@ -1,19 +1,19 @@
 //! The page of a capacity test: how many connections were held, their cost, and their limits.
 
-mod limits;
-
 use linerate_core::capacity::{
-    CapacityDocument, CapacityHalf, Failure, FailureCause, LoadPace, MemoryReading, PoolResult,
+    CapacityDocument, CapacityHalf, Failure, LimitEnd, LimitKind, LimitRow, LoadPace,
+    MemoryReading, PoolResult, StoppedBy,
 };
 use linerate_core::record::{Observed, Status};
+use linerate_core::remedy::Remedy;
 use linerate_core::stats::LatencySummary;
 
-use super::ceilings::caveats;
 use super::number::{
-    bytes, chosen_bytes, count, counted, digits, joined, named, percent, seconds, with_unit,
+    bytes, chosen_bytes, count, counted, digits, joined, named, percent, seconds, some_joined,
+    with_unit,
 };
 use super::page::Page;
-use super::record::{destination, emulated, latencies};
+use super::parts::{caveats, destination, emulated, latencies};
 use super::table::table;
 use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
@@ -24,8 +24,8 @@ impl Document for CapacityDocument {
     fn page(&self, page: &mut Page) {
         page.heading(&headline(self));
         emulated(page, &self.environment);
-        limits::verdict(page, self);
-        limits::search(page, self);
+        verdict(page, self);
+        search(page, self);
         pools(page, self);
         for (name, pool) in named_pools(self) {
             trouble(page, name, pool);
@@ -40,9 +40,12 @@ impl Document for CapacityDocument {
             page.gap();
             page.facts("active", beside(self));
             page.facts("CPU", cpu(self));
-            page.facts("sockets", sockets(self));
-            page.facts("slab", slab(self));
-            limits::table(page, self);
+            page.facts(
+                "sockets",
+                course(self, |reading| reading.tcp_allocated, count),
+            );
+            page.facts("slab", course(self, |reading| reading.slab_bytes, bytes));
+            table(page, self);
         }
         caveats(page, &self.caveats);
     }
@@ -75,11 +78,11 @@ impl Document for CapacityDocument {
 /// pit (…)`
 fn headline(document: &CapacityDocument) -> String {
     let pools = named_pools(document).map(|(name, pool)| {
-        let [alive, asked] = [pool.alive, pool.asked].map(count);
-        match pool.alive >= pool.asked {
-            true => format!("all {asked} {name}"),
-            false => format!("{alive} of {asked} {name}"),
-        }
+        let alive = match pool.alive >= pool.asked {
+            true => "all".to_owned(),
+            false => format!("{} of", count(pool.alive)),
+        };
+        format!("{alive} {} {name}", count(pool.asked))
     });
     let pools = joined(pools, " and ");
     let peer = destination(&document.host, &document.peer, None);
@@ -87,8 +90,7 @@ fn headline(document: &CapacityDocument) -> String {
         Status::Complete => format!("after {}", seconds(document.test.hold.as_secs_f64())),
         Status::Partial => "when it was ended".to_owned(),
     };
-    let lost = named_pools(document).map(|(_, pool)| pool.lost);
-    let lost = lost.fold(0, u64::saturating_add);
+    let lost: u64 = named_pools(document).map(|(_, pool)| pool.lost).sum();
     let lost = counted(lost, "LOST").unwrap_or_else(|| "none lost".to_owned());
     format!("{pools} alive {when}, {lost}: to {peer}")
 }
@@ -100,19 +102,20 @@ fn run(document: &CapacityDocument) -> [Option<String>; 7] {
         Status::Complete => "complete",
         Status::Partial => "ended before its time",
     };
-    let here = match document.client.workers {
-        1 => "1 process here".to_owned(),
-        several => format!("{} processes here", count(u64::from(several))),
+    let processes = match document.client.workers {
+        1 => "process",
+        _ => "processes",
     };
+    let here = format!("{} {processes} here", count(document.client.workers.into()));
     let there = document.server.as_ref();
-    let there = there.map(|server| format!(", {} there", count(u64::from(server.workers))));
+    let there = there.map(|server| format!("{} there", count(server.workers.into())));
     [
         Some(format!("over {}", document.family)),
         asked.map(|rate| format!("asked {}/s", count(rate))),
         Some(format!("a heartbeat on each every {heartbeat}, {status}")),
         Some(format!("{} in all", seconds(document.seconds))),
         named("closing", document.close_seconds, seconds),
-        Some(here + &there.unwrap_or_default()),
+        Some(joined([Some(here), there], ", ")),
         Some(format!("begun {}", document.started_at)),
     ]
 }
@@ -148,18 +151,11 @@ fn pools(page: &mut Page, document: &CapacityDocument) {
 /// Writes the causes of connections that were not opened or were lost.
 fn trouble(page: &mut Page, name: &str, pool: &PoolResult) {
     for (what, list) in [("not opened", &pool.failures), ("lost", &pool.losses)] {
-        if !list.is_empty() {
-            page.doubt(&format!(
-                "{name} {what}: {}",
-                joined(list.iter().map(failure), "; ")
-            ));
+        let failure = |it: &Failure| format!("{} {}", count(it.count), it.cause.words());
+        if let Some(failures) = some_joined(list.iter().map(failure), "; ") {
+            page.doubt(&format!("{name} {what}: {failures}"));
         }
     }
-}
-
-fn failure(failure: &Failure) -> String {
-    let Failure { cause, count: n } = failure;
-    format!("{} {}", count(*n), FailureCause::words(*cause))
 }
 
 /// Writes every latency that was measured.
@@ -172,24 +168,19 @@ fn times(page: &mut Page, document: &CapacityDocument) {
             let retransmitted = connect.retransmitted.as_ref();
             rows.push((format!("{name} connect, SYN retrans."), retransmitted));
         }
-        rows.push((
-            format!("{name} heartbeat"),
-            pool.heartbeat_latency_us.as_ref(),
-        ));
+        let heartbeat = pool.heartbeat_latency_us.as_ref();
+        rows.push((format!("{name} heartbeat"), heartbeat));
     }
     for at in &document.latency {
         let beside = format!("RTT with {} idle", count(at.population));
         rows.push((beside, Some(&at.latency_us)));
     }
-    let load = document.load.as_ref();
-    rows.push((
-        "load".to_owned(),
-        load.and_then(|load| load.latency_us.as_ref()),
-    ));
-    latencies(
-        page,
-        rows.iter().map(|(name, latency)| (name.as_str(), *latency)),
-    );
+    let load = document
+        .load
+        .iter()
+        .find_map(|load| load.latency_us.as_ref());
+    rows.push(("load".to_owned(), load));
+    latencies(page, rows.iter().map(|(name, of)| (name.as_str(), *of)));
 }
 
 /// The median latency beside the most idle connections, compared with that beside the fewest.
@@ -282,10 +273,134 @@ fn course(
     ends(document).take(shown).filter_map(of_end).collect()
 }
 
-fn sockets(document: &CapacityDocument) -> Vec<String> {
-    course(document, |reading| reading.tcp_allocated, count)
+/// Writes what ended the test, or the limit that would come first.
+pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
+    page.gap();
+    match (&document.stopped_by, &document.next_limit) {
+        (Some(by), _) => stopped(page, by, noun(document)),
+        (None, Some(next)) => coming(page, next, noun(document)),
+        (None, None) => {}
+    }
 }
 
-fn slab(document: &CapacityDocument) -> Vec<String> {
-    course(document, |reading| reading.slab_bytes, bytes)
+/// The unit that limits are counted in.
+fn noun(document: &CapacityDocument) -> &'static str {
+    let first = named_pools(document).next();
+    first.map_or("connections", |(name, _)| name)
+}
+
+fn stopped(page: &mut Page, by: &StoppedBy, noun: &str) {
+    let place = by.end.map_or("", place);
+    let why = match by.limit {
+        LimitKind::Unknown => ", and the evidence names no limit".to_owned(),
+        limit => format!(" by: {}{place}", name(limit)),
+    };
+    page.verdict(&format!("Stopped at {} {noun}{why}.", count(by.at)));
+    page.evidence(&by.evidence);
+    remedy(page, by.remedy.as_ref());
+}
+
+fn coming(page: &mut Page, next: &LimitRow, noun: &str) {
+    let Some(at) = next.would_stop_at.map(count) else {
+        return;
+    };
+    let limit = format!("{}{}", name(next.limit), place(next.end));
+    page.verdict(&format!(
+        "The next limit would be: {limit}, at {at} {noun}."
+    ));
+    page.evidence([&next.formula]);
+    remedy(page, next.remedy.as_ref());
+}
+
+fn remedy(page: &mut Page, remedy: Option<&Remedy>) {
+    if let Some(remedy) = remedy {
+        page.plain("  Remedy:");
+        page.command(&remedy.command);
+    }
+}
+
+/// Writes a table of the limits, the lowest first.
+pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
+    let limits = document.limits.iter();
+    let bounds = limits.filter(|row| row.would_stop_at.is_some());
+    let bounds: Vec<&LimitRow> = bounds.take(MAX_ROWS).collect();
+    if bounds.is_empty() {
+        return;
+    }
+    let others = document.limits.len() - bounds.len();
+    let amount = |row: &LimitRow, value: u64| match row.unit.as_str() {
+        "bytes" => bytes(value),
+        _ => count(value),
+    };
+    page.gap();
+    page.table(&table! { bounds, row =>
+        left "limit" => name(row.limit);
+        left "of" => short(row.end);
+        right "value" => amount(row, row.value);
+        right @1 "in use" => row.used.map(|used| amount(row, used));
+        right ["would", "stop at"] => row.would_stop_at;
+        left "formula" => row.formula.clone();
+    });
+    if others > 0 {
+        page.plain(&format!(
+            "  {others} more in the JSON document: further away, or not of the number held"
+        ));
+    }
+}
+
+/// Limits further away are only in the document.
+const MAX_ROWS: usize = 6;
+
+pub(super) fn search(page: &mut Page, document: &CapacityDocument) {
+    let Some(search) = &document.search else {
+        return;
+    };
+    let found = match search.stops_at {
+        Some(stops) => format!("holds {}, not {}", count(search.holds), count(stops)),
+        None => format!("holds all {} that the search may try", count(search.most)),
+    };
+    let tried = search.rounds.iter().map(|round| {
+        let held = (round.held < round.asked).then(|| format!("({} held)", count(round.held)));
+        joined([Some(count(round.asked)), held], " ")
+    });
+    page.gap();
+    page.facts("search", [found, format!("tried {}", joined(tried, ", "))]);
+}
+
+/// A limit in words.
+fn name(limit: LimitKind) -> &'static str {
+    match limit {
+        LimitKind::ProcessDescriptors => "descriptors of processes",
+        LimitKind::HostFiles => "open files of the host",
+        LimitKind::Ports => "local ports",
+        LimitKind::Owner => "serve's --max-connections",
+        LimitKind::AcceptQueue => "accept queue",
+        LimitKind::SynQueue => "SYN queue",
+        LimitKind::TcpMemory => "TCP buffers",
+        LimitKind::UdpMemory => "UDP buffers",
+        LimitKind::GroupMemory => "memory of the control group",
+        LimitKind::HostMemory => "memory of the host",
+        LimitKind::Conntrack => "connection tracking",
+        LimitKind::Watches => "epoll watches",
+        LimitKind::Orphans => "orphans",
+        LimitKind::TimeWait => "TIME-WAIT",
+        LimitKind::Forbidden => "a rule that forbids it",
+        LimitKind::Unknown => "unknown",
+    }
+}
+
+fn place(end: LimitEnd) -> &'static str {
+    match end {
+        LimitEnd::Client => ", here",
+        LimitEnd::Server => ", at the endpoint",
+        LimitEnd::Both => ", on the host of both ends",
+    }
+}
+
+fn short(end: LimitEnd) -> &'static str {
+    match end {
+        LimitEnd::Client => "here",
+        LimitEnd::Server => "there",
+        LimitEnd::Both => "both",
+    }
 }

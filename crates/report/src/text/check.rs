@@ -2,20 +2,18 @@
 
 use linerate_core::plan::Direction;
 use linerate_core::record::{
-    CaveatKind, Check, EndReport, HiddenFault, HostFacts, Leg, Observed, PathFacts, Record, Status,
+    CaveatKind, Check, EndReport, HostFacts, Leg, Observed, PathFacts, Record, Status,
 };
 use linerate_core::remedy::{Name, shell_word};
 use linerate_core::responsiveness::{Place, Queue, Responsiveness};
 use linerate_core::stats::{Figure, LatencySummary};
 use linerate_core::trace::HopDocument;
 
-use super::baseline::baseline;
-use super::ceilings::{self, bars, caveats};
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
-use super::figure::figure;
+use super::history::baseline;
 use super::number::{count, digits, exact_bytes, joined, micros, named, percent, rate};
 use super::page::{Emphasis, Page};
-use super::record::{emulated, latencies};
+use super::parts::{self, bars, caveats, emulated, figure, latencies};
 use super::table::table;
 use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
@@ -33,13 +31,11 @@ impl Document for Check {
             (Direction::Down, &self.down, &self.down_throughput_bps),
         ];
         for (direction, record, runs) in ways {
-            if let Some(record) = record {
-                explanation(page, direction, record, runs.as_ref(), self);
-            }
+            let leg = record.iter().find_map(Record::leg);
+            leg.into_iter()
+                .for_each(|leg| explanation(page, direction, leg, runs.as_ref(), self));
         }
-        if let Some(fault) = &self.hidden_fault {
-            hidden_fault(page, fault, self);
-        }
+        hidden_fault(page, self);
         let records: Vec<&Record> = self.up.iter().chain(&self.down).collect();
         if page.has_details() {
             page.gap();
@@ -98,19 +94,22 @@ impl Document for Check {
 }
 
 /// Writes what was wrong with the demonstration's path, now that it is over.
-fn hidden_fault(page: &mut Page, fault: &HiddenFault, check: &Check) {
+fn hidden_fault(page: &mut Page, check: &Check) {
+    let Some(fault) = &check.hidden_fault else {
+        return;
+    };
     let measured = match fault.direction {
         Direction::Down => &check.down,
         _ => &check.up,
     };
-    page.gap();
-    if measured.is_none() {
-        page.heading("Hidden fault: not looked for, its direction was not measured.");
-        return;
-    }
-    let verdict = if fault.found { "found" } else { "NOT FOUND" };
     let (direction, what) = (fault.direction.word(), &fault.description);
-    page.heading(&format!("Hidden fault, {direction}: {verdict}. {what}"));
+    let words = match (measured, fault.found) {
+        (None, _) => ": not looked for, its direction was not measured.".to_owned(),
+        (_, true) => format!(", {direction}: found. {what}"),
+        (_, false) => format!(", {direction}: NOT FOUND. {what}"),
+    };
+    page.gap();
+    page.heading(&format!("Hidden fault{words}"));
 }
 
 /// Writes what the path is like without load.
@@ -120,22 +119,15 @@ fn in_short(page: &mut Page, check: &Check) {
         let p99 = (idle.count >= 100).then(|| format!(" (p99 {})", micros(idle.p99)));
         micros(idle.p50) + &p99.unwrap_or_default()
     });
-    let loaded = match check.loaded_latency_by_direction_us.is_empty() {
-        true => loaded(check),
-        false => Vec::new(),
-    };
-    let loaded = loaded
-        .iter()
-        .map(|(name, all)| named(name, Some(all.p50), micros));
-    let sizes = [
-        named(
-            "path MTU",
-            path.pmtu_bytes.or(path.device_mtu_bytes),
-            exact_bytes,
-        ),
+    let is_whole = check.loaded_latency_by_direction_us.is_empty();
+    let loaded = check.loaded_latency_us.as_ref().filter(|_| is_whole);
+    let mtu_bytes = path.pmtu_bytes.or(path.device_mtu_bytes);
+    let facts = [
+        idle,
+        named("loaded", loaded.map(|all| all.p50), micros),
+        named("path MTU", mtu_bytes, exact_bytes),
         mss(path, ", NOT ", ""),
     ];
-    let facts = std::iter::once(idle).chain(loaded).chain(sizes);
     page.indented(&joined(facts, ", "));
     if check.hidden_fault.is_none() {
         // In a demonstration this would give the fault away.
@@ -167,7 +159,7 @@ fn headline(check: &Check) -> String {
     let is_quick = check
         .caveats
         .iter()
-        .any(|caveat| caveat.kind == CaveatKind::FewRuns);
+        .any(|it| it.kind == CaveatKind::FewRuns);
     let remarks = [
         (check.one_sided, ", from this end alone"),
         (is_quick, ", one run each way (RPM: without --quick)"),
@@ -216,31 +208,25 @@ fn path(page: &mut Page, check: &Check) {
         mss(path, ", SMALLER than the ", " that this MTU carries"),
     ];
     page.facts("sizes", sizes);
-    let metrics = path.route_metrics.iter();
-    page.facts(
-        "route has",
-        metrics.map(|(name, value)| format!("{name} {value}")),
-    );
+    let metric = |(name, value): (&String, _)| format!("{name} {value}");
+    page.facts("route has", path.route_metrics.iter().map(metric));
 }
 
 /// Less than the header of any tunnel or option.
 const FEW_BYTES: u32 = 4;
+
 /// Largest segment that every connection can be expected to use (`tcp_bound_to_half_wnd`,
 /// net/ipv4/tcp.h).
 const HALF_WINDOW: u32 = 32_768;
 
 fn hosts(page: &mut Page, check: &Check) {
-    let environment = &check.environment;
-    let this = match environment.shared_kernel {
-        true => "both ends",
-        false => "this end",
-    };
-    page.facts(this, host_facts(&environment.client));
-    let server = environment
-        .server
-        .as_ref()
-        .filter(|_| !environment.shared_kernel);
-    page.facts("far end", server.into_iter().flat_map(host_facts));
+    let (one, environment) = (check.environment.shared_kernel, &check.environment);
+    page.facts(
+        if one { "both ends" } else { "this end" },
+        host_facts(&environment.client),
+    );
+    let server = environment.server.iter().filter(|_| !one);
+    page.facts("far end", server.flat_map(host_facts));
 }
 
 fn host_facts(host: &HostFacts) -> [Option<String>; 5] {
@@ -259,13 +245,12 @@ fn host_facts(host: &HostFacts) -> [Option<String>; 5] {
 }
 
 fn throughputs(page: &mut Page, records: &[&Record]) {
-    let legs = records
-        .iter()
-        .filter_map(|record| Some((*record, record.leg()?)));
+    let legs = records.iter().filter_map(|of| Some((*of, of.leg()?)));
     let legs: Vec<(&Record, &Leg)> = legs.collect();
-    let doubt = legs
+    let mut doubts = legs
         .iter()
-        .find_map(|(record, leg)| service_demand_doubt(record, leg));
+        .filter_map(|(of, leg)| service_demand_doubt(of, leg));
+    let doubt = doubts.next();
     let demand = |record: &Record, leg: &Leg, end: &Option<EndReport>| {
         let demand = end.as_ref()?.service_demand_us_per_kib;
         let demand = demand.filter(|_| service_demand_doubt(record, leg).is_none());
@@ -295,13 +280,16 @@ fn latency(page: &mut Page, check: &Check) {
     let loaded = loaded(check);
     let rows = loaded.iter().map(|&(name, latency)| (name, Some(latency)));
     latencies(page, std::iter::once(("idle", idle)).chain(rows));
-    let Some(idle) = idle.filter(|idle| idle.p50 > 0.0) else {
-        return;
+    let idle = idle.filter(|idle| idle.p50 > 0.0);
+    let grown = |(name, loaded): &(&str, &LatencySummary)| {
+        let (more, times) = (loaded.p50 - idle?.p50, digits(loaded.p50 / idle?.p50));
+        let sign = if more < 0.0 { "-" } else { "+" };
+        Some(format!(
+            "{name} {sign}{} ({times} times idle)",
+            micros(more.abs())
+        ))
     };
-    let grown = loaded
-        .iter()
-        .map(|(name, latency)| format!("{name} {}", growth(idle, latency)));
-    page.facts("median is", grown);
+    page.facts("median is", loaded.iter().map(grown));
 }
 
 /// Latency under load by direction where it is known, else the larger of both.
@@ -317,13 +305,6 @@ fn loaded(check: &Check) -> Vec<(&'static str, &LatencySummary)> {
     parts
 }
 
-fn growth(idle: &LatencySummary, loaded: &LatencySummary) -> String {
-    let more = loaded.p50 - idle.p50;
-    let sign = if more < 0.0 { "-" } else { "+" };
-    let (more, times) = (micros(more.abs()), digits(loaded.p50 / idle.p50));
-    format!("{sign}{more} ({times} times idle)")
-}
-
 /// `latency 268 ms under load (9.21 times idle)`
 fn under_load(check: &Check, direction: &str) -> Option<String> {
     let loaded = check.loaded_latency_by_direction_us.get(direction)?.p50;
@@ -337,11 +318,10 @@ fn under_load(check: &Check, direction: &str) -> Option<String> {
 /// `187 RPM under load, grade D (+239 ms)`
 fn responsiveness(found: &Responsiveness) -> String {
     let doubt = if found.stable { "" } else { ", not stable" };
+    let (rpm, added) = (count(found.rpm.round() as u64), micros(found.added_us));
     format!(
-        "{} RPM under load, grade {} (+{}{doubt})",
-        count(found.rpm.round() as u64),
-        found.grade,
-        micros(found.added_us),
+        "{rpm} RPM under load, grade {} (+{added}{doubt})",
+        found.grade
     )
 }
 
@@ -353,47 +333,37 @@ fn queue(queue: &Queue) -> String {
         Place::Path => "on the path",
         Place::ReceiveSocket => "unread in the receiver's socket",
     };
-    let bytes = queue
-        .bytes
-        .map(|bytes| format!(" ({})", exact_bytes(bytes)));
-    format!(
-        "{place} {}{}",
-        micros(queue.delay_us),
-        bytes.unwrap_or_default()
+    let bytes = queue.bytes.map(|bytes| format!("({})", exact_bytes(bytes)));
+    joined(
+        [Some(format!("{place} {}", micros(queue.delay_us))), bytes],
+        " ",
     )
 }
 
 /// Writes what the round trips per minute consist of, where packets of the loaded flows wait, and
 /// what helps.
 fn responsiveness_table(page: &mut Page, check: &Check) {
-    let rows: Vec<_> = check.responsiveness.iter().rev().collect();
-    if rows.is_empty() {
-        return;
-    }
     page.gap();
-    page.table(&table! { rows, (direction, found) =>
-        left "load" => direction.as_str();
-        right "flows" => u64::from(found.flows);
-        right ["", "rate"] => rate(found.throughput_bps);
-        right ["connect", "idle"] => micros(found.idle_us);
-        right ["", "loaded"] => micros(found.connect_us);
-        right ["request", "loaded"] => micros(found.request_us);
-        right ["on loaded", "flow"] => found.loaded_flow_us.map(micros);
-        right "probes" => found.probes;
-        right "RPM" => found.rpm.round() as u64;
-    });
+    page.table(
+        &table! { check.responsiveness.iter().rev(), (direction, found) =>
+            left "load" => direction.as_str();
+            right "flows" => u64::from(found.flows);
+            right ["", "rate"] => rate(found.throughput_bps);
+            right ["connect", "idle"] => micros(found.idle_us);
+            right ["", "loaded"] => micros(found.connect_us);
+            right ["request", "loaded"] => micros(found.request_us);
+            right ["on loaded", "flow"] => found.loaded_flow_us.map(micros);
+            right "probes" => found.probes;
+            right "RPM" => found.rpm.round() as u64;
+        },
+    );
     for (direction, found) in check.responsiveness.iter().rev() {
         page.facts(
             &format!("{direction} waits"),
             found.queues.iter().map(queue),
         );
-        for remedy in found
-            .queues
-            .iter()
-            .filter_map(|queue| queue.remedy.as_ref())
-        {
-            page.command(&remedy.clone().typed(None).command);
-        }
+        let remedies = found.queues.iter().filter_map(|queue| queue.remedy.clone());
+        remedies.for_each(|remedy| page.command(&remedy.typed(None).command));
     }
 }
 
@@ -401,15 +371,8 @@ fn responsiveness_table(page: &mut Page, check: &Check) {
 const NOTICEABLE: f64 = 1.1;
 
 /// Writes the rate of a direction, the reason for it, and what would make it faster.
-fn explanation(
-    page: &mut Page,
-    direction: Direction,
-    record: &Record,
-    runs: Option<&Figure>,
-    check: &Check,
-) {
-    let Some(leg) = record.leg() else { return };
-    let name = direction.word();
+fn explanation(page: &mut Page, way: Direction, leg: &Leg, runs: Option<&Figure>, check: &Check) {
+    let name = way.word();
     let reached = runs.map(|runs| figure(runs, rate));
     let reached = reached.or(leg.throughput_bps.map(rate));
     let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
@@ -419,30 +382,26 @@ fn explanation(
     page.gap();
     page.paragraph(Emphasis::Strong, name, 6, &facts.join(", "));
     if page.has_details() {
-        ceilings::ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
+        parts::ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
     } else {
         bars(page, leg);
     }
-    ceilings::verdict(page, Some(direction), leg);
+    parts::verdict(page, Some(way), leg);
     // The demonstration's hosts, whose settings were its fault, no longer exist.
     let verdict = leg.verdict.as_ref();
     let has_remedy = verdict.is_some_and(|found| found.remedy.is_some());
     if page.has_details() && has_remedy && check.hidden_fault.is_none() {
-        proof(page, name, &target(check));
-    }
-}
-
-/// The host, or the specification of the emulated path, as words of a shell.
-fn target(check: &Check) -> String {
-    match &check.environment.lab {
-        Some(lab) => format!("--lab {}", shell_word(&lab.spec)),
-        None => shell_word(Name::new(&check.host).map_or("HOST", |_| &check.host)),
+        proof(page, name, check);
     }
 }
 
 /// Writes commands for the same test before and after the remedy, with as many runs as an interval
 /// of the median needs.
-fn proof(page: &mut Page, direction: &str, target: &str) {
+fn proof(page: &mut Page, direction: &str, check: &Check) {
+    let target = match &check.environment.lab {
+        Some(lab) => format!("--lab {}", shell_word(&lab.spec)),
+        None => shell_word(Name::new(&check.host).map_or("HOST", |_| &check.host)),
+    };
     page.plain("  To prove it, run the first of these, apply the remedy, run the second:");
     for when in ["before", "after"] {
         page.command(&format!(
@@ -454,11 +413,10 @@ fn proof(page: &mut Page, direction: &str, target: &str) {
 
 fn one_sided(page: &mut Page, host: &str) {
     page.gap();
-    let words = format!(
+    page.indented(&format!(
         "No linerate endpoint answers at {host}: throughput, loss and what holds the path back \
          need one. On that host:"
-    );
-    page.indented(&words);
+    ));
     page.command("linerate serve");
 }
 

@@ -11,15 +11,13 @@ use linerate_core::record::{Observed, Status};
 use linerate_core::stats::{Figure, median};
 use linerate_core::units::printable;
 
-use super::baseline::baseline;
-use super::ceilings::caveats;
-use super::figure::figure;
+use super::history::baseline;
 use super::live::duration;
 use super::number::{
-    NBSP, bytes, digits, joined, micros, named, percent, plural, rate, seconds, span, with_unit,
+    NBSP, bytes, change, joined, named, plural, seconds, signed_percent, some_joined, span, writer,
 };
 use super::page::{Emphasis, Page};
-use super::record::{destination, emulated, protocol_name, towards, workload_name};
+use super::parts::{caveats, destination, emulated, figure, protocol_name, towards, workload_name};
 use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
@@ -33,21 +31,22 @@ impl Document for Comparison {
         page.facts("A", treatment(&self.a.to_string(), &self.read_back.a));
         page.facts("B", treatment(&self.b.to_string(), &self.read_back.b));
         page.facts("run", run_facts(self));
-        if let Some(with) = &self.with {
-            page.facts("with", load_facts(with, &self.runs));
-        }
+        page.facts(
+            "with",
+            self.with
+                .iter()
+                .flat_map(|with| load_facts(with, &self.runs)),
+        );
         emulated(page, &self.environment);
         page.facts("B's path", self.lab_b.clone());
         if page.has_details() {
             page.facts("pairs", pair_facts(self));
             page.facts("before", idle_facts(&self.idle));
         }
-        if !self.metrics.is_empty() {
-            page.gap();
-            page.table(&metric_table(&self.metrics));
-            if page.has_details() {
-                page.plain("  below each figure its interval; of A and B that of the median");
-            }
+        page.gap();
+        page.table(&metric_table(&self.metrics));
+        if page.has_details() && !self.metrics.is_empty() {
+            page.plain("  below each figure its interval; of A and B that of the median");
         }
         if let Some(would) = &self.would_decide {
             page.words(&would_decide(self, would));
@@ -59,9 +58,8 @@ impl Document for Comparison {
             details || found.different || found.equivalent
         };
         for metric in self.metrics.iter().skip(1).filter(decided) {
-            let words = answer(metric, self.margin_percent);
             page.gap();
-            page.words(&words);
+            page.words(&answer(metric, self.margin_percent));
         }
         several_figures(page, &self.metrics);
         for fault in &self.one_sided_faults {
@@ -107,13 +105,15 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
         None => {
             let [a, b] = [&pair.a, &pair.b].map(|side| side.get(path).copied().map(write));
             let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
-            let change = pair.change_percent(path).map_or_else(String::new, signed);
+            let change = pair
+                .change_percent(path)
+                .map_or_else(String::new, signed_percent);
             format!("A {a:>11} B {b:>11} {change:>7}")
         }
     };
     let so_far = standing.conclusion.as_ref().and_then(|c| c.metrics.first());
     let so_far = so_far.map_or_else(String::new, |metric| {
-        format!("  so far {:>7}", signed(metric.effect_percent))
+        format!("  so far {:>7}", signed_percent(metric.effect_percent))
     });
     let (number, outlook) = (pair.pair, outlook(standing));
     let line = format!("pair {number:>2}  {figures}{so_far}  {outlook}");
@@ -132,14 +132,11 @@ fn outlook(standing: &Standing<'_>) -> String {
 }
 
 fn headline(comparison: &Comparison) -> String {
-    let words = match comparison.metrics.first() {
-        Some(metric) => answer(metric, comparison.margin_percent),
-        None => "INCONCLUSIVE: no pair counts".to_owned(),
-    };
-    match comparison.status {
-        Status::Complete => words,
-        Status::Partial => format!("{words} (STOPPED EARLY)"),
-    }
+    let metric = comparison.metrics.first();
+    let words = metric.map(|metric| answer(metric, comparison.margin_percent));
+    let words = words.unwrap_or_else(|| "INCONCLUSIVE: no pair counts".to_owned());
+    let is_partial = comparison.status == Status::Partial;
+    words + if is_partial { " (STOPPED EARLY)" } else { "" }
 }
 
 /// The verdict on a metric in words, with effect, interval and n.
@@ -163,14 +160,14 @@ fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
         }
         (false, true) => format!(
             "EQUIVALENT: {path} differs by less than the margin{margin}: {}, {}",
-            signed(found.effect_percent),
+            signed_percent(found.effect_percent),
             interval_and_n(found)
         ),
         (false, false) => format!(
             "INCONCLUSIVE: {} {} not decide whether {path} differs: {}, interval {}",
             counted(found.pairs),
             if found.pairs == 1 { "does" } else { "do" },
-            signed(found.effect_percent),
+            signed_percent(found.effect_percent),
             interval(found)
         ),
     }
@@ -207,10 +204,8 @@ fn would_decide(comparison: &Comparison, would: &WouldDecide) -> String {
     let asks_less = comparison.margin_percent.is_none_or(|asked| asked < margin);
     let margin = (asks_less && margin <= GREATEST_MARGIN)
         .then(|| format!("--margin {margin}% asks whether it is less than that"));
-    let ways = match joined([more, margin], "; or ") {
-        none if none.is_empty() => "a quieter path or host".to_owned(),
-        ways => ways,
-    };
+    let ways = some_joined([more, margin], "; or ");
+    let ways = ways.unwrap_or_else(|| "a quieter path or host".to_owned());
     format!("Undecided: pairs scatter by {scatter}. To decide it: {ways}.")
 }
 
@@ -221,9 +216,8 @@ const GREATEST_MARGIN: f64 = 20.0;
 fn load_facts(with: &Test, runs: &[ComparedPair]) -> Vec<String> {
     let words = std::iter::once(with.workload().word().to_owned()).chain(with.typed(&[]));
     let figure = |side: fn(&ComparedPair) -> &BTreeMap<String, f64>, name: &str| {
-        let counted = runs.iter().filter(|pair| pair.counts());
-        let found = counted.flat_map(side);
-        let found: Vec<_> = found
+        let figures = runs.iter().filter(|pair| pair.counts()).flat_map(side);
+        let found: Vec<_> = figures
             .filter(|(path, _)| path.starts_with("with."))
             .collect();
         let write = writer(found.first()?.0);
@@ -241,7 +235,7 @@ fn interval_and_n(found: &MetricConclusion) -> String {
 
 /// `+9.80 % to +10.1 % at 97.6 %`
 fn interval(found: &MetricConclusion) -> String {
-    let [low, high] = found.interval_percent.map(signed);
+    let [low, high] = found.interval_percent.map(signed_percent);
     format!("{low} to {high} at {}", plain(found.confidence_percent))
 }
 
@@ -250,10 +244,8 @@ fn counted(pairs: u32) -> String {
 }
 
 fn treatment(text: &str, read_back: &[String]) -> [String; 1] {
-    [match read_back {
-        [] => text.to_owned(),
-        values => format!("{text} (read back: {})", values.join("; ")),
-    }]
+    let values = (!read_back.is_empty()).then(|| format!("(read back: {})", read_back.join("; ")));
+    [joined([Some(text.to_owned()), values], " ")]
 }
 
 fn run_facts(comparison: &Comparison) -> [Option<String>; 5] {
@@ -281,13 +273,16 @@ fn pair_facts(comparison: &Comparison) -> [Option<String>; 4] {
     let counts = comparison.runs.iter().filter(|pair| pair.counts()).count();
     let excluded = comparison.runs.len() - counts;
     let order = format!("{counts} of at most {most}, the order in each by a coin (seed {seed})");
-    let faults = comparison.forbidden.iter();
-    let forbidden = joined(faults.map(|fault| fault.name().to_owned()), ", ");
+    let faults = comparison
+        .forbidden
+        .iter()
+        .map(|fault| fault.name().to_owned());
+    let forbidden = some_joined(faults, ", ");
     [
         Some(format!("begun {}", comparison.started_at)),
         Some(order),
         (excluded > 0).then(|| format!("{excluded} excluded")),
-        (!forbidden.is_empty()).then(|| format!("forbidden: {forbidden}")),
+        named("forbidden:", forbidden, |faults| faults),
     ]
 }
 
@@ -306,9 +301,9 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         let write = writer(metric.metric.as_str());
         let [a, b] = [&metric.a, &metric.b].map(|side| median_and_spread(side, write));
         let found = &metric.conclusion;
-        let [low, high] = found.interval_percent.map(signed);
+        let [low, high] = found.interval_percent.map(signed_percent);
         let (name, rest) = short_name(metric.metric.as_str());
-        let effect = signed(found.effect_percent);
+        let effect = signed_percent(found.effect_percent);
         let [a_spread, b_spread, change] = [a.1, b.1, span(&low, &high, "to")].map(halves);
         let is_wide = [&a_spread, &b_spread, &change]
             .iter()
@@ -379,17 +374,18 @@ fn several_figures(page: &mut Page, metrics: &[ComparedMetric]) {
         for (name, side) in [("A", &metric.a), ("B", &metric.b)] {
             if !matches!(side, Figure::One(_)) {
                 page.gap();
-                let words = format!("{} under {name}: {}", metric.metric, figure(side, write));
-                page.words(&words);
+                page.words(&format!(
+                    "{} under {name}: {}",
+                    metric.metric,
+                    figure(side, write)
+                ));
             }
         }
     }
 }
 
 fn excluded(page: &mut Page, runs: &[ComparedPair]) {
-    if runs.iter().any(|pair| !pair.counts()) {
-        page.gap();
-    }
+    page.gap();
     for pair in runs.iter().filter(|pair| !pair.counts()) {
         let why = joined(pair.excluded.iter().map(seen), "; ");
         let first = format!("  pair {} excluded: ", pair.pair);
@@ -402,45 +398,9 @@ fn seen(fault: &SeenFault) -> String {
     format!("{} ({})", fault.message, fault.side.name())
 }
 
-pub(super) fn signed(value: f64) -> String {
-    let sign = if value > 0.0 { "+" } else { "" };
-    format!("{sign}{}", change(value))
-}
-
-/// A change in percent: three digits, and at most two decimals.
-fn change(value: f64) -> String {
-    match value.abs() {
-        small if small < 9.995 => format!("{value:.2}{NBSP}%"),
-        _ => percent(value),
-    }
-}
-
 /// A percentage that the user or the design chose, rounded to a hundredth.
 fn plain(value: f64) -> String {
     format!("{}{NBSP}%", (100.0 * value).round() / 100.0)
-}
-
-/// How to write a figure of a record, by the unit that its key names.
-pub(super) fn writer(path: &str) -> fn(f64) -> String {
-    let last = path.rsplit('.').next().unwrap_or(path);
-    let is_count = last == "count";
-    if last.ends_with("_bps") {
-        rate
-    } else if last.ends_with("_us_per_kib") {
-        |value| with_unit(value, "µs/KiB")
-    } else if last.ends_with("_per_s") {
-        |value| with_unit(value, "/s")
-    } else if last.ends_with("_us") || path.contains("_us.") && !is_count {
-        micros
-    } else if last.ends_with("seconds") || path.contains("cpu_seconds.") {
-        seconds
-    } else if last.ends_with("_percent") {
-        percent
-    } else if last.ends_with("bytes") {
-        |value| bytes(value.max(0.0) as u64)
-    } else {
-        digits
-    }
 }
 
 #[cfg(test)]
@@ -449,27 +409,6 @@ mod tests {
     use linerate_core::stats::paired::Verdict3;
 
     use super::*;
-
-    #[test]
-    fn figures_are_written_in_the_unit_of_their_key() {
-        for (path, value, text) in [
-            ("throughput_bps", 19.1e6, "19.1 Mbit/s"),
-            ("directions.up.throughput_bps", 1e3, "1.00 kbit/s"),
-            ("latency_us.p99", 250.0, "250 µs"),
-            ("latency_us.count", 250.0, "250"),
-            ("tcp.rtt_mean_us", 4100.0, "4.10 ms"),
-            ("sender.cpu_seconds", 0.25, "250 ms"),
-            ("sender.cpu_seconds.user", 0.25, "250 ms"),
-            ("receiver.host_cpu_percent", 12.0, "12.0 %"),
-            ("sender.service_demand_us_per_kib", 1.5, "1.50 µs/KiB"),
-            ("transactions_per_s", 1e4, "10,000 /s"),
-            ("bytes", 2048.0, "2.00 KiB"),
-            ("tcp.retransmitted_segments", 12.0, "12.0"),
-        ] {
-            let written = writer(path)(value).replace('\u{a0}', " ");
-            assert_eq!(written, text, "{path}");
-        }
-    }
 
     #[test]
     fn the_table_of_metrics_fits_80_columns_whatever_the_units() {
@@ -514,11 +453,5 @@ mod tests {
             "{:?}",
             layout.rows
         );
-    }
-
-    #[test]
-    fn changes_carry_their_sign() {
-        let texts = [10.0, 0.0, -3.25, 0.0412].map(|value| signed(value).replace('\u{a0}', " "));
-        assert_eq!(texts, ["+10.0 %", "0.00 %", "-3.25 %", "+0.04 %"]);
     }
 }

@@ -1,20 +1,23 @@
-//! The page of many connections: totals, then a line for each, the largest rate first; or of
-//! listening sockets.
+//! The pages of connections of any program: a line for each, the largest explained, sums over
+//! groups, listening sockets.
 
 use std::collections::BTreeMap;
 
 use linerate_core::connection::{
-    Connection, ConnectionsDocument, LimitSource, Process, Source, State,
+    Connection, ConnectionsDocument, LimitSource, Process, Source, State, Vantage,
 };
 use linerate_core::plan::Direction;
-use linerate_core::record::Cause;
+use linerate_core::record::{Cause, EndReport, Status};
 
-use super::Style;
-use super::ceilings::caveats;
-use super::connection::explained;
-use super::number::{bytes, count, digits, joined, micros, named, plural, rate, seconds};
+use super::history::baseline;
+use super::number::{
+    bytes, count, counted, digits, frequencies, joined, micros, named, percent, plural, rate,
+    seconds, some_joined,
+};
 use super::page::Page;
+use super::parts::{caveats, ceilings, verdict};
 use super::table::{Table, table};
+use super::{Style, evidence};
 use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::svg::Chart;
@@ -83,26 +86,24 @@ fn lines(page: &mut Page, document: &ConnectionsDocument) {
     };
     list(page, &document.connections, most, false);
     let others = document.connections.get(most..).unwrap_or_default();
-    if !others.is_empty() {
-        let idle = others.iter().filter(|one| is_idle(one)).count() as u64;
-        let others = others.len() as u64;
-        let idle = match idle {
-            idle if idle == others => "all idle".to_owned(),
-            idle => format!("{} idle", count(idle)),
-        };
-        page.plain(&format!("  {} more, {idle}; -v lists them", count(others)));
+    let idle = others.iter().filter(|one| is_idle(one)).count();
+    let idle = match idle == others.len() {
+        true => "all".to_owned(),
+        false => count(idle as u64),
+    };
+    if let Some(others) = counted(others.len() as u64, "more") {
+        page.plain(&format!("  {others}, {idle} idle; -v lists them"));
     }
 }
 
 /// The first `most` connections, one a line. With `ends`, connections whose both ends are on this
 /// host say which end each line is.
 pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize, ends: bool) {
-    let rows = connections.iter().take(most);
     let row = |connection| ConnectionRow {
         connection,
         recent_bps: Vec::new(),
     };
-    let rows: Vec<ConnectionRow<'_>> = rows.map(row).collect();
+    let rows: Vec<_> = connections.iter().take(most).map(row).collect();
     page.table(&table(&rows, page.columns(), ends));
 }
 
@@ -110,12 +111,12 @@ pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize, end
 pub fn connections_headline(document: &ConnectionsDocument) -> String {
     let all = &document.connections;
     let place = match &document.source {
-        Source::Host { namespace } => {
-            named(" in network namespace", namespace.as_ref(), String::clone)
-        }
-        Source::Capture { file, .. } => Some(format!(" in {file}")),
+        Source::Host { namespace: None } => String::new(),
+        Source::Host {
+            namespace: Some(name),
+        } => format!(" in network namespace {name}"),
+        Source::Capture { file, .. } => format!(" in {file}"),
     };
-    let place = place.unwrap_or_default();
     let number = plural(all.len() as u64, "TCP connection");
     let group = Group::from_iter(all);
     let time = seconds(document.seconds);
@@ -163,11 +164,11 @@ fn table<'a>(
         left @1 "process" => process(row.connection.process.as_ref());
         left "end" => end(row);
         left @5 "state" => state(row.connection);
-        right ["out", "bit/s"] => short_rate(out_bps(row.connection));
-        right ["in", "bit/s"] => short_rate(in_bps(row.connection));
+        right ["out", "bit/s"] => short_rate(bps(row.connection, row.connection.bytes_sent));
+        right ["in", "bit/s"] => short_rate(bps(row.connection, row.connection.bytes_received));
         right @2 "RTT" => rtt_us(row.connection);
         right @4 "retr" => retransmitted(row.connection);
-        right @6 "cwnd" => cwnd_bytes(row.connection).map(bytes);
+        right @6 "cwnd" => bytes(Some(row.connection.tcp.as_ref()?.sender()?.cwnd_bytes).filter(|n| *n > 0)?);
         left @7 "" => sparkline(&row.recent_bps);
         left "bottleneck" => bottleneck(ends.telling(row.connection));
     }
@@ -258,11 +259,10 @@ fn key(connection: &Connection, by: GroupBy) -> String {
             let process = connection.process.as_ref();
             process.map_or("not known".to_owned(), |process| process.name.clone())
         }
-        GroupBy::Peer => {
-            let remote = &connection.remote;
-            let address = remote.rsplit_once(':').map(|(address, _)| address);
-            address.unwrap_or(remote).to_owned()
-        }
+        GroupBy::Peer => match connection.remote.rsplit_once(':') {
+            Some((address, _)) => address.to_owned(),
+            None => connection.remote.clone(),
+        },
     }
 }
 
@@ -286,8 +286,8 @@ impl<'a> FromIterator<&'a Connection> for Group {
                 continue;
             }
             group.active += 1;
-            group.out_bps += out_bps(one);
-            group.in_bps += in_bps(one);
+            group.out_bps += bps(one, one.bytes_sent);
+            group.in_bps += bps(one, one.bytes_received);
             group.retransmitted += retransmitted(one).unwrap_or(0);
             *group.causes.entry(bottleneck(one)).or_default() += 1;
         }
@@ -334,39 +334,29 @@ fn state(connection: &Connection) -> Option<String> {
     }
 }
 
-fn of_time(connection: &Connection, bytes: u64) -> f64 {
+/// Payload per second while it was watched.
+fn bps(connection: &Connection, bytes: u64) -> f64 {
     let bps = bytes as f64 * 8.0 / connection.seconds;
     if connection.seconds > 0.0 { bps } else { 0.0 }
-}
-
-fn out_bps(connection: &Connection) -> f64 {
-    of_time(connection, connection.bytes_sent)
-}
-
-fn in_bps(connection: &Connection) -> f64 {
-    of_time(connection, connection.bytes_received)
 }
 
 /// A sender's mean RTT while it was watched; a receiver's mean or smallest RTT.
 fn rtt_us(connection: &Connection) -> Option<String> {
     let tcp = connection.tcp.as_ref()?;
-    let rtt_us = match (tcp.sender(), &tcp.receiver) {
-        (Some(sender), _) => Some(sender.rtt_mean_us),
-        (None, receiver) => {
-            let receiver = receiver.as_ref()?;
-            receiver.rtt_mean_us.or(receiver.rtt_min_us)
-        }
+    let of_receiver = || {
+        tcp.receiver
+            .as_ref()
+            .and_then(|end| end.rtt_mean_us.or(end.rtt_min_us))
     };
-    rtt_us.map(|us| micros(us.into()))
+    let rtt_us = tcp
+        .sender()
+        .map(|sender| sender.rtt_mean_us)
+        .or_else(of_receiver)?;
+    Some(micros(rtt_us.into()))
 }
 
 fn retransmitted(connection: &Connection) -> Option<u64> {
     connection.tcp.as_ref()?.retransmitted_segments()
-}
-
-fn cwnd_bytes(connection: &Connection) -> Option<u64> {
-    let sender = connection.tcp.as_ref()?.sender()?;
-    Some(sender.cwnd_bytes).filter(|cwnd| *cwnd > 0)
 }
 
 /// A rate such as `94.1M`, for a column whose head has the unit.
@@ -426,5 +416,166 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
 
 /// Rows without details: with the title and caveats they make 24 lines.
 pub const CONNECTION_ROWS: usize = 17;
+
 /// Terminal width from which both addresses fit.
 const WIDE: usize = 110;
+
+/// Connections that are listed above the explanation.
+const LISTED: usize = 6;
+
+/// Explains the largest connection; several connections are summed up and listed before it.
+pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
+    let ends = telling_ends(&document.connections);
+    let Some(largest) = ends.first() else {
+        page.heading("No connection was seen.");
+        return;
+    };
+    if document.connections.len() > 1 {
+        together(page, document, &ends);
+        list(page, &document.connections, LISTED, true);
+        page.gap();
+    }
+    one(page, document, largest);
+    baseline(page, document.baseline.as_ref());
+}
+
+/// The connections, each by the end that knows more where both are on this host; in the document's
+/// order.
+fn telling_ends(all: &[Connection]) -> Vec<&Connection> {
+    let ends = Ends::new(all);
+    all.iter()
+        .filter(|one| std::ptr::eq(ends.telling(one), *one))
+        .collect()
+}
+
+/// `93.1 Mbit/s: 3 connections with port 443, 10.0 s`
+fn together(page: &mut Page, document: &ConnectionsDocument, all: &[&Connection]) {
+    let sum: f64 = all.iter().map(|one| one.throughput_bps).sum();
+    let of = document.asked.as_ref().map(|asked| format!(" {asked}"));
+    let mut causes = frequencies(all.iter().map(|one| bottleneck(one)));
+    causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let causes = causes.iter().map(|(name, count)| format!("{count} {name}"));
+    let here = match all.len() {
+        number if number == document.connections.len() => "",
+        number if 2 * number == document.connections.len() => ", both ends on this host",
+        _ => ", some with both ends on this host",
+    };
+    let number = plural(all.len() as u64, "connection") + &of.unwrap_or_default();
+    page.heading(&format!(
+        "{}: {number}, {}{here}",
+        rate(sum),
+        seconds(document.seconds)
+    ));
+    page.facts("bottleneck", causes);
+}
+
+fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection) {
+    let leg = connection.leg();
+    page.heading(&headline(document, connection));
+    let facts = some_joined(evidence::in_short(&leg), ", ");
+    let facts = facts.unwrap_or_else(|| joined(receiver_facts(connection), ", "));
+    page.indented(&facts);
+    if connection.verdict.is_none() {
+        page.plain("  It is idle: nothing was sent.");
+        return;
+    }
+    page.gap();
+    let cause = connection.verdict.as_ref().map(|verdict| verdict.cause);
+    match (&connection.needs_other_end, cause) {
+        (Some(_), Some(Cause::Unexplained)) => {
+            let end = match connection.vantage {
+                Vantage::Receiver => "the receiver's end",
+                Vantage::Sender => "the sender's end",
+                Vantage::Between => "what was captured",
+            };
+            page.verdict(&format!("Bottleneck: not known at {end}."));
+            let says = connection
+                .verdict
+                .iter()
+                .flat_map(|verdict| &verdict.evidence);
+            let most = if page.has_details() { usize::MAX } else { 1 };
+            page.evidence(says.take(most));
+        }
+        _ => verdict(page, None, &leg),
+    }
+    let is_here = Ends::new(&document.connections).other(connection).is_some();
+    if let Some(remedy) = connection.needs_other_end.as_ref().filter(|_| !is_here) {
+        page.plain("  The other end knows more:");
+        page.command(&remedy.command);
+    }
+    if page.has_details() {
+        details(page, connection);
+    }
+}
+
+/// `93.1 Mbit/s: nginx (pid 4711) sends 198.18.0.1:443 → 198.18.0.2:50000, 10.0 s`
+fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
+    let process = connection.process.as_ref();
+    // A capture always has connections that have ended.
+    let watched = matches!(document.source, Source::Host { .. });
+    let who = match process {
+        Some(process) => format!("{} (pid {})", process.name, process.pid),
+        None if watched => "this host".to_owned(),
+        None => "the connection".to_owned(),
+    };
+    let (local, remote) = (&connection.local, &connection.remote);
+    let what = match connection.direction {
+        Direction::Down => format!("receives {local} ← {remote}"),
+        Direction::Up | Direction::Both => format!("sends {local} → {remote}"),
+    };
+    let ended = match (connection.ended && watched, document.status) {
+        (true, _) => ", IT ENDED MEANWHILE",
+        (false, Status::Partial) => ", STOPPED EARLY",
+        (false, Status::Complete) => "",
+    };
+    let (rate, time) = (rate(connection.throughput_bps), seconds(connection.seconds));
+    format!("{rate}: {who} {what}, {time}{ended}")
+}
+
+fn receiver_facts(connection: &Connection) -> [Option<String>; 3] {
+    let receiver = connection
+        .tcp
+        .as_ref()
+        .and_then(|tcp| tcp.receiver.as_ref());
+    receiver.map_or([const { None }; 3], |end| {
+        [
+            named("RTT", end.rtt_mean_us, |us| micros(us.into())),
+            named("window", end.window_bytes, bytes),
+            end.unread_bytes
+                .map(|unread| format!("{} unread", bytes(unread))),
+        ]
+    })
+}
+
+fn details(page: &mut Page, connection: &Connection) {
+    page.gap();
+    let [sent, received] = [connection.bytes_sent, connection.bytes_received].map(bytes);
+    let moved = format!("{sent} sent, {received} received");
+    page.facts("payload", [moved, connection.state.name().to_owned()]);
+    if let Some(tcp) = &connection.tcp {
+        if let Some(sender) = tcp.sender() {
+            page.facts("windows", evidence::windows(sender, tcp.receiver.as_ref()));
+            page.facts("limited", evidence::limited_times(sender));
+            page.facts("segments", evidence::segments(sender));
+            page.facts("losses", evidence::retransmissions(sender));
+            page.facts("control", evidence::control(sender));
+        } else {
+            page.facts("TCP", evidence::seen_by_receiver(tcp));
+        }
+    }
+    if let Some(end) = &connection.end {
+        page.facts("threads", threads(end, connection.seconds));
+    }
+    page.gap();
+    let reached = Some(connection.throughput_bps);
+    ceilings(page, &connection.ceilings, reached, usize::MAX);
+}
+
+fn threads(end: &EndReport, total: f64) -> [Option<String>; 3] {
+    let share = |us: u64| percent(us as f64 / 1e4 / total);
+    [
+        named("the busiest ran for", end.busiest_thread_percent, percent),
+        named("waited for a CPU for", end.run_delay_us, share),
+        named("the socket kept it waiting for", end.blocked_us, share),
+    ]
+}

@@ -9,10 +9,9 @@ use linerate_core::plan::Repeats;
 use linerate_core::record::{Record, Status};
 use linerate_core::stats::{Agreement, Figure, MedianInterval};
 
-use super::ceilings::caveats;
-use super::figure::{DRIFT, MODES, figure as repeats, middle};
 use super::number::{NBSP, digits, joined};
 use super::page::{Emphasis, MARGIN, Page};
+use super::parts::{DRIFT, MODES, caveats, figure as repeats, middle};
 use super::table::{Head, Table};
 use crate::charts;
 use crate::document::{Document, Ending, Surroundings};

@@ -1,13 +1,121 @@
-//! The pages of the history: saved runs, and changes of series.
+//! Changes since earlier runs: against a baseline, of saved runs, of series.
 
-use linerate_core::record::Baseline;
+use linerate_core::record::{Baseline, Cause, Change, Significance};
 
 use super::Style;
-use super::baseline::baseline;
-use super::comparison::{signed, writer};
-use super::number::plural;
+use super::number::{NBSP, begun, plural, signed_percent, writer};
 use super::page::Page;
 use super::table::table;
+
+/// Writes what has changed since the baseline, if there is one.
+pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
+    let Some(baseline) = baseline else { return };
+    page.gap();
+    judgements(baseline)
+        .iter()
+        .for_each(|sentence| page.heading(sentence));
+    page.words(&format!(
+        "Baseline: the run of {}. This is an observation: other things may have changed between both \
+         runs.",
+        baseline.started_at
+    ));
+    let details = page.has_details();
+    let shown = |change: &&Change| details || !change.metric.contains("p99");
+    let figure = |metric: &str, value: f64| {
+        let (path, _) = metric.split_once('@').unwrap_or((metric, ""));
+        match is_effect(path) {
+            true => signed_percent(value),
+            false => writer(path)(value),
+        }
+    };
+    let rows = baseline.changes.iter().filter(shown);
+    let table = table! { rows, change =>
+        left "" => match change.metric.split_once('@') {
+            Some((path, size)) => format!("  {path}, {size}{NBSP}B"),
+            None => format!("  {}", change.metric),
+        };
+        right "then" => figure(&change.metric, change.was);
+        right "now" => figure(&change.metric, change.is);
+        right "change" => by(change);
+    };
+    page.table(&table);
+    for found in &baseline.bottlenecks {
+        let [was, is] = [found.was, found.is].map(Cause::words);
+        if was != is {
+            let direction = found.direction.word();
+            page.point(&format!("bottleneck {direction}: {was} then, {is} now"));
+        }
+    }
+}
+
+/// A sentence for each judgement (better, worse, noise) among the headline figures.
+fn judgements(baseline: &Baseline) -> Vec<String> {
+    let mut sentences: Vec<([String; 2], Vec<String>)> = Vec::new();
+    for change in baseline.changes.iter().filter(|change| change.headline) {
+        let judged = judged(change);
+        let figure = format!("{} {}", change.metric, by(change));
+        match sentences.iter_mut().find(|(known, _)| *known == judged) {
+            Some((_, figures)) => figures.push(figure),
+            None => sentences.push((judged, vec![figure])),
+        }
+    }
+    let sentences = sentences
+        .iter()
+        .map(|([judgement, why], figures)| format!("{judgement}: {}; {why}.", figures.join(", ")));
+    sentences.collect()
+}
+
+/// How sure a change is, as the line of a gate ends: `may be noise, too few runs to tell: …`
+pub fn how_sure(change: &Change) -> String {
+    let [judgement, why] = judged(change);
+    format!("{}, {why}", judgement.to_lowercase())
+}
+
+/// The judgement of a change, and the reason for it.
+fn judged(change: &Change) -> [String; 2] {
+    let is_of_runs = RUNS.iter().any(|start| change.metric.starts_with(start));
+    let option = if is_of_runs { " (--repeat 6)" } else { "" };
+    let judgement = match change.significance() {
+        Significance::Worse => "Worse than then",
+        Significance::Better => "Better than then",
+        Significance::WithinNoise => "Within noise",
+        Significance::TooFewRuns => "May be noise",
+    };
+    let why = match (change.significance(), change.has_intervals()) {
+        (Significance::TooFewRuns, _) => {
+            format!("too few runs to tell: at least 6 are needed each time{option}")
+        }
+        (Significance::WithinNoise, true) => "the intervals overlap".to_owned(),
+        (Significance::WithinNoise, false) => "single runs differ by as much".to_owned(),
+        (_, true) => "the intervals lie apart".to_owned(),
+        (_, false) => format!(
+            "the quartiles within single runs lie apart: 6 runs each time make it sure{option}"
+        ),
+    };
+    [judgement.to_owned(), why]
+}
+
+/// Beginnings of the figures of commands that take `--repeat`.
+const RUNS: [&str; 5] = [
+    "throughput_bps",
+    "transactions_per_s",
+    "connections_per_s",
+    "legs.",
+    "latency_us.",
+];
+
+/// A change with its sign; the change of an effect is in percentage points.
+fn by(change: &Change) -> String {
+    let words = signed_percent(change.change_percent);
+    match is_effect(&change.metric) {
+        true => words.replace('%', "points"),
+        false => words,
+    }
+}
+
+fn is_effect(metric: &str) -> bool {
+    metric.ends_with(".effect_percent")
+}
 
 /// A saved run, for a table.
 #[derive(Debug, Clone, Copy)]
@@ -27,18 +135,16 @@ pub struct SavedRun<'a> {
 /// A table with a row for each run.
 pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
     let mut page = Page::new(style);
-    let labels = |run: &&SavedRun| (!run.labels.is_empty()).then(|| run.labels.to_owned());
     // A row has two lines at most; the run's page has all of its answer.
     let others = runs.iter().map(|run| run.labels.len() + run.workload.len());
     let others = 34 + others.max().unwrap_or(0);
     let room = style.columns().saturating_sub(others).max(24);
-    let answer = |run: &&SavedRun| shortened(run.answer, 2 * room);
     page.table(&table! { runs, run =>
         right "run" => run.id.to_string();
         left "begun" => begun(run.started_at);
         left "test" => run.workload;
-        left @1 "labels" => labels(run);
-        left "what came of it" => answer(run);
+        left @1 "labels" => Some(run.labels).filter(|labels| !labels.is_empty());
+        left "what came of it" => shortened(run.answer, 2 * room);
     });
     page.finish()
 }
@@ -111,7 +217,7 @@ pub fn series_changes(all: &[Series], caveat: &str, style: Style) -> String {
 pub fn series_change(metric: &str, change: &SeriesChange) -> String {
     let (begun, id) = (begun(&change.started_at), change.id);
     let [was, is] = change.figures;
-    let by = signed(100.0 * (is / was - 1.0));
+    let by = signed_percent(100.0 * (is / was - 1.0));
     let [was, is] = change.figures.map(writer(metric));
     let mut words = format!("since {begun} (run {id}): {by}, {was} → {is}");
     for (what, [was, is]) in &change.beside {
@@ -138,21 +244,15 @@ pub struct PeriodMedian<'a> {
 /// The page of `history medians`: a line for each hour or day.
 pub fn period_medians(rows: &[PeriodMedian<'_>], style: Style) -> String {
     let mut page = Page::new(style);
-    let figure =
-        |place: usize| move |row: &&PeriodMedian<'_>| writer(row.metric)(row.figures[place]);
+    let figure = |row: &PeriodMedian<'_>, place| writer(row.metric)(row.figures[place]);
     page.table(&table! { rows, row =>
         left "series" => row.series;
         left "figure" => row.metric;
         left "begins" => row.begins.replacen('T', " ", 1);
         right "runs" => row.runs.to_string();
-        right "min" => figure(0)(row);
-        right "median" => figure(1)(row);
-        right "max" => figure(2)(row);
+        right "min" => figure(row, 0);
+        right "median" => figure(row, 1);
+        right "max" => figure(row, 2);
     });
     page.finish()
-}
-
-/// Date and minute of a start: `2026-11-23 09:00`.
-pub(crate) fn begun(started_at: &str) -> String {
-    started_at.replacen('T', " ", 1).chars().take(16).collect()
 }

@@ -1,11 +1,13 @@
-//! The page of a host's settings: those that are not right first, with the reason.
+//! The pages of settings and treatments of a host.
 
 use linerate_core::host::{
     ChangeOutcome, HostDocument, Place, SettingChange, SettingReport, SettingState,
 };
 use linerate_core::remedy::host_set;
+use linerate_core::treatment::{Entry, Scope, acts_words, refused, sysctls, table};
 use linerate_core::units::ByteCount;
 
+use super::Style;
 use super::number::{NBSP, count, joined, plural};
 use super::page::{Emphasis, MARGIN, Page};
 use super::table::table;
@@ -118,6 +120,7 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
 
 /// Terminal width from which the settings and their reasons fit into one table.
 const WIDE: usize = 110;
+
 /// Up to this many settings are shown with their reasons.
 const FEW: usize = 5;
 
@@ -295,3 +298,55 @@ fn difference(page: &mut Page, change: &SettingChange) {
         page.plain(&format!("  {sign} {value}"));
     }
 }
+
+/// Every treatment with its scope and range, what it needs, how it is applied, read back and
+/// undone; the kernel settings that may be treated; and what is refused.
+pub fn treatments(style: Style) -> String {
+    let mut page = Page::new(style);
+    for scope in [Scope::Socket, Scope::Device, Scope::Route, Scope::Host] {
+        page.gap();
+        page.title(&format!("treatments of a {}", scope.name()));
+        page.indented(scope.ends());
+        let own = table().iter().filter(|entry| entry.scope == scope);
+        own.for_each(|entry| treatment(&mut page, entry));
+    }
+    page.gap();
+    page.title("keys of sysctl:");
+    for sysctl in sysctls() {
+        page.plain(&format!("  {}={}", sysctl.key, sysctl.value));
+        property(&mut page, "", sysctl.means);
+        if sysctl.acts.is_some() {
+            property(&mut page, "acts", acts_words(sysctl.acts));
+        }
+        let also = sysctl.changes_also.iter();
+        also.for_each(|also| property(&mut page, "changes also", also));
+    }
+    page.gap();
+    page.title("refused");
+    for (name, why) in refused() {
+        page.plain(&format!("  {name}"));
+        property(&mut page, "", why);
+    }
+    page.finish()
+}
+
+fn treatment(page: &mut Page, entry: &Entry) {
+    page.gap();
+    let name = format!("  {} ", entry.name);
+    page.paragraph(Emphasis::None, &name, HANG, entry.means);
+    property(page, "acts", acts_words(entry.acts));
+    property(page, "values", &entry.range());
+    property(page, "needs", entry.needs);
+    property(page, "applied", entry.applied);
+    property(page, "read back", entry.read_back);
+    property(page, "undone", entry.undone);
+    let also = entry.changes_also.iter();
+    also.for_each(|also| property(page, "changes also", also));
+}
+
+fn property(page: &mut Page, name: &str, text: &str) {
+    page.paragraph(Emphasis::None, &format!("    {name}"), HANG, text);
+}
+
+/// Width of the names and labels.
+const HANG: usize = 20;

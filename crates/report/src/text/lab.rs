@@ -3,7 +3,7 @@
 use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::LabDirection;
 
-use super::number::joined;
+use super::number::{joined, some_joined};
 use super::page::{Emphasis, Page};
 use crate::document::Document;
 
@@ -38,9 +38,10 @@ fn widest<'a>(names: impl Iterator<Item = &'a String>) -> usize {
 }
 
 fn link(page: &mut Page, link: &LinkStatus, width: usize) {
-    let spec = match link.spec.as_str() {
-        "" => "plain",
-        spec => spec,
+    let spec = if link.spec.is_empty() {
+        "plain"
+    } else {
+        &link.spec
     };
     let (name, mtu) = (&link.name, link.mtu_bytes);
     let first = format!("  link   {name:width$}  ");
@@ -57,10 +58,7 @@ fn counters(direction: &LabDirection) -> String {
     let causes = direction
         .drops()
         .map(|(cause, count)| format!("{cause} {count}"));
-    let dropped = match joined(causes, ", ") {
-        none if none.is_empty() => "none".to_owned(),
-        causes => causes,
-    };
+    let dropped = some_joined(causes, ", ").unwrap_or_else(|| "none".to_owned());
     let lateness = match (direction.lateness_p50_us, direction.lateness_p99_us) {
         (Some(p50), Some(p99)) => format!("; late by {p50:.0} µs, p99 {p99:.0} µs"),
         _ => String::new(),
@@ -71,8 +69,8 @@ fn counters(direction: &LabDirection) -> String {
 
 /// A process in a lab: its command, process id and host.
 pub fn inhabitant(process: &Inhabitant) -> String {
-    let Inhabitant {
-        command, pid, host, ..
-    } = process;
-    format!("{command} (process {pid}) in {host}")
+    format!(
+        "{} (process {}) in {}",
+        process.command, process.pid, process.host
+    )
 }

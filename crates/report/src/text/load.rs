@@ -5,13 +5,13 @@ use linerate_core::load::{
 };
 use linerate_core::plan::{Direction, Workload};
 use linerate_core::record::{Observed, Record, Status};
-use linerate_core::video::Playback;
 
-use super::ceilings::{caveats, verdict};
 use super::evidence::in_short;
-use super::number::{counted, digits, joined, micros, named, percent, plural, rate, seconds};
+use super::number::{
+    counted, digits, joined, micros, named, percent, plural, rate, seconds, some_joined,
+};
 use super::page::Page;
-use super::record::{destination, emulated, protocol_name};
+use super::parts::{caveats, clock, destination, emulated, protocol_name, verdict, video};
 use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Rate, Surroundings};
@@ -34,18 +34,13 @@ impl Document for LoadDocument {
         for member in self.members.iter().filter(|member| is_exchange(member)) {
             page.entry("requests", &exchange(member));
         }
-        if !self.latency.is_empty() {
-            page.gap();
-            page.table(&classes(&self.latency));
-        }
+        page.gap();
+        page.table(&classes(&self.latency));
         bottleneck(page, self);
         if page.has_details() {
             members(page, self);
         }
-        let of_members = self
-            .members
-            .iter()
-            .flat_map(|member| &member.record.caveats);
+        let of_members = self.members.iter().flat_map(|it| &it.record.caveats);
         caveats(page, self.caveats.iter().chain(of_members));
     }
 
@@ -115,20 +110,16 @@ fn total_facts(total: &LoadTotal) -> [Option<String>; 3] {
 /// `20.1 ms idle, 268 ms under load: 248 ms added (the mean of 4 classes)`
 fn latency(document: &LoadDocument) -> Option<String> {
     let (idle, loaded) = (document.idle_latency_us, document.loaded_latency_us);
-    let added = |us: f64| {
-        idle.map(|idle| {
-            if us > idle {
-                format!(": {} added", micros(us - idle))
-            } else {
-                ", no more than idle".to_owned()
-            }
-        })
+    let added = |us: f64| match idle {
+        Some(idle) if us > idle => format!(": {} added", micros(us - idle)),
+        Some(_) => ", no more than idle".to_owned(),
+        None => String::new(),
     };
     let facts = [
         idle.map(|us| format!("{} idle", micros(us))),
-        loaded.map(|us| format!("{} under load{}", micros(us), added(us).unwrap_or_default())),
+        loaded.map(|us| format!("{} under load{}", micros(us), added(us))),
     ];
-    let facts = Some(joined(facts, ", ")).filter(|facts| !facts.is_empty())?;
+    let facts = some_joined(facts, ", ")?;
     let classes = document.latency.len() as u64;
     let mean = (classes > 1).then(|| format!("(mean of {})", plural(classes, "probe")));
     Some(joined([Some(facts), mean], " "))
@@ -174,9 +165,7 @@ fn exchange(member: &LoadMember) -> String {
             named("max", Some(page.max), micros),
         ],
         (None, None) => vec![
-            record
-                .transactions_per_s
-                .map(|per_s| format!("{}/s", digits(per_s))),
+            record.transactions_per_s.map(|n| digits(n) + "/s"),
             named("p50", latency.map(|all| all.p50), micros),
             named("max", latency.map(|all| all.max), micros),
         ],
@@ -184,20 +173,6 @@ fn exchange(member: &LoadMember) -> String {
     facts.push(counted(record.failed, "failed"));
     facts.push(counted(record.requests_not_sent, "not sent"));
     format!("{}: {}", member.name, joined(facts, ", "))
-}
-
-/// `video of 5.2 Mbit/s, 3 rate changes, 1 stall (2.1 s)`
-pub(super) fn video(video: &Playback) -> [String; 4] {
-    let stalls = match video.stalls {
-        0 => "no stall".to_owned(),
-        stalls => format!("{} ({})", plural(stalls, "stall"), seconds(video.stalled_s)),
-    };
-    [
-        format!("video of {}", rate(video.mean_bps)),
-        plural(video.switches, "rate change"),
-        stalls,
-        format!("first chunk after {}", seconds(video.startup_s)),
-    ]
 }
 
 fn classes(latency: &[ClassLatency]) -> Table<&ClassLatency> {
@@ -229,14 +204,13 @@ fn bottleneck(page: &mut Page, document: &LoadDocument) {
 /// Writes every member: its start, its rate, and its kernels' evidence.
 fn members(page: &mut Page, document: &LoadDocument) {
     page.gap();
-    let arrival = document.arrival_skew_us.map(micros);
-    let arrival = arrival.map_or_else(String::new, |us| format!(" and arrive within {us}"));
-    let skew = document.start_skew_us.map(micros);
-    let skew = skew.map(|us| format!("flows begin within {us}{arrival}"));
+    let begin = named("flows begin within", document.start_skew_us, micros);
+    let arrive = named("arrive within", document.arrival_skew_us, micros);
+    let skew = begin.map(|begin| joined([Some(begin), arrive], " and "));
     let idle = format!("probes alone for {} before", seconds(document.idle_seconds));
     page.facts("run", skew.into_iter().chain([idle]));
     let ways = document.one_way.as_ref();
-    page.facts("clock", ways.map(|ways| super::record::clock(&ways.clock)));
+    page.facts("clock", ways.map(|ways| clock(&ways.clock)));
     for member in &document.members {
         let record = &member.record;
         let started = member.started_s.map(seconds).unwrap_or_default();

@@ -5,8 +5,9 @@ use linerate_core::stats::median;
 use linerate_mesh::{MatrixCell, MatrixDocument, Suspect, SuspectKind, SuspectMetric};
 
 use super::Style;
-use super::history::begun;
-use super::number::{UNKNOWN, digits, joined, micros, named, percent, plural, rate};
+use super::number::{
+    UNKNOWN, begun, digits, joined, micros, named, percent, plural, rate, some_joined,
+};
 use super::page::Page;
 use super::table::{Table, table};
 use crate::charts;
@@ -25,8 +26,10 @@ impl Document for MatrixDocument {
         let causes = causes.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));
         page.facts("held by", causes);
         if self.missing_pairs > 0 {
-            let missing = plural(self.missing_pairs, "pair");
-            page.doubt(&format!("{missing} not measured"));
+            page.doubt(&format!(
+                "{} not measured",
+                plural(self.missing_pairs, "pair")
+            ));
         }
         page.gap();
         let details = page.has_details();
@@ -90,7 +93,7 @@ pub fn pair_runs(runs: &[(i64, MatrixCell)], style: Style) -> String {
 
 fn middle(document: &MatrixDocument) -> Option<f64> {
     let rates = document.cells.iter().filter_map(|cell| cell.throughput_bps);
-    let rates: Vec<f64> = rates.collect();
+    let rates = Vec::from_iter(rates);
     (!rates.is_empty()).then(|| median(&rates))
 }
 
@@ -104,20 +107,13 @@ fn headline(document: &MatrixDocument) -> String {
         let (from, to) = (document.name(cell.from), document.name(cell.to));
         format!("the slowest {from} to {to}, {least}")
     });
-    joined(
-        [Some(what), named("median", middle(document), rate), slowest],
-        ", ",
-    )
+    let median = named("median", middle(document), rate);
+    joined([Some(what), median, slowest], ", ")
 }
 
 /// `what s3 sends: 0.51 times the throughput of the others, 9 pairs (p below 0.0001)`
 fn accused(suspect: &Suspect) -> String {
-    let Suspect {
-        name,
-        median,
-        others_median,
-        ..
-    } = suspect;
+    let name = &suspect.name;
     let what = match suspect.kind {
         SuspectKind::Site => format!("site {name}"),
         SuspectKind::SiteOut => format!("what {name} sends"),
@@ -129,11 +125,10 @@ fn accused(suspect: &Suspect) -> String {
             format!("{} times the throughput of the others", digits(ratio))
         }
         (SuspectMetric::Throughput, None) => "throughput where the others have none".to_owned(),
-        (SuspectMetric::Loss, _) => format!(
-            "{} % lost, {} % of the others",
-            digits(*median),
-            digits(*others_median)
-        ),
+        (SuspectMetric::Loss, _) => {
+            let [lost, others] = [suspect.median, suspect.others_median].map(digits);
+            format!("{lost} % lost, {others} % of the others")
+        }
     };
     let pairs = plural(suspect.pairs, "pair");
     let p_value = match suspect.p_value {
@@ -154,16 +149,15 @@ fn unit(document: &MatrixDocument) -> (f64, &'static str) {
 
 fn grid(document: &MatrixDocument) -> Table<usize> {
     let (one, _) = unit(document);
-    let name = |site: usize| -> String {
-        let name = document.sites[site].name.chars();
-        name.take(LETTERS).collect()
-    };
+    let name = |site: usize| document.sites[site].name.chars().take(LETTERS);
     let rate_of = |from: usize, to: usize| {
         let is = |cell: &&MatrixCell| cell.from as usize == from && cell.to as usize == to;
         document.cells.iter().find(is)?.throughput_bps
     };
     let table = Table::of(0..document.sites.len());
-    let table = table.left("", |from| format!("{} {}", from + 1, name(*from)));
+    let table = table.left("", |from| {
+        format!("{} {}", from + 1, String::from_iter(name(*from)))
+    });
     (0..document.sites.len()).fold(table, |table, to| {
         table.right((to + 1).to_string(), move |from| match rate_of(*from, to) {
             Some(bps) => digits(bps / one),
@@ -175,13 +169,12 @@ fn grid(document: &MatrixDocument) -> Table<usize> {
 
 fn pairs(document: &MatrixDocument, most: usize) -> Table<&MatrixCell> {
     let worst = document.worst().into_iter().take(most);
-    let which = if document.slowest().is_empty() {
-        ["worst pairs", "from"]
-    } else {
-        ["slowest pairs", "from"]
+    let which = match document.slowest().is_empty() {
+        true => "worst pairs",
+        false => "slowest pairs",
     };
     table! { worst, cell =>
-        left which => document.name(cell.from);
+        left [which, "from"] => document.name(cell.from);
         left "to" => document.name(cell.to);
         right "bit/s" => cell.throughput_bps.map(rate);
         right "loss" => cell.loss_percent.map(percent);
@@ -205,15 +198,18 @@ fn sites(document: &MatrixDocument, most: usize) -> Table<usize> {
         right "sends" => of(at).median_out_bps.map(rate);
         right "receives" => of(at).median_in_bps.map(rate);
         right "RTT" => of(at).median_rtt_us.map(micros);
-        left "groups" => Some(of(at).groups.join(", ")).filter(|it| !it.is_empty());
+        left "groups" => some_joined(of(at).groups.clone(), ", ");
     }
 }
 
 /// Most sites that fit as a matrix into 80 columns.
 const FEW_SITES: usize = 12;
+
 /// Letters of a site's name beside a matrix.
 const LETTERS: usize = 10;
+
 /// Slowest pairs that are shown without details.
 const WORST_PAIRS: usize = 8;
+
 /// Slowest sites that are shown without details.
 const WORST_SITES: usize = 6;

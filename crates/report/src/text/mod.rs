@@ -8,16 +8,12 @@
 //! table.
 
 mod analysis;
-mod baseline;
 mod capacity;
-mod ceilings;
 mod check;
 mod comparison;
-mod connection;
 mod connections;
 mod evidence;
 mod experiment;
-mod figure;
 mod history;
 mod host;
 mod lab;
@@ -25,6 +21,7 @@ mod live;
 mod load;
 mod matrix;
 mod page;
+mod parts;
 mod profile;
 mod projection;
 mod qos;
@@ -34,22 +31,21 @@ mod render;
 mod sweep;
 mod table;
 mod trace;
-mod treatments;
 mod truth;
 
 use crate::number;
+pub use crate::number::{NBSP, percent, plural, rate};
 pub use crate::style::{Form, Style};
-pub use baseline::how_sure;
 pub use comparison::pair_line;
 pub use connections::{
     CONNECTION_ROWS, ConnectionRow, GroupBy, connection_lines, connection_words, connections_by,
     connections_headline,
 };
-pub(crate) use history::begun;
 pub use history::{
-    PeriodMedian, SavedRun, Series, SeriesChange, changes, period_medians, saved_runs,
+    PeriodMedian, SavedRun, Series, SeriesChange, changes, how_sure, period_medians, saved_runs,
     series_change, series_changes,
 };
+pub use host::treatments;
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use matrix::{matrix_pairs, pair_runs};
@@ -59,4 +55,3 @@ pub use projection::projections;
 pub use qos::{qos_rates, qos_stats};
 pub use table::{Cell, Head, Table};
 pub use trace::watch;
-pub use treatments::treatments;

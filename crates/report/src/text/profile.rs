@@ -1,21 +1,19 @@
-//! The page of a profile: the layers of both ends side by side.
-
-mod account;
+//! The page of a profile: the layers of both ends side by side, or their CPU time by thread where
+//! layers cannot be sampled.
 
 use std::collections::BTreeMap;
 
 use linerate_core::profile::attribution::{Role, path_from_root};
 use linerate_core::profile::{EndLayers, How, Layer, LayerCost, ProfileDocument, SampleClock};
-use linerate_core::record::{Observed, Record};
+use linerate_core::record::{CpuSeconds, Observed, Record};
 use linerate_core::units::printable;
 
-use super::ceilings::caveats;
 use super::number::{
-    bytes, count, counted, digits, joined, named, percent, rate, seconds, with_unit,
+    bytes, count, counted, digits, joined, named, percent, rate, seconds, some_joined, with_unit,
 };
 use super::page::Page;
+use super::parts::{caveats, emulated, traffic_and_peer};
 use super::projection;
-use super::record::{emulated, traffic_and_peer};
 use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Rate};
@@ -26,8 +24,7 @@ impl Document for ProfileDocument {
     fn page(&self, page: &mut Page) {
         let reached = self.record.throughput_bps().map(rate);
         let reached = reached.unwrap_or_else(|| "no figure".to_owned());
-        let headline = format!("{reached}: {}", traffic_and_peer(&self.record));
-        page.heading(&headline);
+        page.heading(&format!("{reached}: {}", traffic_and_peer(&self.record)));
         if let Some(most) = most(self) {
             page.verdict(&most);
         }
@@ -41,18 +38,14 @@ impl Document for ProfileDocument {
         if page.has_details() && ends(self).any(|(_, end)| is_sampled(end)) {
             page.words(FOOT);
         }
-        account::write(page, self);
+        account(page, self);
         if page.has_details() {
             for (label, end) in ends(self) {
                 functions(page, label, end);
             }
         }
-        projection::write(
-            page,
-            &self.cost_models,
-            &self.projections,
-            &self.not_projected,
-        );
+        let (projections, others) = (&self.projections, &self.not_projected);
+        projection::write(page, &self.cost_models, projections, others);
         disk(page, self);
         caveats(page, &self.caveats);
     }
@@ -86,8 +79,11 @@ fn most(document: &ProfileDocument) -> Option<String> {
         let share = percent(most.share_percent);
         Some(format!("{label} {} {share}", layer_name(most.layer)))
     });
-    let largest = Some(joined(largest, ", ")).filter(|words| !words.is_empty());
-    named("most of the CPU time:", largest, |words| words)
+    named(
+        "most of the CPU time:",
+        some_joined(largest, ", "),
+        |words| words,
+    )
 }
 
 /// Writes how each end's time was counted, and its service demand.
@@ -115,10 +111,10 @@ pub fn folded(document: &ProfileDocument) -> String {
             *lines.entry(line).or_default() += stack.count;
         }
     }
-    let lines = lines.iter();
-    lines
-        .map(|(stack, samples)| format!("{stack} {samples}\n"))
-        .collect()
+    let lines = lines
+        .iter()
+        .map(|(stack, samples)| format!("{stack} {samples}\n"));
+    lines.collect()
 }
 
 const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 \
@@ -135,8 +131,8 @@ fn ends(document: &ProfileDocument) -> impl Iterator<Item = (&'static str, &EndL
         ("sender", &document.sender),
         ("receiver", &document.receiver),
     ];
-    let both = both.into_iter();
-    both.filter_map(|(label, end)| Some((label, end.as_ref()?)))
+    both.into_iter()
+        .filter_map(|(label, end)| Some((label, end.as_ref()?)))
 }
 
 fn how(end: &EndLayers) -> Vec<String> {
@@ -276,12 +272,8 @@ fn weight(ends: &[Option<&EndLayers>], layer: Layer) -> f64 {
 }
 
 fn functions(page: &mut Page, label: &str, end: &EndLayers) {
-    if end.functions.is_empty() {
-        return;
-    }
-    page.gap();
-    page.title(&format!("Functions of the {label}, without what they call"));
-    if !end.profile.how.tells_layers() {
+    page.section(format!("Functions of the {label}, without what they call"));
+    if !end.profile.how.tells_layers() && !end.functions.is_empty() {
         page.words(NO_KERNEL);
     }
     page.table(&table! { &end.functions, cost =>
@@ -293,21 +285,89 @@ fn functions(page: &mut Page, label: &str, end: &EndLayers) {
 }
 
 fn disk(page: &mut Page, document: &ProfileDocument) {
-    let Some(disk) = &document.disk else {
-        return;
-    };
+    let facts = document.disk.iter().flat_map(|disk| {
+        let [write, read] = [disk.write_bps, disk.read_bps].map(rate);
+        let storage = percent(disk.from_storage_percent);
+        [
+            format!("a file of {} in {}", bytes(disk.bytes), disk.directory),
+            format!("written at {write}"),
+            format!("read at {read}, {storage} of it from storage"),
+            format!(
+                "the path has {} times the slower of the two",
+                digits(disk.path_over_disk)
+            ),
+        ]
+    });
     page.gap();
-    let (size, directory) = (bytes(disk.bytes), &disk.directory);
-    let [write, read] = [disk.write_bps, disk.read_bps].map(rate);
-    let (storage, over) = (
-        percent(disk.from_storage_percent),
-        digits(disk.path_over_disk),
-    );
-    let facts = [
-        format!("a file of {size} in {directory}"),
-        format!("written at {write}"),
-        format!("read at {read}, {storage} of it from storage"),
-        format!("the path has {over} times the slower of the two"),
-    ];
     page.facts("disk", facts);
+}
+
+/// Threads with a row of their own.
+const MAX_LINES: usize = 16;
+
+/// Writes CPU time by thread and soft interrupt of ends whose kernel layers were not sampled.
+fn account(page: &mut Page, document: &ProfileDocument) {
+    let ends = [document.sender.as_ref(), document.receiver.as_ref()];
+    let ends = ends.map(|end| end.filter(|end| !end.profile.how.tells_layers()));
+    if ends.iter().all(Option::is_none) {
+        return;
+    }
+    page.gap();
+    page.table(&threads(&ends));
+    page.words(ACCOUNT_FOOT);
+}
+
+const ACCOUNT_FOOT: &str = "CPU time by the kernel's account, seconds. It has no layers in the kernel and \
+    no intervals: user mode counts as the \
+    application, the rest as unattributed. Soft interrupts are those of the whole host, whoever \
+    they were for. Between two hosts they \
+    are added to the end's; on one host what ran in a thread is in its system time.";
+
+/// Name, and the user and system time of both ends, seconds.
+type ThreadRow = (String, [[Option<String>; 2]; 2]);
+
+fn threads(ends: &[Option<&EndLayers>; 2]) -> Table<ThreadRow> {
+    let threads = |end: &Option<&EndLayers>| end.map_or(0, |end| end.profile.each_thread.len());
+    let all = ends.iter().map(threads).max().unwrap_or(0);
+    let mut rows = Vec::new();
+    for number in 0..all.min(MAX_LINES) {
+        let of = |end: &EndLayers| end.profile.each_thread.get(number).copied();
+        rows.push(row(format!("flow {}", number + 1), ends, of));
+    }
+    if all > MAX_LINES {
+        let name = format!("{} more flows", all - MAX_LINES);
+        rows.push(row(name, ends, |end| {
+            let rest = end.profile.each_thread.iter().skip(MAX_LINES);
+            Some(rest.fold(CpuSeconds::default(), |sum, one| CpuSeconds {
+                user: sum.user + one.user,
+                system: sum.system + one.system,
+            }))
+        }));
+    }
+    rows.push(row("all of them".to_owned(), ends, |end| {
+        Some(end.profile.threads)
+    }));
+    let softirq_s = |end: &EndLayers| end.profile.softirq_seconds.map(digits);
+    let softirq = ends.map(|end| [None, end.and_then(softirq_s)]);
+    rows.push(("soft interrupts, of the host".to_owned(), softirq));
+    table! { rows, (name, [sender, receiver]) =>
+        left ["", "thread"] => name.clone();
+        right ["sender", "user"] => sender[0].clone();
+        right ["", "system"] => sender[1].clone();
+        right ["receiver", "user"] => receiver[0].clone();
+        right ["", "system"] => receiver[1].clone();
+    }
+}
+
+fn row(
+    name: String,
+    ends: &[Option<&EndLayers>; 2],
+    of: impl Fn(&EndLayers) -> Option<CpuSeconds>,
+) -> ThreadRow {
+    let cells = ends.map(|end| {
+        let spent = end.and_then(&of);
+        let parts = spent.map(|spent| [spent.user, spent.system].map(|s| Some(digits(s))));
+        parts.unwrap_or_default()
+    });
+    (name, cells)
 }

@@ -7,7 +7,7 @@ use linerate_core::profile::projection::{
 };
 
 use super::Style;
-use super::number::{NBSP, digits, joined, named, percent, rate, span};
+use super::number::{NBSP, digits, joined, named, percent, rate, some_joined, span};
 use super::page::{Emphasis, Page};
 use super::table::{Table, table};
 
@@ -33,23 +33,16 @@ pub(super) fn write(
     if page.has_details() {
         models.iter().for_each(|model| costs(page, model));
     }
-    if !projections.is_empty() {
-        page.gap();
-        page.title("What a change would bring: throughput");
-        page.table(&throughput(projections));
-        if page.has_details() {
-            page.gap();
-            page.title("What a change would bring: CPU time for each KiB that arrives, µs");
-            page.table(&cpu(projections));
-            page.words(FOOT);
-        }
-        proofs(page, projections);
-        doubts(page, projections);
+    page.section("What a change would bring: throughput");
+    page.table(&throughput(projections));
+    if page.has_details() && !projections.is_empty() {
+        page.section("What a change would bring: CPU time for each KiB that arrives, µs");
+        page.table(&cpu(projections));
+        page.words(FOOT);
     }
-    if !others.is_empty() {
-        page.gap();
-        page.title("Not projected");
-    }
+    proofs(page, projections);
+    doubts(page, projections);
+    page.section("Not projected");
     for other in others {
         let words = format!("{}: {}", other.what_if, other.why);
         page.paragraph(Emphasis::None, "  ", 4, &words);
@@ -63,12 +56,11 @@ const FOOT: &str = "Intervals are at 95 %. CPU time is of the sender and the rec
     profile's shares; assumed, nothing that was measured bears on it.";
 
 fn costs(page: &mut Page, model: &CostModel) {
-    page.gap();
     let transport = match model.protocol {
         Protocol::Udp => "UDP in single datagrams at MTU 1500",
         Protocol::Tcp | Protocol::Mptcp => "TCP",
     };
-    page.title(&format!("What CPU time costs, {transport}"));
+    page.section(format!("What CPU time costs, {transport}"));
     let of = |end: &EndModel, term| end.terms.iter().find(|cost| cost.term == term).copied();
     let has_cost = |term: &Term| model.ends.iter().any(|end| of(end, *term).is_some());
     let terms = Term::ALL.into_iter().filter(has_cost);
@@ -147,25 +139,20 @@ fn basis(basis: Basis) -> &'static str {
 }
 
 fn proofs(page: &mut Page, projections: &[Projection]) {
-    let proved = projections.iter();
-    let proved = proved.filter_map(|one| Some((one, one.proof.as_ref()?)));
+    let proved = projections
+        .iter()
+        .filter_map(|one| Some((one, one.proof.as_ref()?)));
     let proved: Vec<(&Projection, &Proof)> = proved.collect();
-    if proved.is_empty() {
-        return;
-    }
-    page.gap();
-    page.title("Projected and then done: with the change over without it");
+    page.section("Projected and then done: with the change over without it");
     page.table(&proved_table(&proved));
+    let cpu = median_cpu_error_percent(projections);
     let medians = [
         named("of throughput", median_error_percent(projections), percent),
-        named(
-            "of CPU time",
-            median_cpu_error_percent(projections),
-            percent,
-        ),
+        named("of CPU time", cpu, percent),
     ];
-    let (number, medians) = (proved.len(), joined(medians, ", "));
-    if !medians.is_empty() {
+    let medians = some_joined(medians, ", ").filter(|_| !proved.is_empty());
+    if let Some(medians) = medians {
+        let number = proved.len();
         page.words(&format!(
             "Median error over the {number} that could be had: {medians}."
         ));
@@ -203,19 +190,19 @@ fn signed(percent: f64) -> String {
 }
 
 fn doubts(page: &mut Page, projections: &[Projection]) {
-    let of = |one: &Projection| {
+    page.gap();
+    for one in projections {
         let not = one
             .not_proved
             .iter()
             .map(|why| format!("not proved: {why}"));
-        let words = joined(one.doubts.iter().cloned().chain(not), "; ");
-        (!words.is_empty()).then(|| format!("{}: {words}", one.what_if))
-    };
-    let all: Vec<String> = projections.iter().filter_map(of).collect();
-    if !all.is_empty() {
-        page.gap();
-    }
-    for words in all {
-        page.paragraph(Emphasis::Warning, "  ", 4, &words);
+        if let Some(words) = some_joined(one.doubts.iter().cloned().chain(not), "; ") {
+            page.paragraph(
+                Emphasis::Warning,
+                "  ",
+                4,
+                &format!("{}: {words}", one.what_if),
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use linerate_qos::explain::ExplanationReport;
 use linerate_qos::interpret::CounterReport;
 
 use super::Style;
-use super::number::{bytes, chosen_bytes, named, plural, rate};
+use super::number::{bytes, chosen_bytes, named, plural, rate, some_joined};
 use super::page::{Emphasis, Page};
 use super::table::{Table, table};
 use crate::document::Document;
@@ -17,33 +17,29 @@ impl Document for QosDocument {
     /// The state of each interface, or the report on a file or a packet; else the notes on what was
     /// changed.
     fn page(&self, page: &mut Page) {
-        status(page, self, page.has_details());
-        if let Some(report) = &self.file {
-            file(page, report);
-        }
-        if let Some(report) = &self.explanation {
-            explanation(page, report);
-        }
+        self.adapters
+            .iter()
+            .for_each(|adapter| status(page, adapter));
+        self.file.iter().for_each(|report| file(page, report));
+        self.explanation
+            .iter()
+            .for_each(|report| explanation(page, report));
         if self.adapters.is_empty() {
-            let notes = self.notes.iter();
-            notes.for_each(|note| page.plain(note));
+            self.notes.iter().for_each(|note| page.plain(note));
         }
     }
 }
 
-/// Writes each interface's state, adapter and policies; with `details`, the filters.
-fn status(page: &mut Page, document: &QosDocument, details: bool) {
-    for adapter in &document.adapters {
-        page.gap();
-        head(page, adapter);
-        if !details {
-            page.table(&brief(adapter));
-            continue;
-        }
-        page.table(&policies(adapter));
-        for policy in &adapter.policies {
-            page.facts(&policy.name, further(policy));
-        }
+/// Writes an interface's state, adapter and policies; with details, the filters.
+fn status(page: &mut Page, adapter: &AdapterReport) {
+    page.gap();
+    head(page, adapter);
+    if !page.has_details() {
+        return page.table(&brief(adapter));
+    }
+    page.table(&policies(adapter));
+    for policy in &adapter.policies {
+        page.facts(&policy.name, further(policy));
     }
 }
 
@@ -59,33 +55,28 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
         _ => Emphasis::Strong,
     };
     page.line(emphasis, &format!("{}: {state}", adapter.name));
-    if let Some(fault) = &adapter.fault {
-        page.doubt(fault);
-    }
-    let mut facts = adapter.addresses.clone();
-    facts.push(match adapter.kind.as_str() {
-        "raw_ip" => "plain IP".to_owned(),
-        _ => "Ethernet".to_owned(),
-    });
-    let bps = |bps: u64| rate(bps as f64);
-    let ways = match adapter.ingress {
-        true => "egress and ingress",
-        false => "egress",
+    adapter.fault.iter().for_each(|fault| page.doubt(fault));
+    let kind = match adapter.kind.as_str() {
+        "raw_ip" => "plain IP",
+        _ => "Ethernet",
     };
+    let bps = |bps: u64| rate(bps as f64);
+    let ways = if adapter.ingress {
+        "egress and ingress"
+    } else {
+        "egress"
+    };
+    let program = |hook| format!("eBPF program at {ways} (hook: {hook})");
+    let frames = adapter.gso_max_size_bytes.map(u64::from);
     let known = [
+        Some(kind.to_owned()),
         named("link", adapter.speed_bps, bps),
         named("shared", adapter.rate_bps, bps),
-        adapter
-            .attached
-            .as_ref()
-            .map(|hook| format!("eBPF program at {ways} (hook: {hook})")),
-        named(
-            "offloaded frames up to",
-            adapter.gso_max_size_bytes,
-            |cap| chosen_bytes(cap.into()),
-        ),
+        adapter.attached.as_ref().map(program),
+        named("offloaded frames up to", frames, chosen_bytes),
     ];
-    page.facts("adapter", facts.into_iter().map(Some).chain(known));
+    let addresses = adapter.addresses.iter().cloned().map(Some);
+    page.facts("adapter", addresses.chain(known));
 }
 
 /// A row for each policy.
@@ -120,19 +111,16 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
     let of = |policy: Option<&PolicyReport>, cell: fn(&PolicyReport) -> Option<String>| {
         policy.map_or(Some(String::new()), cell)
     };
-    let or = |words: String, none: &str| match words.is_empty() {
-        true => none.to_owned(),
-        false => words,
-    };
     table! { rows, (policy, filter) =>
         left "policy" => policy.map_or("", |policy| policy.name.as_str());
         left "DSCP" => of(*policy, dscp);
         right "reserve" => of(*policy, |policy| share(policy.reserve_bps));
         right "limit" => of(*policy, |policy| share(policy.limit_bps));
         left "filter" => filter.name.clone();
-        left "protocol" => or(filter.protocols.join(", "), "any");
+        left "protocol" => some_joined(filter.protocols.clone(), ", ").unwrap_or("any".to_owned());
         right @1 "priority" => filter.priority.to_string();
-        left "takes" => or(filter.conditions.join("; "), "everything of it");
+        left "takes" =>
+            some_joined(filter.conditions.clone(), "; ").unwrap_or("everything of it".to_owned());
     }
 }
 
@@ -146,15 +134,12 @@ fn in_tree(adapter: &AdapterReport, policy: &PolicyReport) -> String {
 
 /// Properties that few policies have.
 fn further(policy: &PolicyReport) -> [Option<String>; 5] {
-    let class = policy.class.as_ref();
     [
-        policy
-            .priority
-            .map(|priority| format!("priority {priority}")),
-        policy
-            .vlan_priority
-            .map(|priority| format!("VLAN priority {priority}")),
-        class.map(|class| format!("class {}", class.id)),
+        named("priority", policy.priority, |priority| priority.to_string()),
+        named("VLAN priority", policy.vlan_priority, |priority| {
+            priority.to_string()
+        }),
+        named("class", policy.class.as_ref(), |class| class.id.clone()),
         policy.meter.clone(),
         policy.drop.then(|| "drops its packets".to_owned()),
     ]
@@ -166,9 +151,7 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
     for adapter in &document.adapters {
         page.gap();
         page.title(&adapter.name);
-        if let Some(fault) = &adapter.fault {
-            page.doubt(fault);
-        }
+        adapter.fault.iter().for_each(|fault| page.doubt(fault));
         page.table(&counters(adapter));
         classes(&mut page, adapter);
     }
@@ -177,8 +160,10 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
 
 /// The policies with filters of their own; others only contain policies.
 fn with_packets(adapter: &AdapterReport) -> impl Iterator<Item = &PolicyReport> {
-    let policies = adapter.policies.iter();
-    policies.filter(|policy| !policy.filters.is_empty())
+    adapter
+        .policies
+        .iter()
+        .filter(|policy| !policy.filters.is_empty())
 }
 
 /// A row of counters: the policy, the filter, and whether the policy has a meter.
@@ -200,7 +185,6 @@ fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
         }
     }
     let of_drops = |all: &CounterReport, number: u64| (all.dropped_packets > 0).then_some(number);
-    let colour = |has_meter: bool, packets: u64| has_meter.then_some(packets);
     table! { rows, (policy, filter, meter, all) =>
         left "policy" => policy.clone();
         left "filter" => filter.clone();
@@ -208,9 +192,9 @@ fn counters(adapter: &AdapterReport) -> Table<Counted<'_>> {
         right "bytes" => all.bytes;
         right ["dropped", "packets"] => of_drops(all, all.dropped_packets);
         right @2 ["dropped", "bytes"] => of_drops(all, all.dropped_bytes);
-        right "green" => colour(*meter, all.green);
-        right "yellow" => colour(*meter, all.yellow);
-        right "red" => colour(*meter, all.red);
+        right "green" => meter.then_some(all.green);
+        right "yellow" => meter.then_some(all.yellow);
+        right "red" => meter.then_some(all.red);
     }
 }
 
@@ -251,28 +235,25 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
     let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
     let mut rows = Vec::new();
     for adapter in &now.adapters {
-        let mut earlier = before.adapters.iter();
-        let earlier = earlier.find(|earlier| earlier.name == adapter.name);
+        let was = before.adapters.iter().find(|was| was.name == adapter.name);
         for policy in with_packets(adapter) {
-            let mut earlier = earlier.iter().flat_map(|adapter| &adapter.policies);
-            let earlier = earlier.find(|earlier| earlier.name == policy.name);
-            let before = earlier.map(|policy| policy.egress).unwrap_or_default();
-            let names = [&adapter.name, &policy.name, ""].map(str::to_owned);
-            rows.push((names, policy.egress, before));
+            let mut was = was.iter().flat_map(|adapter| &adapter.policies);
+            let was = was.find(|was| was.name == policy.name);
+            let before = was.map(|policy| policy.egress).unwrap_or_default();
+            rows.push(([&adapter.name, &policy.name, ""], policy.egress, before));
             for filter in &policy.filters {
-                let mut earlier = earlier.iter().flat_map(|policy| &policy.filters);
-                let earlier = earlier.find(|earlier| earlier.name == filter.name);
-                let before = earlier.map(|filter| filter.egress).unwrap_or_default();
-                let names = ["", "", &filter.name].map(str::to_owned);
-                rows.push((names, filter.egress, before));
+                let mut was = was.iter().flat_map(|policy| &policy.filters);
+                let was = was.find(|was| was.name == filter.name);
+                let before = was.map(|filter| filter.egress).unwrap_or_default();
+                rows.push((["", "", &filter.name], filter.egress, before));
             }
         }
     }
     let whole = |now: u64, before: u64| per_second(now, before).round() as u64;
     page.table(&table! { rows, (names, now, was) =>
-        left "adapter" => names[0].clone();
-        left "policy" => names[1].clone();
-        left "filter" => names[2].clone();
+        left "adapter" => names[0];
+        left "policy" => names[1];
+        left "filter" => names[2];
         right "packets/s" => whole(now.packets, was.packets);
         right "rate" => rate(8.0 * per_second(now.bytes, was.bytes));
         right "dropped/s" => whole(now.dropped_packets, was.dropped_packets);
@@ -284,11 +265,15 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
 fn file(page: &mut Page, file: &FileReport) {
     let name = file.name.as_deref().unwrap_or("the policy file");
     let filters = plural(file.filters as u64, "filter");
-    let policies = match file.policies {
-        1 => "1 policy".to_owned(),
-        policies => format!("{policies} policies"),
+    let policies = if file.policies == 1 {
+        "policy"
+    } else {
+        "policies"
     };
-    page.title(&format!("{name}: {filters} and {policies}"));
+    page.title(&format!(
+        "{name}: {filters} and {} {policies}",
+        file.policies
+    ));
     for adapter in &file.adapters {
         let facts = [
             format!("{} for IPv4", plural(adapter.v4_rules as u64, "rule")),
@@ -311,15 +296,15 @@ fn explanation(page: &mut Page, explanation: &ExplanationReport) {
         name => name,
     };
     page.plain(&format!("{packet} on {adapter}"));
-    match (&explanation.taken, &explanation.policy) {
+    page.title(&match (&explanation.taken, &explanation.policy) {
         (Some(taken), Some(policy)) => {
-            let (filter, line) = (&taken.filter, taken.line);
-            page.title(&format!(
-                "filter {filter} (line {line}) takes it: policy {policy}"
-            ));
+            format!(
+                "filter {} (line {}) takes it: policy {policy}",
+                taken.filter, taken.line
+            )
         }
-        _ => page.title("no filter takes it: it leaves as it came, in the default class"),
-    }
+        _ => "no filter takes it: it leaves as it came, in the default class".to_owned(),
+    });
     explanation
         .effects
         .iter()

@@ -9,12 +9,12 @@ use linerate_qos::cost::{
     CostRow, DirectCost, LinkRates, QosCost, TREATMENTS, Test, Treatment, paper,
 };
 
-use super::ceilings::caveats;
 use super::number::{
     NBSP, chosen_bytes, count, digits, joined, named, plural, rate, seconds, with_unit,
 };
 use super::page::Page;
-use super::record::protocol_name;
+use super::parts::caveats;
+use super::parts::protocol_name;
 use super::table::Table;
 use crate::document::{Document, Ending};
 

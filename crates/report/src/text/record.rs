@@ -1,24 +1,21 @@
 //! The page of one run.
 
-use std::iter::repeat;
-use std::net::{IpAddr, SocketAddr};
-
-use linerate_core::one_way::{ClockOffset, OneWay};
-use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
-use linerate_core::record::{
-    EndReport, Environment, FlowRecord, Leg, Observed, Record, Status, TcpSender,
-};
+use linerate_core::one_way::OneWay;
+use linerate_core::plan::{Extent, Protocol, Traffic, Workload};
+use linerate_core::record::{EndReport, FlowRecord, Leg, Observed, Record, Status, TcpSender};
 use linerate_core::stats::LatencySummary;
 
-use super::baseline::baseline;
-use super::ceilings::{caveats, ceilings, verdict};
 use super::evidence::{self, service_demand_doubt, share_percent};
+use super::history::baseline;
 use super::number::{
     bytes, chosen_bytes, count, counted, digits, ends, joined, micros, named, percent, plural,
     rate, seconds, span, with_unit,
 };
-use super::page::{Emphasis, MARGIN, Page};
-use super::table::{Table, table};
+use super::page::{Emphasis, Page};
+use super::parts::{
+    caveats, ceilings, clock, emulated, latencies, traffic_and_peer, verdict, video,
+};
+use super::table::table;
 use crate::charts;
 use crate::document::{Document, Rate};
 use crate::svg::Chart;
@@ -93,16 +90,19 @@ fn answer(page: &mut Page, record: &Record) {
 
 /// Writes the latencies of requests, and the requests without an answer.
 fn exchange_facts(page: &mut Page, record: &Record) {
-    if let Some(all) = &record.latency_us {
-        let known = |us: f64, at_least: u64| Some(us).filter(|_| all.count >= at_least);
-        let facts = [
-            named("latency p50", Some(all.p50), micros),
-            named("p90", known(all.p90, 10), micros),
-            named("p99", known(all.p99, 100), micros),
-            named("max", known(all.max, 1), micros),
+    let latency = record.latency_us.iter().flat_map(|all| {
+        let quantiles = [
+            ("latency p50", all.p50, 0),
+            ("p90", all.p90, 10),
+            ("p99", all.p99, 100),
+            ("max", all.max, 1),
         ];
-        page.indented(&joined(facts, ", "));
-    }
+        let known = quantiles
+            .into_iter()
+            .filter(|(.., least)| all.count >= *least);
+        known.map(|(name, us, _)| format!("{name} {}", micros(us)))
+    });
+    page.indented(&joined(latency, ", "));
     let bad = [
         counted(record.failed, "failed"),
         counted(record.requests_not_sent, "due and not sent"),
@@ -115,7 +115,7 @@ fn exchange_facts(page: &mut Page, record: &Record) {
         page.indented(&format!("{pages}: median {median}, max {max}"));
     }
     if let Some(played) = &record.video {
-        page.indented(&super::load::video(played).join(", "));
+        page.indented(&video(played).join(", "));
     }
     let ways = record.one_way.iter().flat_map(one_way);
     ways.for_each(|facts| page.indented(&facts));
@@ -124,26 +124,15 @@ fn exchange_facts(page: &mut Page, record: &Record) {
 /// `up p50 10.1 ms, max 12.2 ms, 1 lost`, and the same down; what both owe to the clocks.
 fn one_way(ways: &OneWay) -> [String; 3] {
     let way = |name, delay: &LatencySummary, lost: Option<u64>| {
-        let lost = lost.map_or_else(String::new, |lost| format!(", {} lost", count(lost)));
         let [p50, max] = [delay.p50, delay.max].map(micros);
-        format!("{name} p50 {p50}, max {max}{lost}")
+        let lost = lost.map(|lost| format!("{} lost", count(lost)));
+        joined([Some(format!("{name} p50 {p50}, max {max}")), lost], ", ")
     };
     [
         way("up", &ways.up_us, ways.up_lost),
         way("down", &ways.down_us, ways.down_lost),
         clock(&ways.clock),
     ]
-}
-
-/// `endpoint's clock 1.20 s ahead ± 10.0 ms, drift 3.1 ppm (-1.0 to 5.2)`
-pub(super) fn clock(clock: &ClockOffset) -> String {
-    let is_behind = clock.offset_us < 0.0;
-    let place = if is_behind { "behind" } else { "ahead" };
-    let [offset, error] = [clock.offset_us.abs(), clock.offset_error_us].map(micros);
-    let [drift, min, max] = [clock.drift_ppm, clock.drift_min_ppm, clock.drift_max_ppm];
-    format!(
-        "endpoint's clock {offset} {place} ± {error}, drift {drift:.1} ppm ({min:.1} to {max:.1})"
-    )
 }
 
 /// `flows 1.20 – 3.40 Mbit/s`, where there are several.
@@ -176,39 +165,20 @@ fn evidence_of(page: &mut Page, record: &Record) {
     latencies(page, rows);
 }
 
-/// Writes the specification of an emulated path.
-pub(super) fn emulated(page: &mut Page, environment: &Environment) {
-    let Some(lab) = &environment.lab else { return };
-    let room = page.columns().saturating_sub(MARGIN);
-    let mut lines = vec![String::new()];
-    // The specification has no blank to break at.
-    for entry in lab.spec.split_inclusive(',') {
-        let line = lines.last_mut().expect("there is always a line");
-        if line.is_empty() || line.chars().count() + entry.chars().count() <= room {
-            line.push_str(entry);
-        } else {
-            lines.push(entry.to_owned());
-        }
-    }
-    for (label, line) in ["emulated"].into_iter().chain(repeat("")).zip(lines) {
-        page.entry(label, &line);
-    }
-}
-
 /// `13.9 Mbit/s: TCP up to pit.example (198.18.0.2:5201), 10.0 s, 1 flow`
 fn headline(record: &Record) -> String {
     let reached = match record.legs.len() {
         2 => String::new(),
         _ => format!("{}{}: ", charts::single_figure(record), lost(record)),
     };
-    let time = seconds(record.seconds);
-    let time = match (record.status, record.plan.extent) {
-        (Status::Complete, _) => time,
-        (Status::Partial, Extent::Time(asked)) => {
-            format!("{time} of {}, STOPPED EARLY", seconds(asked.as_secs_f64()))
-        }
-        (Status::Partial, _) => format!("{time}, STOPPED EARLY"),
-    };
+    let mut time = seconds(record.seconds);
+    if record.status == Status::Partial {
+        let of = match record.plan.extent {
+            Extent::Time(asked) => format!(" of {}", seconds(asked.as_secs_f64())),
+            _ => String::new(),
+        };
+        time += &format!("{of}, STOPPED EARLY");
+    }
     let flows = plural(record.plan.flows().into(), "flow");
     format!("{reached}{}, {time}, {flows}", traffic_and_peer(record))
 }
@@ -222,73 +192,11 @@ fn lost(record: &Record) -> String {
     })
 }
 
-/// `TCP up to pit.example (198.18.0.2:5201)`; with another tool at the other end `…:5201, iperf3)`,
-/// and where that was the client `…:5201), for iperf3`.
-pub(super) fn traffic_and_peer(record: &Record) -> String {
-    let protocol = protocol_name(record.protocol);
-    let what = match record.workload {
-        Workload::Stream => format!("{protocol} {}", towards(record.direction)),
-        Workload::Rr => format!("{protocol} requests to"),
-        Workload::Crr => format!("{protocol} connections to"),
-    };
-    let server = record.via.filter(|_| !record.served);
-    let server = server.map(|tool| tool.to_string());
-    let client = record.via.filter(|_| record.served);
-    let client = client.map_or_else(String::new, |tool| format!(", for {tool}"));
-    let to = destination(&record.host, &record.peer, server);
-    let dscp = record.plan.options.dscp;
-    let dscp = dscp.map_or_else(String::new, |dscp| format!(", DSCP {dscp}"));
-    format!("{what} {to}{client}{dscp}")
-}
-
-/// `pit.example (198.18.0.2:5201)`, or the address alone if that is the host's name; `beside` is
-/// added within the brackets.
-pub(super) fn destination(host: &str, peer: &str, beside: Option<String>) -> String {
-    let address: Option<SocketAddr> = peer.parse().ok();
-    let named: Option<IpAddr> = host.parse().ok();
-    let (name, peer) = match named {
-        _ if peer.is_empty() || peer == host => (host, None),
-        Some(named) if Some(named) == address.map(|peer| peer.ip()) => (peer, None),
-        _ => (host, Some(peer.to_owned())),
-    };
-    match joined([peer, beside], ", ") {
-        none if none.is_empty() => name.to_owned(),
-        beside => format!("{name} ({beside})"),
-    }
-}
-
-pub(super) fn workload_name(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Stream => "stream",
-        Workload::Rr => "request/response",
-        Workload::Crr => "connect/request/response",
-    }
-}
-
-pub(super) fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Tcp => "TCP",
-        Protocol::Udp => "UDP",
-        Protocol::Mptcp => "MPTCP",
-    }
-}
-
-/// The direction of the payload, seen from the client.
-pub(super) fn towards(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Up => "up to",
-        Direction::Down => "down from",
-        Direction::Both => "up and down, with",
-    }
-}
-
 /// Amount and time of the run, and its plan.
 fn run_facts(record: &Record) -> Vec<String> {
-    let time = seconds(record.seconds);
-    let mut facts = vec![match record.bytes() {
-        0 => time,
-        received => format!("{} in {time}", bytes(received)),
-    }];
+    let received = Some(record.bytes()).filter(|received| *received > 0);
+    let received = received.map(|received| format!("{} in", bytes(received)));
+    let mut facts = vec![joined([received, Some(seconds(record.seconds))], " ")];
     facts.extend(plan_facts(record));
     let counted = [
         (record.transactions, "transactions"),
@@ -312,9 +220,9 @@ fn plan_facts(record: &Record) -> Vec<String> {
                 Protocol::Udp => "datagrams",
                 Protocol::Tcp | Protocol::Mptcp => "messages",
             };
-            let number = record.messages.map(|n| format!("{} ", count(n)));
             let size = chosen_bytes(stream.message_bytes);
-            vec![format!("{}{pieces} of {size}", number.unwrap_or_default())]
+            let pieces = format!("{pieces} of {size}");
+            vec![joined([record.messages.map(count), Some(pieces)], " ")]
         }
         Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
             let depth = exchange.depth;
@@ -337,9 +245,7 @@ fn direction(page: &mut Page, record: &Record, leg: &Leg) {
     udp(page, leg);
     flows(page, record.flows_of(leg).collect());
     cpu_of_ends(page, record, leg);
-    if !leg.ceilings.is_empty() {
-        page.gap();
-    }
+    page.gap();
     ceilings(page, &leg.ceilings, leg.throughput_bps, usize::MAX);
 }
 
@@ -353,11 +259,8 @@ fn interval_facts(record: &Record, leg: &Leg) -> Vec<String> {
     let number = intervals.len();
     let [slowest, fastest] = [intervals[0], intervals[number - 1]]
         .map(|it| format!("{} at {}", rate(it.throughput_bps), seconds(it.start_s)));
-    vec![
-        format!("{number} of them"),
-        format!("slowest {slowest}"),
-        format!("fastest {fastest}"),
-    ]
+    let figures = [("slowest", slowest), ("fastest", fastest)].map(|(is, it)| format!("{is} {it}"));
+    [vec![format!("{number} of them")], figures.to_vec()].concat()
 }
 
 fn tcp(page: &mut Page, leg: &Leg) {
@@ -374,10 +277,8 @@ fn tcp(page: &mut Page, leg: &Leg) {
     ];
     page.facts("RTT", rtt);
     page.facts("loss", evidence::retransmissions(tcp));
-    page.facts(
-        "windows",
-        evidence::windows(tcp, evidence.receiver.as_ref()),
-    );
+    let receiver = evidence.receiver.as_ref();
+    page.facts("windows", evidence::windows(tcp, receiver));
     page.facts("segments", evidence::segments(tcp));
     page.facts("time", evidence::limited_times(tcp));
     page.facts("TCP", evidence::control(tcp));
@@ -393,26 +294,17 @@ fn udp(page: &mut Page, leg: &Leg) {
 
 /// Writes a row for each flow if there are several; of many flows, the slowest and the fastest.
 fn flows(page: &mut Page, flows: Vec<&FlowRecord>) {
-    if flows.len() < 2 {
+    let mut ranked = flows;
+    if ranked.len() < 2 {
         return;
     }
-    let mut ranked = flows;
     let left_out = ranked.len().saturating_sub(2 * MAX_FLOWS);
     if left_out > 0 {
         ranked.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
         ranked.drain(MAX_FLOWS..MAX_FLOWS + left_out);
     }
     page.gap();
-    page.table(&flow_table(ranked));
-    if left_out > 0 {
-        page.plain(&format!(
-            "  the slowest and the fastest; {left_out} flows between them in the JSON"
-        ));
-    }
-}
-
-fn flow_table(flows: Vec<&FlowRecord>) -> Table<&FlowRecord> {
-    table! { flows, flow =>
+    page.table(&table! { ranked, flow =>
         right "flow" => flow.id.to_string();
         right "throughput" => rate(flow.throughput_bps);
         right "mean RTT" => micros(sender(flow)?.rtt_mean_us.into());
@@ -422,10 +314,15 @@ fn flow_table(flows: Vec<&FlowRecord>) -> Table<&FlowRecord> {
         right "lost" => flow.udp.as_ref()?.lost;
         right "jitter" => micros(flow.udp.as_ref()?.jitter_us);
         left "from and to" => format!("{} {}", flow.local, flow.remote);
+    });
+    if left_out > 0 {
+        page.plain(&format!(
+            "  the slowest and the fastest; {left_out} flows between them in the JSON"
+        ));
     }
 }
 
-fn sender<'a>(flow: &&'a FlowRecord) -> Option<&'a TcpSender> {
+fn sender(flow: &FlowRecord) -> Option<&TcpSender> {
     flow.tcp.as_ref()?.sender()
 }
 
@@ -439,15 +336,9 @@ fn cpu_of_ends(page: &mut Page, record: &Record, leg: &Leg) {
         Workload::Stream => ["sender", "receiver"],
         Workload::Rr | Workload::Crr => ["client", "endpoint"],
     };
-    let ends = [(first, &leg.sender), (second, &leg.receiver)];
-    let ends = ends.into_iter();
-    let ends: Vec<_> = ends
-        .filter_map(|(name, end)| Some((name, end.as_ref()?)))
-        .collect();
-    if ends.is_empty() {
-        return;
-    }
-    let doubt = service_demand_doubt(record, leg);
+    let ends = [(first, &leg.sender), (second, &leg.receiver)].into_iter();
+    let ends = ends.filter_map(|(name, end)| Some((name, end.as_ref()?)));
+    let doubt = service_demand_doubt(record, leg).filter(|_| leg.ends().next().is_some());
     let host_demand = |end: &EndReport| end.service_demand_us_per_kib.filter(|_| doubt.is_none());
     page.gap();
     page.table(&table! { ends, (name, end) =>
@@ -466,32 +357,4 @@ fn cpu_of_ends(page: &mut Page, record: &Record, leg: &Leg) {
     if let Some(doubt) = doubt {
         page.plain(&format!("  host's service demand {doubt}"));
     }
-}
-
-/// Writes a table of the latency summaries that are there.
-pub(super) fn latencies<'a>(
-    page: &mut Page,
-    rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
-) {
-    let rows = rows.into_iter();
-    let rows: Vec<_> = rows
-        .filter_map(|(name, latency)| Some((name, latency?)))
-        .collect();
-    if rows.is_empty() {
-        return;
-    }
-    // With fewer samples than this, a quantile would only repeat the maximum.
-    let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
-    page.gap();
-    page.table(&table! { rows, (name, all) =>
-        left "" => *name;
-        right @1 "min" => micros(all.min);
-        right @2 "mean" => micros(all.mean);
-        right "p50" => micros(all.p50);
-        right "p90" => known(all.p90, all.count, 10);
-        right "p99" => known(all.p99, all.count, 100);
-        right @3 "p99.9" => known(all.p999, all.count, 1000);
-        right "max" => micros(all.max);
-        right "count" => all.count;
-    });
 }

@@ -4,16 +4,15 @@ use linerate_core::plan::{Direction, Traffic, Workload};
 use linerate_core::record::{
     Caveat, EndReport, Leg, Observed, Record, SizeFigure, Status, Sweep, median_run,
 };
-
 use linerate_core::stats::{Figure, LatencySummary};
 
-use super::baseline::baseline;
-use super::ceilings::{caveats, verdict};
 use super::evidence::service_demand_doubt;
-use super::figure::{figure, middle};
-use super::number::{NBSP, chosen_bytes, digits, joined, plural, rate, with_unit};
+use super::history::baseline;
+use super::number::{
+    NBSP, chosen_bytes, digits, frequencies, joined, plural, rate, some_joined, with_unit,
+};
 use super::page::Page;
-use super::record::{emulated, traffic_and_peer};
+use super::parts::{caveats, emulated, figure, middle, traffic_and_peer, verdict};
 use super::table::{Table, table};
 use crate::charts;
 use crate::document::{Document, Rate};
@@ -117,12 +116,12 @@ fn writer(workload: Workload) -> fn(f64) -> String {
 /// `10.0 Mbit/s at 100 B to 45.8 Mbit/s at 2100 B`
 fn range(rows: &[Row]) -> String {
     let by_rate = |a: &&Row, b: &&Row| a.0.rank().total_cmp(&b.0.rank());
-    let ends = [rows.iter().min_by(by_rate), rows.iter().max_by(by_rate)];
-    let ends = ends.into_iter().flatten().map(|(run, runs)| {
+    let at = |(run, runs): &Row| {
         let figure = over_runs(*runs, run.rank(), writer(run.workload));
         format!("{figure} at {}", chosen_bytes(size_of(run)))
-    });
-    joined(ends, " to ")
+    };
+    let ends = [rows.iter().min_by(by_rate), rows.iter().max_by(by_rate)];
+    joined(ends.map(|end| end.map(at)), " to ")
 }
 
 /// The figure over the runs, or that of a single run.
@@ -136,30 +135,11 @@ fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> 
 /// Bottlenecks with their counts: `  Bottleneck: receive window (4 of 5), path rate (1 of 5)`;
 /// empty without a verdict.
 fn causes(runs: &[&Record], what: &str) -> String {
-    let all = runs.len();
-    let causes = runs
-        .iter()
-        .filter_map(|run| Some(run.verdict()?.cause.words()));
-    let causes = frequencies(causes);
-    let causes = causes
-        .iter()
-        .map(|(cause, n)| format!("{cause} ({n} of {all})"));
-    match joined(causes, ", ") {
-        none if none.is_empty() => none,
-        named => format!("  {what}: {named}"),
-    }
-}
-
-/// How often each name occurs, in the order of their first occurrence.
-pub(super) fn frequencies<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
-    let mut all: Vec<(&str, usize)> = Vec::new();
-    for name in names {
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, number)) => *number += 1,
-            None => all.push((name, 1)),
-        }
-    }
-    all
+    let causes = runs.iter().filter_map(|run| run.verdict());
+    let causes = frequencies(causes.map(|verdict| verdict.cause.words())).into_iter();
+    let causes = causes.map(|(cause, n)| format!("{cause} ({n} of {})", runs.len()));
+    let causes = some_joined(causes, ", ");
+    causes.map_or_else(String::new, |causes| format!("  {what}: {causes}"))
 }
 
 /// `, 2 of them STOPPED EARLY`
@@ -180,8 +160,8 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
         Figure::One(one) => Some(one.coverage),
         Figure::Modes { .. } | Figure::Drift { .. } => None,
     });
-    let level = levels.reduce(f64::min);
-    let level = level.map(|level| format!(" ({:.1}{NBSP}%)", 100.0 * level));
+    let level = |level| format!(" ({:.1}{NBSP}%)", 100.0 * level);
+    let level = levels.reduce(f64::min).map(level);
     format!(
         "{sizes}, {runs} runs{stopped}: the median of each size with its interval{}; other figures \
          are of \
@@ -194,8 +174,8 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
 fn median_runs(rows: &[Record]) -> Vec<&Record> {
     let mut sizes: Vec<Vec<&Record>> = Vec::new();
     for row in rows {
-        let mut known = sizes.iter_mut();
-        match known.find(|runs| runs[0].plan.traffic == row.plan.traffic) {
+        let is_same = |runs: &&mut Vec<&Record>| runs[0].plan.traffic == row.plan.traffic;
+        match sizes.iter_mut().find(is_same) {
             Some(runs) => runs.push(row),
             None => sizes.push(vec![row]),
         }
@@ -328,12 +308,9 @@ fn size_of(row: &Record) -> u64 {
 
 /// Writes the figure over the repeats of each size.
 fn figures(page: &mut Page, figures: &[SizeFigure]) {
-    if figures.is_empty() {
-        return;
-    }
     let write = |of_size: &SizeFigure| match of_size.metric.as_str() {
-        "throughput_bps" => rate,
-        "transactions_per_s" => |n| with_unit(n, "trans/s"),
+        "throughput_bps" => writer(Workload::Stream),
+        "transactions_per_s" => writer(Workload::Rr),
         _ => digits,
     };
     page.gap();

@@ -1,0 +1,391 @@
+//! Parts that pages share: ceilings and verdicts, caveats, figures over repeats, the way of a test,
+//! latencies.
+
+use std::iter::repeat;
+use std::net::{IpAddr, SocketAddr};
+
+use linerate_core::ceilings::{Cause, Ceiling, Verdict};
+use linerate_core::one_way::ClockOffset;
+use linerate_core::plan::{Direction, Protocol, Workload};
+use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy, Environment, Leg, Record};
+use linerate_core::remedy::Remedy;
+use linerate_core::stats::{CONFIDENCE, Figure, LatencySummary};
+use linerate_core::video::Playback;
+
+use super::number::{
+    NBSP, bar, counted, joined, micros, named, percent, plural, rate, seconds, some_joined, span,
+    sure,
+};
+use super::page::{MARGIN, Page};
+use super::table::table;
+use crate::charts;
+
+/// Writes a table of the lowest `most` ceilings, with the measured rate as a share of each.
+pub(super) fn ceilings(
+    page: &mut Page,
+    ceilings: &[Ceiling],
+    measured_bps: Option<f64>,
+    most: usize,
+) {
+    let shown = &ceilings[..ceilings.len().min(most)];
+    page.table(&table! { shown, ceiling =>
+        left "" => if ceiling.independent { " " } else { "*" };
+        left "ceiling" => ceiling.cause.words();
+        right "limit" => rate(ceiling.limit_bps);
+        right "reached" => share_of(measured_bps, ceiling).map(|share| percent(100.0 * share));
+        left "formula" => ceiling.formula.clone();
+    });
+    let is_derived = shown.iter().any(|ceiling| !ceiling.independent);
+    let derived = is_derived.then(|| "* derived from the measured rate; cannot confirm".to_owned());
+    let others = counted((ceilings.len() - shown.len()) as u64, "higher left out");
+    page.indented(&joined([derived, others], "; "));
+}
+
+/// The measured rate as a share of a ceiling.
+fn share_of(measured_bps: Option<f64>, ceiling: &Ceiling) -> Option<f64> {
+    let measured = measured_bps.filter(|_| ceiling.limit_bps > 0.0)?;
+    Some(measured / ceiling.limit_bps)
+}
+
+/// Writes the verdict of a direction as a sentence, its evidence, and the remedy as a command.
+///
+/// `direction` is given where there are several. Without details, one sentence of evidence is
+/// enough.
+pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) {
+    let Some(verdict) = &leg.verdict else { return };
+    let subject = match direction {
+        Some(Direction::Up) => "Bottleneck up",
+        Some(Direction::Down) => "Bottleneck down",
+        Some(Direction::Both) | None => "Bottleneck",
+    };
+    let sentence = verdict_sentence(subject, verdict, leg);
+    page.verdict(&sentence);
+    let few = if direction.is_some() { 0 } else { 1 };
+    let most = if page.has_details() { usize::MAX } else { few };
+    page.evidence(verdict.evidence.iter().take(most));
+    if let Some(remedy) = &verdict.remedy {
+        let promise = remedy_promise(verdict, remedy, leg.throughput_bps);
+        page.plain(&format!("  {promise}"));
+        page.command(remedy.command_without_reason());
+    }
+    runner_up(page, verdict);
+}
+
+/// Writes the second most likely cause, and the run that would tell both apart: with the details,
+/// and where the bottleneck is unexplained.
+fn runner_up(page: &mut Page, verdict: &Verdict) {
+    let is_unexplained = verdict.cause == Cause::Unexplained;
+    let is_shown = page.has_details() || is_unexplained;
+    let Some(next) = verdict.runner_up.as_ref().filter(|_| is_shown) else {
+        return;
+    };
+    let words = match (is_unexplained, next.cause) {
+        (true, Cause::Unexplained) => "The run that would tell more:".to_owned(),
+        (true, cause) => format!("Nearest: {}; the run that would tell:", cause.words()),
+        (false, Cause::Unexplained) => "The run that would confirm it:".to_owned(),
+        (false, cause) => format!("Else: {}; the run that tells them apart:", cause.words()),
+    };
+    page.plain(&format!("  {words}"));
+    page.command(&next.tell_apart.command);
+}
+
+/// Draws the lowest ceilings, one of each cause, as bars. A ceiling that is derived from the
+/// measured rate is left out, unless it is the verdict's; that is the last to be spared.
+pub(super) fn bars(page: &mut Page, leg: &Leg) {
+    if page.has_pictures() {
+        return;
+    }
+    let found = leg.verdict.as_ref().map(|verdict| verdict.cause);
+    let is_found = |ceiling: &&Ceiling| Some(ceiling.cause) == found;
+    let mut lowest = charts::lowest(&leg.ceilings, |it| it.independent || is_found(&it));
+    let at = lowest.iter().position(is_found);
+    if let Some(at) = at.filter(|at| *at >= MAX_BARS) {
+        lowest.swap(at, MAX_BARS - 1);
+    }
+    lowest.truncate(MAX_BARS);
+    let first = at.map_or(1, |_| 2);
+    let others = lowest.iter().filter(|ceiling| !is_found(ceiling));
+    let others: Vec<Cause> = others.map(|ceiling| ceiling.cause).collect();
+    let rank = |cause| others.iter().position(|other| *other == cause);
+    let share = |ceiling: &Ceiling| share_of(leg.throughput_bps, ceiling);
+    let bars = table! { lowest, ceiling =>
+        left "" => ceiling.cause.words();
+        right "" => rate(ceiling.limit_bps);
+        left "" => share(ceiling).map(bar);
+        right "" => percent(100.0 * share(ceiling)?);
+    };
+    page.table(&bars.spare_rows(|one| rank(one.cause).map_or(1, |place| place as u8 + first)));
+}
+
+/// Maximum number of ceilings that are drawn.
+const MAX_BARS: usize = 3;
+
+fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
+    if verdict.cause == Cause::Unexplained {
+        return format!(
+            "{subject}: unexplained. No cause has both the kernel's evidence and a ceiling that \
+             agrees."
+        );
+    }
+    if verdict.cause == Cause::AsAsked {
+        return format!("{subject}: none. The sender kept to the rate that was asked for.");
+    }
+    let cause = format!("{}{}", verdict.cause.words(), sure(verdict.confidence));
+    match (verdict.share_of_ceiling, verdicts_ceiling(verdict, leg)) {
+        // A ceiling that is derived from the measured rate is always reached.
+        (Some(share), Some(ceiling)) if ceiling.independent => format!(
+            "{subject}: {cause}, at {} of its ceiling of {}.",
+            percent(100.0 * share),
+            rate(ceiling.limit_bps)
+        ),
+        _ => format!("{subject}: {cause}."),
+    }
+}
+
+/// The ceiling that the verdict's share refers to, among those of its cause.
+fn verdicts_ceiling<'a>(verdict: &Verdict, leg: &'a Leg) -> Option<&'a Ceiling> {
+    let limit_bps = leg.throughput_bps? / verdict.share_of_ceiling?;
+    let off = |ceiling: &Ceiling| (ceiling.limit_bps / limit_bps).ln().abs();
+    let of_cause = leg.ceilings.iter().filter(|it| it.cause == verdict.cause);
+    of_cause.min_by(|a, b| off(a).total_cmp(&off(b)))
+}
+
+/// What a remedy brings, and what else is to be said of it.
+fn remedy_promise(verdict: &Verdict, remedy: &Remedy, measured_bps: Option<f64>) -> String {
+    let expected = verdict.predicted_bps.map(rate);
+    if let (Some(asked), Some(Cause::AsAsked)) = (&expected, verdict.next_cause) {
+        return format!("Remedy (expected: the {asked} asked for):");
+    }
+    let reason = (!remedy.reason.is_empty()).then(|| remedy.reason.clone());
+    let expected = expected.map(|then| match measured_bps.map(rate) {
+        Some(now) => format!("expected: {}", span(&now, &then, "→")),
+        None => format!("expected: {then}"),
+    });
+    let next = named("next:", verdict.next_cause, |next| next.words().to_owned());
+    let facts = some_joined([expected, next, reason], "; ");
+    facts.map_or("Remedy:".to_owned(), |facts| format!("Remedy ({facts}):"))
+}
+
+/// Writes caveats, each with its remedy on a line of its own. Without details, only those that
+/// change how the figures are to be read, and the number of the others.
+pub(super) fn caveats<'a>(page: &mut Page, caveats: impl IntoIterator<Item = &'a Caveat>) {
+    let mut all: Vec<&Caveat> = Vec::new();
+    for caveat in caveats {
+        if !all.contains(&caveat) {
+            all.push(caveat);
+        }
+    }
+    let number = all.len();
+    if !page.has_details() {
+        all.retain(|caveat| changes_the_reading(caveat.kind));
+        all.truncate(MAX_CAVEATS);
+    }
+    page.gap();
+    for caveat in &all {
+        page.doubt(&caveat.says());
+        match &caveat.remedy {
+            CaveatRemedy::Command(command) => page.command(command),
+            CaveatRemedy::Words(words) if words.is_empty() => {}
+            CaveatRemedy::Words(words) => page.reason(words),
+        }
+    }
+    let others = (number - all.len()) as u64;
+    if others > 0 {
+        let notes = if all.is_empty() { "note" } else { "more note" };
+        let place = page.place_of_evidence();
+        page.plain(&format!("  {}: {place}", plural(others, notes)));
+    }
+}
+
+/// Maximum number of caveats without details.
+const MAX_CAVEATS: usize = 2;
+
+/// Whether a caveat changes how figures are to be read; the other kinds say where figures are from.
+fn changes_the_reading(kind: CaveatKind) -> bool {
+    !matches!(
+        kind,
+        CaveatKind::SharedKernel
+            | CaveatKind::Discarded
+            | CaveatKind::FewRuns
+            | CaveatKind::NotReadable
+            | CaveatKind::LocalPath
+            | CaveatKind::IdleSpinners
+    )
+}
+
+/// The figure with `write` as the way to write one of its values: the median with its interval, or,
+/// where one figure would mislead, the modes or the drift.
+pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
+    match figure {
+        Figure::One(one) if one.n == 1 => {
+            format!("{} in one run, its spread is not known", write(one.median))
+        }
+        Figure::One(one) => {
+            let few = match one.reaches_confidence() {
+                true => String::new(),
+                false => format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0),
+            };
+            let (median, n, coverage) = (write(one.median), one.n, one.coverage * 100.0);
+            let interval = span(&write(one.low), &write(one.high), "–");
+            format!(
+                "{median} [{interval}], median of {n} runs ({coverage:.1}{NBSP}% confidence{few})"
+            )
+        }
+        Figure::Modes { modes } => {
+            let mode = modes
+                .iter()
+                .map(|it| format!("{} ({} runs)", write(it.median), it.n));
+            format!(
+                "not one figure: groups of runs at {}",
+                joined(mode, " and ")
+            )
+        }
+        Figure::Drift { from, to, .. } => {
+            let [from, to] = [*from, *to].map(write);
+            format!("not one figure: it changes with time from {from} to {to}")
+        }
+    }
+}
+
+/// The median, or what stands in its place where there is no one figure: `modes / modes`,
+/// `from → to`.
+pub(super) fn middle(figure: &Figure, write: impl Fn(f64) -> String) -> String {
+    match figure {
+        Figure::One(one) => write(one.median),
+        Figure::Modes { modes } => joined(modes.iter().map(|mode| write(mode.median)), MODES),
+        Figure::Drift { from, to, .. } => format!("{}{DRIFT}{}", write(*from), write(*to)),
+    }
+}
+
+/// Separators between modes, and between the ends of a drift.
+pub(super) const MODES: &str = "\u{a0}/\u{a0}";
+
+pub(super) const DRIFT: &str = "\u{a0}→\u{a0}";
+
+/// `endpoint's clock 1.20 s ahead ± 10.0 ms, drift 3.1 ppm (-1.0 to 5.2)`
+pub(super) fn clock(clock: &ClockOffset) -> String {
+    let is_behind = clock.offset_us < 0.0;
+    let place = if is_behind { "behind" } else { "ahead" };
+    let [offset, error] = [clock.offset_us.abs(), clock.offset_error_us].map(micros);
+    let [drift, min, max] = [clock.drift_ppm, clock.drift_min_ppm, clock.drift_max_ppm];
+    format!(
+        "endpoint's clock {offset} {place} ± {error}, drift {drift:.1} ppm ({min:.1} to {max:.1})"
+    )
+}
+
+/// Writes the specification of an emulated path.
+pub(super) fn emulated(page: &mut Page, environment: &Environment) {
+    let Some(lab) = &environment.lab else { return };
+    let room = page.columns().saturating_sub(MARGIN);
+    let mut lines = vec![String::new()];
+    // The specification has no blank to break at.
+    for entry in lab.spec.split_inclusive(',') {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() || line.chars().count() + entry.chars().count() <= room {
+            line.push_str(entry);
+        } else {
+            lines.push(entry.to_owned());
+        }
+    }
+    for (label, line) in ["emulated"].into_iter().chain(repeat("")).zip(lines) {
+        page.entry(label, &line);
+    }
+}
+
+/// `TCP up to pit.example (198.18.0.2:5201)`; with another tool at the other end `…:5201, iperf3)`,
+/// and where that was the client `…:5201), for iperf3`.
+pub(super) fn traffic_and_peer(record: &Record) -> String {
+    let protocol = protocol_name(record.protocol);
+    let what = match record.workload {
+        Workload::Stream => format!("{protocol} {}", towards(record.direction)),
+        Workload::Rr => format!("{protocol} requests to"),
+        Workload::Crr => format!("{protocol} connections to"),
+    };
+    let tool = record.via.map(|tool| tool.to_string());
+    let (client, server) = if record.served {
+        (tool, None)
+    } else {
+        (None, tool)
+    };
+    let to = destination(&record.host, &record.peer, server);
+    let client = client.map(|tool| format!("for {tool}"));
+    let dscp = named("DSCP", record.plan.options.dscp, |dscp| dscp.to_string());
+    joined([Some(format!("{what} {to}")), client, dscp], ", ")
+}
+
+/// `pit.example (198.18.0.2:5201)`, or the address alone if that is the host's name; `beside` is
+/// added within the brackets.
+pub(super) fn destination(host: &str, peer: &str, beside: Option<String>) -> String {
+    let address: Option<SocketAddr> = peer.parse().ok();
+    let named: Option<IpAddr> = host.parse().ok();
+    let (name, peer) = match named {
+        _ if peer.is_empty() || peer == host => (host, None),
+        Some(named) if Some(named) == address.map(|peer| peer.ip()) => (peer, None),
+        _ => (host, Some(peer.to_owned())),
+    };
+    let beside = some_joined([peer, beside], ", ");
+    beside.map_or(name.to_owned(), |beside| format!("{name} ({beside})"))
+}
+
+pub(super) fn workload_name(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Stream => "stream",
+        Workload::Rr => "request/response",
+        Workload::Crr => "connect/request/response",
+    }
+}
+
+pub(super) fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+        Protocol::Mptcp => "MPTCP",
+    }
+}
+
+/// The direction of the payload, seen from the client.
+pub(super) fn towards(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up to",
+        Direction::Down => "down from",
+        Direction::Both => "up and down, with",
+    }
+}
+
+/// Writes a table of the latency summaries that are there.
+pub(super) fn latencies<'a>(
+    page: &mut Page,
+    rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
+) {
+    let rows = rows
+        .into_iter()
+        .filter_map(|(name, latency)| Some((name, latency?)));
+    // With fewer samples than this, a quantile would only repeat the maximum.
+    let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
+    page.gap();
+    page.table(&table! { rows, (name, all) =>
+        left "" => *name;
+        right @1 "min" => micros(all.min);
+        right @2 "mean" => micros(all.mean);
+        right "p50" => micros(all.p50);
+        right "p90" => known(all.p90, all.count, 10);
+        right "p99" => known(all.p99, all.count, 100);
+        right @3 "p99.9" => known(all.p999, all.count, 1000);
+        right "max" => micros(all.max);
+        right "count" => all.count;
+    });
+}
+
+/// `video of 5.2 Mbit/s, 3 rate changes, 1 stall (2.1 s)`
+pub(super) fn video(video: &Playback) -> [String; 4] {
+    let stalls = match video.stalls {
+        0 => "no stall".to_owned(),
+        stalls => format!("{} ({})", plural(stalls, "stall"), seconds(video.stalled_s)),
+    };
+    [
+        format!("video of {}", rate(video.mean_bps)),
+        plural(video.switches, "rate change"),
+        stalls,
+        format!("first chunk after {}", seconds(video.startup_s)),
+    ]
+}
