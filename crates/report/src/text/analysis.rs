@@ -6,7 +6,7 @@ use linerate_core::analyze::{
 use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
-use super::number::{NBSP, digits, joined, plural, rate, signed};
+use super::number::{NBSP, counted, digits, joined, plural, rate, signed, some_joined};
 use super::page::{Emphasis, Page};
 use super::parts;
 use super::table::{Table, table};
@@ -24,15 +24,11 @@ impl Document for Analysis {
         }
         ceilings(page, self);
         claims(page, self);
-        if !self.doubts.is_empty() {
-            page.gap();
+        page.gap();
+        for doubt in &self.doubts {
+            page.doubt(&doubt.message);
         }
-        self.doubts
-            .iter()
-            .for_each(|doubt| page.doubt(&doubt.message));
-        if !self.notes.is_empty() {
-            page.gap();
-        }
+        page.gap();
         self.notes.iter().for_each(|note| page.point(note));
     }
 }
@@ -45,10 +41,13 @@ fn of_source(source: &Source) -> String {
         Format::Netperf => "netperf",
         Format::Json => "JSON",
     };
-    let label = Some(&source.label).filter(|label| **label != source.file);
-    let label = label.map_or_else(String::new, |label| format!(" ({label})"));
-    let rows = plural(source.rows as u64, "row");
-    format!("{}{label}: {format}, {rows}", source.file)
+    let (file, label) = (&source.file, &source.label);
+    let named = if label == file {
+        file.clone()
+    } else {
+        format!("{file} ({label})")
+    };
+    format!("{named}: {format}, {}", plural(source.rows as u64, "row"))
 }
 
 fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
@@ -63,10 +62,10 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
             page.table(&contrasts(shown));
             says(page, shown);
             let lone = groups.iter().filter(|group| group.comparisons.is_empty());
-            let lone = lone.count();
-            if lone > 0 {
-                let words = format!("{lone} groups have no level to compare with the first one");
-                page.point(&words);
+            if let Some(lone) = counted(lone.count() as u64, "groups") {
+                page.point(&format!(
+                    "{lone} have no level to compare with the first one"
+                ));
             }
         }
     }
@@ -77,10 +76,8 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
 
 /// Says what is compared. If there are only two levels, they are named here and not in each row.
 fn heading(analysis: &Analysis, name: &str) -> String {
-    let by = match analysis.by.join(", ") {
-        none if none.is_empty() => none,
-        by => format!(", for each {by}"),
-    };
+    let by = some_joined(analysis.by.clone(), ", ");
+    let by = by.map_or_else(String::new, |by| format!(", for each {by}"));
     let Some(factor) = &analysis.factor else {
         return format!("{name}{by}");
     };
@@ -100,9 +97,8 @@ fn heading(analysis: &Analysis, name: &str) -> String {
 
 /// The figure of each group, for an analysis without a factor.
 fn figures<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Level)> {
-    let rows = groups
-        .iter()
-        .flat_map(|group| group.levels.iter().map(move |level| (*group, level)));
+    let of = |group: &'a Group| group.levels.iter().map(move |level| (group, level));
+    let rows = groups.iter().copied().flat_map(of);
     let median = |level: &Level| level.median.filter(|median| median.n > 1);
     let interval = |(group, level): &(&Group, &Level)| {
         let [low, high] =
@@ -129,10 +125,8 @@ fn middle(level: &Level, write: fn(f64) -> String) -> Option<String> {
 }
 
 fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
-    let rows = groups
-        .iter()
-        .flat_map(|group| group.comparisons.iter().map(move |one| (*group, one)));
-    let rows: Vec<_> = rows.collect();
+    let of = |group: &'a Group| group.comparisons.iter().map(move |one| (group, one));
+    let rows: Vec<_> = groups.iter().copied().flat_map(of).collect();
     let pair = |at: usize| (&rows[at].1.a, &rows[at].1.b);
     let is_named = (1..rows.len()).any(|at| pair(at) != pair(0));
     let median = |group: &Group, name: &String| {
@@ -140,8 +134,8 @@ fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
         let level = levels.find(|level| level.level.as_ref() == Some(name))?;
         middle(level, writer(&group.metric))
     };
-    let range = |write: fn(f64) -> String| {
-        move |[low, high]: [f64; 2]| format!("{} to {}", write(low), write(high))
+    let range = |ends: Option<[f64; 2]>, write: fn(f64) -> String| {
+        ends.map(|ends| ends.map(write).join(" to "))
     };
     table! { rows, (group, one) =>
         left "group" => group_name(&group.settings);
@@ -153,9 +147,9 @@ fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
         right ["", "b"] => median(group, &one.b);
         right ["", "b − a"] => signed(one.difference, writer(&group.metric));
         right ["", "b ÷ a"] => one.ratio.map(digits);
-        right ["clock", "allows"] => one.ratio_by_clock.map(range(digits));
+        right ["clock", "allows"] => range(one.ratio_by_clock, digits);
         right ["effect", "%"] => one.effect_percent.map(signed_percent);
-        right ["interval", "%"] => one.interval_percent.map(range(signed_percent));
+        right ["interval", "%"] => range(one.interval_percent, signed_percent);
         right ["", "at %"] => one.confidence_percent.map(whole);
         right ["runs", "needed"] => one.runs_needed.map(|runs| runs as u64);
     }
@@ -169,10 +163,9 @@ fn says(page: &mut Page, groups: &[&Group]) {
         for contrast in &group.comparisons {
             contrasts += 1;
             for sentence in &contrast.shows {
-                let about = if group.settings.is_empty() {
-                    contrast.b.clone()
-                } else {
-                    words(&group.settings)
+                let about = match group.settings.is_empty() {
+                    true => contrast.b.clone(),
+                    false => words(&group.settings),
                 };
                 match sentences.iter_mut().find(|(known, _)| known == sentence) {
                     Some((_, groups)) => groups.push(about),
@@ -225,11 +218,10 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
         true => "; linerate's own records keep their verdict",
         false => "",
     };
-    let heading = format!(
+    page.verdict(&format!(
         "What the columns of each row would let through, Mbit/s; the lowest explains a row that \
          agrees with it{own}"
-    );
-    page.verdict(&heading);
+    ));
     let mbits = |bps: f64| digits(bps / 1e6);
     let limit = |row: &RowCeilings, cause| {
         let found = row.ceilings.iter().find(|ceiling| ceiling.cause == cause)?;
@@ -248,17 +240,18 @@ fn ceilings(page: &mut Page, analysis: &Analysis) {
 }
 
 fn claims(page: &mut Page, analysis: &Analysis) {
-    if analysis.claims.is_empty() {
+    let claims = &analysis.claims;
+    if claims.is_empty() {
         return;
     }
     page.gap();
-    let claims = &analysis.claims;
     let agree = claims
         .iter()
-        .filter(|claim| claim.verdict == ClaimVerdict::Agrees);
+        .filter(|it| it.verdict == ClaimVerdict::Agrees);
     let (agree, all) = (agree.count(), claims.len());
-    let heading = format!("What the report says, against its own rows: {agree} of {all} agree");
-    page.verdict(&heading);
+    page.verdict(&format!(
+        "What the report says, against its own rows: {agree} of {all} agree"
+    ));
     for claim in claims {
         let (word, emphasis) = match claim.verdict {
             ClaimVerdict::Agrees => ("agrees", Emphasis::None),
@@ -273,8 +266,7 @@ fn claims(page: &mut Page, analysis: &Analysis) {
 }
 
 fn group_name(settings: &[Setting]) -> Option<String> {
-    let values = settings.iter().map(|setting| setting.value.clone());
-    (!settings.is_empty()).then(|| joined(values, ", "))
+    some_joined(settings.iter().map(|setting| setting.value.clone()), ", ")
 }
 
 fn words(settings: &[Setting]) -> String {

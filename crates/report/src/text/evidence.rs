@@ -2,42 +2,42 @@
 
 use linerate_core::record::{Leg, Record, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence};
 
-use super::number::{bytes, count, counted, exact_bytes, micros, named, percent, rate, with_unit};
+use super::number::{
+    bytes, count, counted, exact_bytes, joined, micros, named, percent, rate, with_unit,
+};
 
 /// Why the host-wide service demand of an end is not meaningful, if that is so.
 pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'static str> {
     let mut ends = leg.ends();
     let meaningless = ends.any(|(_, end)| end.service_demand_meaningful == Some(false));
-    if record.environment.shared_kernel {
-        Some("not meaningful: both ends share one kernel")
-    } else if meaningless {
-        Some("not meaningful: idle CPUs were kept awake")
-    } else {
-        None
+    match record.environment.shared_kernel {
+        true => Some("not meaningful: both ends share one kernel"),
+        false => meaningless.then_some("not meaningful: idle CPUs were kept awake"),
     }
 }
 
 /// The figures of a direction besides its rate, for one line.
 pub(super) fn in_short(leg: &Leg) -> Vec<String> {
-    let mut facts: Vec<Option<String>> = Vec::new();
-    facts.push(named("RTT", leg.tcp_sender(), |tcp| {
-        let least = named(" (min", tcp.rtt_min_us, |us| micros(us.into()) + ")");
-        micros(tcp.rtt_mean_us.into()) + &least.unwrap_or_default()
-    }));
-    facts.push(leg.tcp.as_ref().and_then(retransmitted));
-    if let Some(udp) = &leg.udp {
+    let rtt = named("RTT", leg.tcp_sender(), |tcp| {
+        let least = named("(min", tcp.rtt_min_us, |us| micros(us.into()) + ")");
+        joined([Some(micros(tcp.rtt_mean_us.into())), least], " ")
+    });
+    let tcp = [rtt, leg.tcp.as_ref().and_then(retransmitted)];
+    let udp = leg.udp.iter().flat_map(|udp| {
         let share = percent(share_percent(udp.lost, udp.sent));
         let lost = match udp.lost {
             0 => "none lost".to_owned(),
             lost => format!("{} of {} lost ({share})", count(lost), count(udp.sent)),
         };
-        facts.push(Some(lost));
-        facts.push(Some(format!("jitter {}", micros(udp.jitter_us))));
-        facts.push(counted(udp.reordered, "reordered"));
-        facts.push(counted(udp.duplicated, "duplicated"));
-        facts.push(asked(udp));
-    }
-    facts.into_iter().flatten().collect()
+        [
+            Some(lost),
+            Some(format!("jitter {}", micros(udp.jitter_us))),
+            counted(udp.reordered, "reordered"),
+            counted(udp.duplicated, "duplicated"),
+            asked(udp),
+        ]
+    });
+    tcp.into_iter().chain(udp).flatten().collect()
 }
 
 fn asked(udp: &UdpEvidence) -> Option<String> {
@@ -65,11 +65,7 @@ pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> [Option<String>; 4] {
 }
 
 fn path_mtu(bytes: u32) -> Option<String> {
-    named(
-        "path MTU",
-        Some(bytes).filter(|bytes| *bytes > 0),
-        exact_bytes,
-    )
+    (bytes > 0).then(|| format!("path MTU {}", exact_bytes(bytes)))
 }
 
 /// Retransmitted segments, and why.
@@ -125,13 +121,9 @@ fn fixed(locked: bool) -> &'static str {
 
 /// Sizes on the wire.
 pub(super) fn segments(tcp: &TcpSender) -> [Option<String>; 3] {
-    let mean = tcp.effective_segment_bytes;
+    let (mss, mean) = (tcp.mss_bytes, tcp.effective_segment_bytes);
     [
-        named(
-            "MSS",
-            Some(tcp.mss_bytes).filter(|mss| *mss > 0),
-            exact_bytes,
-        ),
+        (mss > 0).then(|| format!("MSS {}", exact_bytes(mss))),
         named("mean payload", mean, |mean| with_unit(mean, "B")),
         path_mtu(tcp.pmtu_bytes),
     ]
@@ -188,14 +180,11 @@ pub(super) fn datagrams(udp: &UdpEvidence) -> [Option<String>; 4] {
 /// Where datagrams were lost.
 pub(super) fn losses(udp: &UdpEvidence) -> [String; 2] {
     let share = percent(share_percent(udp.lost, udp.sent));
-    let place = match (udp.socket_drops, udp.path_loss_percent) {
-        (Some(drops), Some(path)) => {
-            format!(
-                "socket drops {}, path alone {}",
-                count(drops),
-                percent(path)
-            )
-        }
+    let place = match (
+        udp.socket_drops.map(count),
+        udp.path_loss_percent.map(percent),
+    ) {
+        (Some(drops), Some(path)) => format!("socket drops {drops}, path alone {path}"),
         _ => "on the path or by the receiver's socket".to_owned(),
     };
     [format!("{} ({share})", count(udp.lost)), place]

@@ -9,8 +9,8 @@ use linerate_core::plan::Repeats;
 use linerate_core::record::{Record, Status};
 use linerate_core::stats::{Agreement, Figure, MedianInterval};
 
-use super::number::{NBSP, digits, joined};
-use super::page::{Emphasis, MARGIN, Page};
+use super::number::{NBSP, digits, joined, named, some_joined};
+use super::page::{Emphasis, Page};
 use super::parts::{DRIFT, MODES, caveats, figure as repeats, middle};
 use super::table::{Head, Table};
 use crate::charts;
@@ -21,9 +21,7 @@ impl Document for ExperimentDocument {
     /// Title, table, findings, notes, doubts.
     fn page(&self, page: &mut Page) {
         page.heading(&self.title);
-        if let Some(report) = &self.report {
-            page.entry("report", report);
-        }
+        page.facts("report", self.report.clone());
         page.entry("runs", &runs(self));
         if let Some(about) = self.about.as_ref().filter(|_| page.has_details()) {
             page.gap();
@@ -33,9 +31,11 @@ impl Document for ExperimentDocument {
         }
         page.gap();
         page.table(&table(&self.table));
-        for line in [spread(&self.table), legend(&self.table)] {
-            line.iter().for_each(|line| page.indented(line));
-        }
+        let legends = [spread(&self.table), legend(&self.table)];
+        legends
+            .iter()
+            .flatten()
+            .for_each(|line| page.indented(line));
         findings(page, self);
         let details = page.has_details();
         for note in self.notes.iter().filter(|_| details) {
@@ -95,9 +95,9 @@ fn table(table: &DocumentTable) -> Table<&DocumentRow> {
         let is_number = |row: &DocumentRow| row.levels[factor].parse::<f64>().is_ok();
         let level = |row: &&DocumentRow| row.levels[factor].clone();
         shown = if rows().all(is_number) {
-            shown.right(name.clone(), level)
+            shown.right(name.as_str(), level)
         } else {
-            shown.left(name.clone(), level)
+            shown.left(name.as_str(), level)
         };
     }
     for (number, column) in table.columns.iter().enumerate() {
@@ -112,10 +112,7 @@ fn table(table: &DocumentTable) -> Table<&DocumentRow> {
 
 fn head(column: &DocumentColumn) -> Head {
     let unit = column.unit.clone().filter(|unit| *unit != column.title);
-    let over = column
-        .ratio_to
-        .as_ref()
-        .map(|level| format!("over {level}"));
+    let over = named("over", column.ratio_to.clone(), |level| level);
     let title = Some(column.title.clone());
     [column.level.clone(), title, unit, over]
         .into_iter()
@@ -168,7 +165,7 @@ fn legend(table: &DocumentTable) -> Option<String> {
     let drift = has(|figure| matches!(figure, Figure::Drift { .. })).then(|| {
         format!("a{DRIFT}b: the runs change with time, from the first third's median to the last's")
     });
-    Some(joined([modes, drift], "; ")).filter(|words| !words.is_empty())
+    some_joined([modes, drift], "; ")
 }
 
 /// Explains the ± of the table.
@@ -208,15 +205,14 @@ fn findings(page: &mut Page, document: &ExperimentDocument) {
     page.title("findings of the report, held against these runs");
     for finding in &document.findings {
         let (word, emphasis) = match finding.agreement {
-            Agreement::Agrees => ("  agrees", Emphasis::None),
-            Agreement::Disagrees => ("  DISAGREES", Emphasis::Warning),
-            Agreement::Undecided => ("  undecided", Emphasis::None),
-            Agreement::NotKnown => ("  not known", Emphasis::None),
+            Agreement::Agrees => ("agrees", Emphasis::None),
+            Agreement::Disagrees => ("DISAGREES", Emphasis::Warning),
+            Agreement::Undecided => ("undecided", Emphasis::None),
+            Agreement::NotKnown => ("not known", Emphasis::None),
         };
-        page.paragraph(emphasis, word, MARGIN, &finding.text);
+        page.marked(emphasis, word, &finding.text);
         if page.has_details() {
-            let evidence = evidence(finding, &document.table);
-            page.paragraph(Emphasis::None, "", MARGIN, &evidence);
+            page.entry("", &evidence(finding, &document.table));
         }
     }
     if document.report.is_some() {
@@ -253,18 +249,17 @@ fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
 
 /// A ratio as it is; another figure in the unit of its column.
 fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> String {
-    let is_own =
-        |column: &&DocumentColumn| column.ratio_to.is_none() && column.metric == finding.metric;
-    let own = table.columns.iter().find(is_own);
-    match own.filter(|_| !finding.is_ratio) {
-        None => digits(value),
-        Some(column) => match &column.unit {
-            None => scaled(value, column),
-            Some(unit) => format!("{}{NBSP}{unit}", scaled(value, column)),
-        },
-    }
+    let mut columns = table
+        .columns
+        .iter()
+        .filter(|column| column.ratio_to.is_none());
+    let own = columns.find(|column| column.metric == finding.metric);
+    let Some(own) = own.filter(|_| !finding.is_ratio) else {
+        return digits(value);
+    };
+    let unit = own.unit.as_ref().map(|unit| format!("{NBSP}{unit}"));
+    scaled(value, own) + &unit.unwrap_or_default()
 }
 
 const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree \
-    is the kind, \
-                              not the figure.";
+    is the kind, not the figure.";

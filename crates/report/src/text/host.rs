@@ -8,8 +8,8 @@ use linerate_core::treatment::{Entry, Scope, acts_words, refused, sysctls, table
 use linerate_core::units::ByteCount;
 
 use super::Style;
-use super::number::{NBSP, count, joined, plural};
-use super::page::{Emphasis, MARGIN, Page};
+use super::number::{NBSP, count, joined, named, plural, some_joined};
+use super::page::{Emphasis, Page};
 use super::table::table;
 use crate::document::Document;
 
@@ -18,33 +18,33 @@ impl Document for HostDocument {
     /// other settings; with details, these too. In a document about changes: what was set or
     /// undone, or would be.
     fn page(&self, page: &mut Page) {
+        let wrong = self
+            .settings
+            .iter()
+            .filter(|it| it.state == SettingState::Change);
+        let wrong: Vec<&SettingReport> = wrong.collect();
         let is_judged = self.changes.is_empty() && !self.dry_run;
         if is_judged {
-            answer(page, self);
+            answer(page, self, &wrong);
         }
         if !self.settings.is_empty() {
             head(page, self);
         }
-        if is_judged {
-            judged(page, self, page.has_details())
-        } else {
-            changes(page, self)
+        match is_judged {
+            true => judged(page, self, &wrong),
+            false => changes(page, self),
         }
         if let Some(file) = &self.file {
             page.gap();
             page.plain(&format!("{file} was changed"));
         }
-        for note in &self.notes {
-            page.doubt(note);
-        }
+        self.notes.iter().for_each(|note| page.doubt(note));
     }
 }
 
-fn answer(page: &mut Page, document: &HostDocument) {
-    let settings = document.settings.iter();
-    let wrong = settings.filter(|setting| setting.state == SettingState::Change);
-    let wrong: Vec<_> = wrong.collect();
-    let settable = wrong.iter().filter(|setting| is_settable(setting)).count();
+fn answer(page: &mut Page, document: &HostDocument, wrong: &[&SettingReport]) {
+    let is_settable = |it: &&&SettingReport| it.is_to_be_changed() && it.right.is_some();
+    let settable = wrong.iter().filter(is_settable).count();
     let sets = match settable {
         _ if settable == wrong.len() => String::new(),
         0 => "; no command sets it: see below".to_owned(),
@@ -58,41 +58,28 @@ fn answer(page: &mut Page, document: &HostDocument) {
     }
 }
 
-/// Whether `host set` can set it.
-fn is_settable(setting: &SettingReport) -> bool {
-    setting.is_to_be_changed() && setting.right.is_some()
-}
-
 fn head(page: &mut Page, document: &HostDocument) {
     let about = &document.host;
-    let memory = about
-        .memory_bytes
-        .map(|bytes| format!("{} of memory", ByteCount(bytes)));
+    let memory = about.memory_bytes.map(ByteCount);
     let facts = [
         Some(format!("Linux {}", about.kernel)),
         Some(plural(about.cpus.into(), "CPU")),
-        memory,
+        memory.map(|memory| format!("{memory} of memory")),
     ];
-    page.facts(
-        "host",
-        facts
-            .into_iter()
-            .chain(about.devices.iter().cloned().map(Some)),
-    );
+    let devices = about.devices.iter().cloned().map(Some);
+    page.facts("host", facts.into_iter().chain(devices));
     let need = &document.need;
+    let connections = need.connections.map(count);
     let wanted = [
-        need.profile.map(|profile| format!("profile {profile}")),
+        named("profile", need.profile, |profile| profile.to_string()),
         need.path.map(|path| path.to_string()),
-        need.connections
-            .map(|number| format!("{} connections", count(number))),
+        connections.map(|number| format!("{number} connections")),
     ];
     page.facts("needed", wanted);
 }
 
-fn judged(page: &mut Page, document: &HostDocument, all: bool) {
-    let settings = document.settings.iter();
-    let wrong = settings.filter(|setting| setting.state == SettingState::Change);
-    let wrong: Vec<&SettingReport> = wrong.collect();
+fn judged(page: &mut Page, document: &HostDocument, wrong: &[&SettingReport]) {
+    let all = page.has_details();
     let changes = wrong.iter().filter(|setting| setting.is_to_be_changed());
     let changes = changes.filter_map(|it| Some((it.key.as_str(), it.right.as_deref()?)));
     let changes: Vec<(&str, &str)> = changes.collect();
@@ -100,7 +87,7 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     if !changes.is_empty() {
         page.command(&host_set(changes));
     }
-    for setting in &wrong {
+    for setting in wrong {
         if all {
             page.gap();
             page.title(&format!("{}: {}", setting.key, setting.means));
@@ -111,10 +98,9 @@ fn judged(page: &mut Page, document: &HostDocument, all: bool) {
     }
     kept(page, document);
     page.gap();
-    if all {
-        others(page, document)
-    } else {
-        summary(page, document)
+    match all {
+        true => others(page, document),
+        false => summary(page, document),
     }
 }
 
@@ -147,18 +133,14 @@ fn detail(page: &mut Page, setting: &SettingReport) {
     page.entry("right", &format!("{right}{unit}"));
     page.entry("why", &setting.why);
     if let Some(formula) = &setting.formula {
-        let inputs = setting.inputs.iter();
-        let inputs = joined(
-            inputs.map(|(name, value)| format!("{name} = {}", plain(*value))),
-            ", ",
-        );
-        let inputs = Some(inputs).filter(|inputs| !inputs.is_empty());
+        let input = |(name, value): (&String, &f64)| format!("{name} = {}", plain(*value));
+        let inputs = some_joined(setting.inputs.iter().map(input), ", ");
         page.entry("formula", &joined([Some(formula.clone()), inputs], "; "));
     }
     page.entry("limits", &setting.limits);
     page.entry("source", &setting.source);
     if let Some(obstacle) = &setting.obstacle {
-        page.paragraph(Emphasis::Warning, "  but", MARGIN, obstacle);
+        page.marked(Emphasis::Warning, "but", obstacle);
     }
 }
 
@@ -170,21 +152,13 @@ fn plain(value: f64) -> String {
 
 fn kept(page: &mut Page, document: &HostDocument) {
     let kept = document.settings.iter();
-    let kept: Vec<_> = kept
-        .filter_map(|setting| Some((setting, setting.kept_from.as_ref()?)))
-        .collect();
-    if !kept.is_empty() {
-        page.gap();
-    }
-    let after = |persisted| match persisted {
-        true => "over a reboot",
-        false => "until a reboot",
-    };
+    let kept = kept.filter_map(|setting| Some((setting, setting.kept_from.as_ref()?)));
+    page.gap();
     page.table(&table! { kept, (setting, was) =>
         left "set by linerate host" => setting.key.clone();
         left "before" => was.as_str();
         left "now" => setting.now.clone();
-        left "" => after(setting.persisted);
+        left "" => if setting.persisted { "over a reboot" } else { "until a reboot" };
     });
 }
 
@@ -200,10 +174,8 @@ fn others(page: &mut Page, document: &HostDocument) {
             let now = setting.now.as_deref().unwrap_or("-");
             page.plain(&format!("  {}  {now}", setting.key));
             let (state, why) = (word(setting.state), why(&setting));
-            match why.starts_with(state) {
-                true => page.reason(&why),
-                false => page.reason(&format!("{state}: {why}")),
-            }
+            let state = Some(format!("{state}:")).filter(|_| !why.starts_with(state));
+            page.reason(&joined([state, Some(why)], " "));
         }
         return;
     }
@@ -232,8 +204,7 @@ fn summary(page: &mut Page, document: &HostDocument) {
         };
         (number > 0).then(|| format!("{number}{NBSP}{words}"))
     });
-    let words = joined(words, ", ");
-    if !words.is_empty() {
+    if let Some(words) = some_joined(words, ", ") {
         page.words(&format!(
             "{words}; --all shows all, with formulas and sources"
         ));
@@ -256,33 +227,25 @@ fn word(state: SettingState) -> &'static str {
 fn changes(page: &mut Page, document: &HostDocument) {
     page.gap();
     if document.dry_run {
-        page.title(&match document.changes.len() as u64 {
-            0 => "nothing is to be changed".to_owned(),
-            number => format!(
-                "{} would be set; nothing was changed: --apply does it",
-                plural(number, "setting")
-            ),
+        let planned = plural(document.changes.len() as u64, "setting");
+        page.title(&match document.changes.is_empty() {
+            true => "nothing is to be changed".to_owned(),
+            false => format!("{planned} would be set; nothing was changed: --apply does it"),
         });
     }
     for change in &document.changes {
-        let outcome = match change.outcome {
-            ChangeOutcome::Planned => "would be set",
-            ChangeOutcome::Set => "set",
-            ChangeOutcome::Already => "was so already",
-            ChangeOutcome::Restored => "put back",
-            ChangeOutcome::LeftAlone => "left alone",
-            ChangeOutcome::Gone => "gone",
-            ChangeOutcome::Failed => "not put back",
-        };
-        let emphasis = match change.outcome {
-            ChangeOutcome::LeftAlone | ChangeOutcome::Failed => Emphasis::Warning,
-            _ => Emphasis::Strong,
+        let (emphasis, outcome) = match change.outcome {
+            ChangeOutcome::Planned => (Emphasis::Strong, "would be set"),
+            ChangeOutcome::Set => (Emphasis::Strong, "set"),
+            ChangeOutcome::Already => (Emphasis::Strong, "was so already"),
+            ChangeOutcome::Restored => (Emphasis::Strong, "put back"),
+            ChangeOutcome::LeftAlone => (Emphasis::Warning, "left alone"),
+            ChangeOutcome::Gone => (Emphasis::Strong, "gone"),
+            ChangeOutcome::Failed => (Emphasis::Warning, "not put back"),
         };
         page.line(emphasis, &format!("{}: {outcome}", change.key));
         difference(page, change);
-        if let Some(why) = &change.why {
-            page.reason(why);
-        }
+        change.why.iter().for_each(|why| page.reason(why));
     }
 }
 

@@ -159,10 +159,12 @@ fn grid(document: &MatrixDocument) -> Table<usize> {
         format!("{} {}", from + 1, String::from_iter(name(*from)))
     });
     (0..document.sites.len()).fold(table, |table, to| {
-        table.right((to + 1).to_string(), move |from| match rate_of(*from, to) {
-            Some(bps) => digits(bps / one),
-            None if *from == to => String::new(),
-            None => UNKNOWN.to_owned(),
+        table.right((to + 1).to_string().as_str(), move |from| {
+            match rate_of(*from, to) {
+                Some(bps) => digits(bps / one),
+                None if *from == to => String::new(),
+                None => UNKNOWN.to_owned(),
+            }
         })
     })
 }

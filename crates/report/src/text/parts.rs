@@ -121,25 +121,23 @@ pub(super) fn bars(page: &mut Page, leg: &Leg) {
 const MAX_BARS: usize = 3;
 
 fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
-    if verdict.cause == Cause::Unexplained {
-        return format!(
-            "{subject}: unexplained. No cause has both the kernel's evidence and a ceiling that \
-             agrees."
-        );
-    }
-    if verdict.cause == Cause::AsAsked {
-        return format!("{subject}: none. The sender kept to the rate that was asked for.");
-    }
-    let cause = format!("{}{}", verdict.cause.words(), sure(verdict.confidence));
-    match (verdict.share_of_ceiling, verdicts_ceiling(verdict, leg)) {
-        // A ceiling that is derived from the measured rate is always reached.
-        (Some(share), Some(ceiling)) if ceiling.independent => format!(
-            "{subject}: {cause}, at {} of its ceiling of {}.",
-            percent(100.0 * share),
-            rate(ceiling.limit_bps)
-        ),
-        _ => format!("{subject}: {cause}."),
-    }
+    let says = match verdict.cause {
+        Cause::Unexplained => {
+            "unexplained. No cause has both the kernel's evidence and a ceiling that agrees"
+                .to_owned()
+        }
+        Cause::AsAsked => "none. The sender kept to the rate that was asked for".to_owned(),
+        cause => format!("{}{}", cause.words(), sure(verdict.confidence)),
+    };
+    // A ceiling that is derived from the measured rate is always reached.
+    let ceiling = verdicts_ceiling(verdict, leg).filter(|ceiling| ceiling.independent);
+    let is_plain = matches!(verdict.cause, Cause::Unexplained | Cause::AsAsked);
+    let reached = ceiling.zip(verdict.share_of_ceiling).filter(|_| !is_plain);
+    let reached = reached.map(|(ceiling, share)| {
+        let (share, limit) = (percent(100.0 * share), rate(ceiling.limit_bps));
+        format!(", at {share} of its ceiling of {limit}")
+    });
+    format!("{subject}: {says}{}.", reached.unwrap_or_default())
 }
 
 /// The ceiling that the verdict's share refers to, among those of its cause.

@@ -72,12 +72,6 @@ impl From<&str> for Head {
     }
 }
 
-impl From<String> for Head {
-    fn from(line: String) -> Self {
-        Self(vec![line])
-    }
-}
-
 impl<const N: usize> From<[&str; N]> for Head {
     fn from(lines: [&str; N]) -> Self {
         Self(lines.map(str::to_owned).to_vec())

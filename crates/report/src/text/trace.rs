@@ -90,7 +90,7 @@ pub fn watch(trace: &TraceDocument, style: Style) -> String {
 
 fn headline(trace: &TraceDocument) -> String {
     let host = Some(trace.host.as_str()).filter(|host| *host != trace.target.to_string());
-    let target = named(trace.target, host);
+    let target = router(Some(trace.target), host);
     let kind = match trace.kind {
         ProbeKind::Udp => "UDP",
         ProbeKind::Icmp => "ICMP",
@@ -123,11 +123,8 @@ fn changed(trace: &TraceDocument) -> Vec<String> {
             before = Some(hop.ttl);
         }
     }
-    if let Some(ttl) = first_translated(trace) {
-        sentences.push(format!(
-            "A NAT before hop {ttl} rewrites addresses, ports or checksums."
-        ));
-    }
+    let nat = |ttl| format!("A NAT before hop {ttl} rewrites addresses, ports or checksums.");
+    sentences.extend(first_translated(trace).map(nat));
     sentences
 }
 
@@ -154,22 +151,20 @@ fn narrowing(narrowing: &Narrowing) -> String {
         Some(ttl) => format!("behind hop {ttl}"),
         None => "at a router that the trace has not seen".into(),
     };
-    let bytes = exact_bytes(narrowing.mtu_bytes);
-    if narrowing.is_told {
-        format!("{place} {bytes} fit, as it says")
-    } else {
-        format!(
-            "{place} {bytes} fit and NO message says so: a black hole, where TCP stalls unless it \
-             probes by itself"
-        )
-    }
+    let says = match narrowing.is_told {
+        true => ", as it says",
+        false => {
+            " and NO message says so: a black hole, where TCP stalls unless it probes by itself"
+        }
+    };
+    format!("{place} {} fit{says}", exact_bytes(narrowing.mtu_bytes))
 }
 
 fn rates(page: &mut Page, rates: &[LinkRate]) {
     page.gap();
     let from = |link: &LinkRate| {
-        let ttl = link.after_ttl;
-        ttl.map_or("here".to_owned(), |ttl| ttl.to_string())
+        link.after_ttl
+            .map_or("here".to_owned(), |ttl| ttl.to_string())
     };
     page.table(&table! { rates, link =>
         left "link" => format!("{} to {}", from(link), link.to_ttl);
@@ -203,13 +198,16 @@ fn all_paths(page: &mut Page, paths: &PathsDocument) {
 /// Writes the hops at which the paths differ, or all hops if there is only one path.
 fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocument) {
     let flows = path.flows.len();
-    let end = match path.is_whole {
-        true => "",
-        false => ", not to the target",
+    let end = if path.is_whole {
+        ""
+    } else {
+        ", not to the target"
     };
     page.plain(&format!("path {number}: {flows} of the flows{end}"));
-    let level = paths.levels.first();
-    let first = level.map_or(1, |level| usize::from(level.ttl));
+    let first = paths
+        .levels
+        .first()
+        .map_or(1, |level| usize::from(level.ttl));
     for (place, address) in path.hops.iter().enumerate() {
         let differs = |other: &RoutedPath| other.hops.get(place) != Some(address);
         if paths.paths.len() > 1 && !paths.paths.iter().any(differs) {
@@ -233,11 +231,14 @@ fn hops(page: &mut Page, trace: &TraceDocument) {
     let columns = usize::from(trace.probes_per_hop.min(MAX_COLUMNS));
     let mut table = table! { &trace.hops, hop =>
         right "hop" => hop.ttl.to_string();
-        left "router" => router(hop);
+        left "router" => router(hop.address, hop.name.as_deref());
         left "AS" => hop.origin.as_ref().map(network);
     };
-    for place in 0..columns {
-        let head = if place == 0 { "ms" } else { "" };
+    for (place, head) in std::iter::once("ms")
+        .chain(std::iter::repeat(""))
+        .take(columns)
+        .enumerate()
+    {
         table = table.right(head, |hop| time(hop, place));
     }
     page.table(&table.left(" ", |hop| marks_of(hop, trace)));
@@ -248,11 +249,13 @@ const MAX_COLUMNS: u8 = 5;
 
 /// RTT of a probe of the first round; if it has no answer, that of a later round.
 fn time(hop: &HopDocument, place: usize) -> String {
-    let ms = |us: f64| format!("{:.2}", us / 1e3);
     let mut first = hop.probes.iter().filter(|probe| probe.attempt == 0);
     let again = hop.probes.iter().filter(|probe| probe.attempt > 0);
-    let missing = first.clone().take(place).filter(|p| p.rtt_us.is_none());
-    let missing = missing.count();
+    let missing = first
+        .clone()
+        .take(place)
+        .filter(|p| p.rtt_us.is_none())
+        .count();
     let rtt = match first.nth(place) {
         Some(probe) if probe.rtt_us.is_some() => probe.rtt_us,
         _ => again.filter_map(|probe| probe.rtt_us).nth(missing),
@@ -260,15 +263,13 @@ fn time(hop: &HopDocument, place: usize) -> String {
     rtt.map_or_else(|| "*".to_owned(), ms)
 }
 
-fn router(hop: &HopDocument) -> String {
-    let address = hop.address;
-    address.map_or("*".to_owned(), |address| {
-        named(address, hop.name.as_deref())
-    })
-}
-
-fn named(address: IpAddr, name: Option<&str>) -> String {
-    name.map_or_else(|| address.to_string(), |name| format!("{name} ({address})"))
+/// A router by its name and address; `*` if nothing answered.
+fn router(address: Option<IpAddr>, name: Option<&str>) -> String {
+    match (address, name) {
+        (None, _) => "*".to_owned(),
+        (Some(address), None) => address.to_string(),
+        (Some(address), Some(name)) => format!("{name} ({address})"),
+    }
 }
 
 /// An AS by its number and the beginning of its name.
@@ -283,29 +284,31 @@ fn network(origin: &Origin) -> String {
 /// Remarks on a hop besides its times.
 fn marks_of(hop: &HopDocument, trace: &TraceDocument) -> String {
     let mut marks: Vec<String> = Vec::new();
-    marks.extend(fate(hop));
-    marks.extend(refusal(hop, trace));
-    marks.extend(others(hop));
+    marks.extend(
+        [fate(hop), refusal(hop, trace), others(hop)]
+            .into_iter()
+            .flatten(),
+    );
     if let (true, Some(dscp), Some(ecn)) = (hop.is_remarked, hop.dscp, hop.ecn) {
         marks.push(format!("DSCP {dscp}, ECN {ecn} from here on"));
     }
     if first_translated(trace) == Some(hop.ttl) {
         marks.push("behind a NAT".into());
     }
-    if let Some(label) = hop.mpls.first() {
-        marks.push(format!("MPLS label {}", label.label));
-    }
-    if let Some(back) = hop.return_hops.filter(|back| *back != hop.ttl) {
-        marks.push(format!("answers over {}", plural(back.into(), "hop")));
-    }
-    if let Some(before) = hop.repeats {
-        marks.push(format!("the same as hop {before}"));
-    }
-    for narrowing in trace.mtu.iter().flat_map(|mtu| &mtu.narrowings) {
-        if narrowing.after_ttl == Some(hop.ttl) {
-            marks.push(format!("MTU {} behind it", narrowing.mtu_bytes));
-        }
-    }
+    marks.extend(
+        hop.mpls
+            .first()
+            .map(|label| format!("MPLS label {}", label.label)),
+    );
+    let back = hop.return_hops.filter(|back| *back != hop.ttl);
+    marks.extend(back.map(|back| format!("answers over {}", plural(back.into(), "hop"))));
+    marks.extend(
+        hop.repeats
+            .map(|before| format!("the same as hop {before}")),
+    );
+    let narrowings = trace.mtu.iter().flat_map(|mtu| &mtu.narrowings);
+    let behind = narrowings.filter(|narrowing| narrowing.after_ttl == Some(hop.ttl));
+    marks.extend(behind.map(|narrowing| format!("MTU {} behind it", narrowing.mtu_bytes)));
     marks.join("; ")
 }
 
@@ -408,13 +411,9 @@ const CLEAR_PERCENT: f64 = 5.0;
 
 /// The rounds of a watch with the columns of mtr's report.
 fn rounds(watch: &WatchDocument) -> Table<&WatchRow> {
-    let router = |row: &&WatchRow| {
-        let named = |address| named(address, row.name.as_deref());
-        row.address.map_or("*".to_owned(), named)
-    };
     table! { &watch.rows, row =>
         right "hop" => row.ttl.to_string();
-        left "router, times in ms" => router(row);
+        left "router, times in ms" => router(row.address, row.name.as_deref());
         left @1 "AS" => row.origin.as_ref().map(network);
         right "Loss%" => format!("{:.1}", row.loss_percent);
         right "Snt" => row.sent.to_string();
