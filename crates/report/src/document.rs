@@ -3,7 +3,7 @@
 //! Adding a document takes its type, its [`Document`] beside its page (`text/`) and one entry of
 //! `documents!`: schema, JSON, `--csv`, `explain` and the checked-in JSON Schema follow from these.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
 use linerate_core::capacity::{CAPACITY_SCHEMA, CapacityDocument};
@@ -32,13 +32,14 @@ use serde_json::Value;
 use serde_json::error::Category;
 use thiserror::Error;
 
+use crate::charts;
 use crate::json::Json;
 use crate::style::Style;
 use crate::svg::Chart;
 use crate::text::Page;
 
 /// A document that a command prints, stores and reads again.
-pub trait Document: Json {
+pub trait Document: Json + Charted {
     /// Writes the document's page for people, the answer first.
     fn page(&self, page: &mut Page);
 
@@ -55,11 +56,6 @@ pub trait Document: Json {
         self.page(&mut page);
         let first = page.answer();
         first.unwrap_or_else(|| "nothing was found".to_owned())
-    }
-
-    /// Charts of the document's figures.
-    fn charts(&self) -> Vec<Chart> {
-        Vec::new()
     }
 
     /// The document's figures by name, for comparison with those of another document.
@@ -125,6 +121,12 @@ pub trait Document: Json {
     }
 }
 
+/// A document with charts of its figures, as `documents!` names them.
+pub trait Charted {
+    /// The charts; none for a document without figures over time, sizes or causes.
+    fn charts(&self) -> Vec<Chart>;
+}
+
 /// As JSON: a derived `Debug` for each document type would only make the program larger.
 impl fmt::Debug for dyn Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,9 +143,15 @@ pub type Ending<'a> = (Status, &'a [Caveat]);
 /// A throughput with its name, in bits per second; `None` if it was not measured.
 pub type Rate<'a> = (&'a str, Option<f64>);
 
-/// The list of all documents: each type, with the value of its key `schema`.
+/// The list of all documents: each type, with the value of its key `schema`, and its charts.
 macro_rules! documents {
-    ($($document:ty: $schema:expr,)*) => {
+    ($($document:ty: $schema:expr $(=> $charts:path)?,)*) => {
+        $(impl Charted for $document {
+            fn charts(&self) -> Vec<Chart> {
+                iter::empty()$(.chain($charts(self)))?.collect()
+            }
+        })*
+
         /// Every document that is printed, stored and read.
         pub const DOCUMENTS: &[Kind] = &[$(Kind::new::<$document>($schema)),*];
 
@@ -154,23 +162,23 @@ macro_rules! documents {
 }
 
 documents! {
-    Record: RECORD_SCHEMA,
-    Sweep: SWEEP_SCHEMA,
-    Check: CHECK_SCHEMA,
-    Comparison: COMPARISON_SCHEMA,
-    ProfileDocument: PROFILE_SCHEMA,
-    TraceDocument: TRACE_SCHEMA,
-    ExperimentDocument: EXPERIMENT_SCHEMA,
+    Record: RECORD_SCHEMA => charts::record,
+    Sweep: SWEEP_SCHEMA => charts::sweep,
+    Check: CHECK_SCHEMA => charts::check,
+    Comparison: COMPARISON_SCHEMA => charts::comparison,
+    ProfileDocument: PROFILE_SCHEMA => charts::profile,
+    TraceDocument: TRACE_SCHEMA => charts::trace,
+    ExperimentDocument: EXPERIMENT_SCHEMA => charts::experiment,
     Analysis: ANALYSIS_SCHEMA,
     Score: TRUTH_SCHEMA,
     LabsDocument: LAB_SCHEMA,
     HostDocument: HOST_SCHEMA,
-    CapacityDocument: CAPACITY_SCHEMA,
+    CapacityDocument: CAPACITY_SCHEMA => charts::capacity,
     QosDocument: QOS_SCHEMA,
     QosCost: COST_SCHEMA,
-    ConnectionsDocument: CONNECTIONS_SCHEMA,
-    LoadDocument: LOAD_SCHEMA,
-    MatrixDocument: MATRIX_SCHEMA,
+    ConnectionsDocument: CONNECTIONS_SCHEMA => charts::connections,
+    LoadDocument: LOAD_SCHEMA => charts::load,
+    MatrixDocument: MATRIX_SCHEMA => charts::matrix,
 }
 
 /// A kind of document: its schema name, and how to read it.

@@ -24,9 +24,7 @@ mod series;
 pub(crate) use matrix::matrix;
 pub(crate) use pairs::comparison;
 pub(crate) use rest::{capacity, experiment, profile, trace};
-pub(crate) use runs::{
-    answer, check, check_answer, connections, load, record, single_figure, sweep,
-};
+pub(crate) use runs::{check, connections, load, record, sweep};
 pub use series::PastRun;
 pub(crate) use series::time_line;
 

@@ -1,6 +1,5 @@
 //! Charts of runs: rates, round trips and ceilings.
 
-use linerate_core::ceilings::Cause;
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::load::{LoadDocument, LoadMember};
 use linerate_core::plan::{Direction, Workload};
@@ -10,63 +9,8 @@ use super::ceilings::ceilings;
 use super::course::{Course, over_time};
 use super::latency::{Trips, distribution};
 use super::{middle, unit_of};
-use crate::number::{joined, rate, sure, with_unit};
+use crate::number::joined;
 use crate::svg::{Chart, Mark, Panel, Plot, Series, Unit};
-
-/// The figure of a run: its throughput, or its exchanges per second.
-pub(crate) fn single_figure(record: &Record) -> String {
-    let per_second = match record.workload {
-        Workload::Stream => None,
-        Workload::Rr => record.transactions_per_s.map(|n| with_unit(n, "trans/s")),
-        Workload::Crr => record.connections_per_s.map(|n| with_unit(n, "conn/s")),
-    };
-    let figure = per_second.or_else(|| record.throughput_bps().map(rate));
-    figure.unwrap_or_else(|| "no figure".to_owned())
-}
-
-/// The answer of a run: its figure, the way, and what held it back.
-pub(crate) fn answer(record: &Record) -> String {
-    let way = match (record.workload, record.direction) {
-        (Workload::Stream, Direction::Up) => "up to",
-        (Workload::Stream, Direction::Down) => "down from",
-        _ => "with",
-    };
-    let of_two = record.legs.len() > 1;
-    let held = record.legs.iter().filter_map(|leg| {
-        let name = if of_two { leg.direction.word() } else { "" };
-        Some(format!("; {}", held(name, leg)?))
-    });
-    let (figure, held) = (single_figure(record), joined(held, ""));
-    format!("{figure} {way} {}{held}", record.host)
-}
-
-/// `bottleneck up: receive window, 97 % sure`
-fn held(direction: &str, leg: &Leg) -> Option<String> {
-    let verdict = leg.verdict.as_ref()?;
-    let sure = sure(verdict.confidence);
-    let cause = match verdict.cause {
-        Cause::AsAsked => "none, it kept to the rate asked for",
-        cause => cause.words(),
-    };
-    let space = if direction.is_empty() { "" } else { " " };
-    Some(format!("bottleneck{space}{direction}: {cause}{sure}"))
-}
-
-/// `pit.example: down 180 Mbit/s, bottleneck: path rate, 97 % sure; up …`
-pub(crate) fn check_answer(check: &Check) -> String {
-    let ways = [(Direction::Down, &check.down), (Direction::Up, &check.up)]
-        .into_iter()
-        .filter_map(|(direction, record)| {
-            let held = held("", record.as_ref()?.leg()?);
-            let held = held.map_or_else(String::new, |held| format!(" ({held})"));
-            let reached = rate(check.throughput_bps(direction)?);
-            Some(format!("{} {reached}{held}", direction.word()))
-        });
-    match joined(ways, ", ") {
-        none if none.is_empty() => format!("{}: throughput was not measured", check.host),
-        ways => format!("{}: {ways}", check.host),
-    }
-}
 
 pub(crate) fn record(record: &Record) -> Vec<Chart> {
     let legs = record.legs.iter();

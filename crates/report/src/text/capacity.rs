@@ -15,9 +15,7 @@ use super::number::{
 use super::page::Page;
 use super::parts::{caveats, destination, emulated, latencies};
 use super::table::table;
-use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
-use crate::svg::Chart;
 
 impl Document for CapacityDocument {
     /// What was held, and what stopped it or would stop it; then the costs and the limits.
@@ -55,10 +53,6 @@ impl Document for CapacityDocument {
         let [tcp, udp] = [&self.tcp, &self.udp].map(pool);
         let figures = [("tcp.alive", tcp), ("udp.alive", udp)];
         Observed::figures_of(&self.started_at, figures)
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::capacity(self)
     }
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
@@ -274,7 +268,7 @@ fn course(
 }
 
 /// Writes what ended the test, or the limit that would come first.
-pub(super) fn verdict(page: &mut Page, document: &CapacityDocument) {
+fn verdict(page: &mut Page, document: &CapacityDocument) {
     page.gap();
     match (&document.stopped_by, &document.next_limit) {
         (Some(by), _) => stopped(page, by, noun(document)),
@@ -320,7 +314,7 @@ fn remedy(page: &mut Page, remedy: Option<&Remedy>) {
 }
 
 /// Writes a table of the limits, the lowest first.
-pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
+fn table(page: &mut Page, document: &CapacityDocument) {
     let limits = document.limits.iter();
     let bounds = limits.filter(|row| row.would_stop_at.is_some());
     let bounds: Vec<&LimitRow> = bounds.take(MAX_ROWS).collect();
@@ -351,7 +345,7 @@ pub(super) fn table(page: &mut Page, document: &CapacityDocument) {
 /// Limits further away are only in the document.
 const MAX_ROWS: usize = 6;
 
-pub(super) fn search(page: &mut Page, document: &CapacityDocument) {
+fn search(page: &mut Page, document: &CapacityDocument) {
     let Some(search) = &document.search else {
         return;
     };

@@ -11,13 +11,13 @@ use linerate_core::trace::HopDocument;
 
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
 use super::history::baseline;
-use super::number::{count, digits, exact_bytes, joined, micros, named, percent, rate};
+use super::number::{
+    count, digits, exact_bytes, joined, micros, named, percent, rate, some_joined,
+};
 use super::page::{Emphasis, Page};
-use super::parts::{self, bars, caveats, emulated, figure, latencies};
+use super::parts::{self, bars, caveats, emulated, figure, held, latencies};
 use super::table::table;
-use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
-use crate::svg::Chart;
 
 impl Document for Check {
     /// For each direction: the rate, the ceilings, the bottleneck and the remedy; then the path,
@@ -55,15 +55,20 @@ impl Document for Check {
     }
 
     fn answer(&self) -> String {
-        charts::check_answer(self)
+        let ways = [(Direction::Down, &self.down), (Direction::Up, &self.up)];
+        let ways = ways.into_iter().filter_map(|(direction, record)| {
+            let held = held("", record.as_ref()?.leg()?);
+            let held = held.map_or_else(String::new, |held| format!(" ({held})"));
+            let reached = rate(self.throughput_bps(direction)?);
+            Some(format!("{} {reached}{held}", direction.word()))
+        });
+        let ways = some_joined(ways, ", ");
+        let ways = ways.unwrap_or_else(|| "throughput was not measured".to_owned());
+        format!("{}: {ways}", self.host)
     }
 
     fn observed(&self) -> Observed {
         Observed::check(self)
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::check(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

@@ -19,9 +19,7 @@ use super::number::{
 use super::page::{Emphasis, Page};
 use super::parts::{caveats, destination, emulated, figure, protocol_name, towards, workload_name};
 use super::table::{Table, table};
-use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
-use crate::svg::Chart;
 
 impl Document for Comparison {
     /// The answer, what was compared, both treatments side by side, and the caveats.
@@ -79,10 +77,6 @@ impl Document for Comparison {
 
     fn observed(&self) -> Observed {
         self.observed()
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::comparison(self)
     }
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {

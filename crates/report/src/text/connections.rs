@@ -18,9 +18,7 @@ use super::page::Page;
 use super::parts::{caveats, ceilings, verdict};
 use super::table::{Table, table};
 use super::{Style, evidence};
-use crate::charts;
 use crate::document::{Document, Ending, Rate, Surroundings};
-use crate::svg::Chart;
 
 /// What connections are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +53,6 @@ impl Document for ConnectionsDocument {
             listeners(page, self);
         }
         caveats(page, &self.caveats);
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::connections(self)
     }
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
@@ -98,7 +92,7 @@ fn lines(page: &mut Page, document: &ConnectionsDocument) {
 
 /// The first `most` connections, one a line. With `ends`, connections whose both ends are on this
 /// host say which end each line is.
-pub(super) fn list(page: &mut Page, connections: &[Connection], most: usize, ends: bool) {
+fn list(page: &mut Page, connections: &[Connection], most: usize, ends: bool) {
     let row = |connection| ConnectionRow {
         connection,
         recent_bps: Vec::new(),
@@ -175,7 +169,7 @@ fn table<'a>(
 }
 
 /// Connections by their addresses: both ends of one may be on this host.
-pub(super) struct Ends<'a>(BTreeMap<(&'a str, &'a str), (usize, &'a Connection)>);
+struct Ends<'a>(BTreeMap<(&'a str, &'a str), (usize, &'a Connection)>);
 
 impl<'a> Ends<'a> {
     pub(super) fn new(all: impl IntoIterator<Item = &'a Connection>) -> Self {
@@ -191,7 +185,7 @@ impl<'a> Ends<'a> {
     }
 
     /// The end that knows more of the bottleneck; of two that know as much the first.
-    pub(super) fn telling<'b>(&self, one: &'b Connection) -> &'b Connection
+    fn telling<'b>(&self, one: &'b Connection) -> &'b Connection
     where
         'a: 'b,
     {
@@ -311,7 +305,7 @@ fn is_idle(connection: &Connection) -> bool {
 }
 
 /// The bottleneck in words; `idle` if nothing was transferred.
-pub(super) fn bottleneck(connection: &Connection) -> &'static str {
+fn bottleneck(connection: &Connection) -> &'static str {
     match &connection.verdict {
         _ if is_idle(connection) => "idle",
         Some(verdict) if verdict.cause != Cause::Unexplained => verdict.cause.words(),
@@ -424,7 +418,7 @@ const WIDE: usize = 110;
 const LISTED: usize = 6;
 
 /// Explains the largest connection; several connections are summed up and listed before it.
-pub(super) fn explained(page: &mut Page, document: &ConnectionsDocument) {
+fn explained(page: &mut Page, document: &ConnectionsDocument) {
     let ends = telling_ends(&document.connections);
     let Some(largest) = ends.first() else {
         page.heading("No connection was seen.");

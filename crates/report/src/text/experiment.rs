@@ -13,9 +13,7 @@ use super::number::{NBSP, digits, joined, named, some_joined};
 use super::page::{Emphasis, Page};
 use super::parts::{DRIFT, MODES, caveats, figure as repeats, middle};
 use super::table::{Head, Table};
-use crate::charts;
 use crate::document::{Document, Ending, Surroundings};
-use crate::svg::Chart;
 
 impl Document for ExperimentDocument {
     /// Title, table, findings, notes, doubts.
@@ -43,10 +41,6 @@ impl Document for ExperimentDocument {
             page.entry("note", note);
         }
         caveats(page, &self.caveats);
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::experiment(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

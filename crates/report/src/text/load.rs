@@ -13,9 +13,7 @@ use super::number::{
 use super::page::Page;
 use super::parts::{caveats, clock, destination, emulated, protocol_name, verdict, video};
 use super::table::{Table, table};
-use crate::charts;
 use crate::document::{Document, Rate, Surroundings};
-use crate::svg::Chart;
 
 impl Document for LoadDocument {
     /// Totals of each direction, latency of each class, the quality of calls, and the bottleneck of
@@ -53,10 +51,6 @@ impl Document for LoadDocument {
             ("loaded_latency_us", self.loaded_latency_us),
         ];
         Observed::figures_of(&self.started_at, figures)
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::load(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

@@ -10,9 +10,7 @@ use super::number::{
 };
 use super::page::Page;
 use super::table::{Table, table};
-use crate::charts;
 use crate::document::{Document, Rate};
-use crate::svg::Chart;
 
 impl Document for MatrixDocument {
     /// The sites that explain the slow pairs, and the bottlenecks; a few sites as a matrix, many as
@@ -44,10 +42,6 @@ impl Document for MatrixDocument {
             page.gap();
             page.table(&sites(self, most(WORST_SITES)));
         }
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::matrix(self)
     }
 
     fn observed(&self) -> Observed {

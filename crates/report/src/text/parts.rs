@@ -14,7 +14,7 @@ use linerate_core::video::Playback;
 
 use super::number::{
     NBSP, bar, counted, joined, micros, named, percent, plural, rate, seconds, some_joined, span,
-    sure,
+    sure, with_unit,
 };
 use super::page::{MARGIN, Page};
 use super::table::table;
@@ -162,6 +162,29 @@ fn remedy_promise(verdict: &Verdict, remedy: &Remedy, measured_bps: Option<f64>)
     let next = named("next:", verdict.next_cause, |next| next.words().to_owned());
     let facts = some_joined([expected, next, reason], "; ");
     facts.map_or("Remedy:".to_owned(), |facts| format!("Remedy ({facts}):"))
+}
+
+/// The figure of a run: its throughput, or its exchanges per second.
+pub(super) fn single_figure(record: &Record) -> String {
+    let per_second = match record.workload {
+        Workload::Stream => None,
+        Workload::Rr => record.transactions_per_s.map(|n| with_unit(n, "trans/s")),
+        Workload::Crr => record.connections_per_s.map(|n| with_unit(n, "conn/s")),
+    };
+    let figure = per_second.or_else(|| record.throughput_bps().map(rate));
+    figure.unwrap_or_else(|| "no figure".to_owned())
+}
+
+/// `bottleneck up: receive window, 97 % sure`
+pub(super) fn held(direction: &str, leg: &Leg) -> Option<String> {
+    let verdict = leg.verdict.as_ref()?;
+    let sure = sure(verdict.confidence);
+    let cause = match verdict.cause {
+        Cause::AsAsked => "none, it kept to the rate asked for",
+        cause => cause.words(),
+    };
+    let space = if direction.is_empty() { "" } else { " " };
+    Some(format!("bottleneck{space}{direction}: {cause}{sure}"))
 }
 
 /// Writes caveats, each with its remedy on a line of its own. Without details, only those that

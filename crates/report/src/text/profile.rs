@@ -15,9 +15,8 @@ use super::page::Page;
 use super::parts::{caveats, emulated, traffic_and_peer};
 use super::projection;
 use super::table::{Table, table};
-use crate::charts;
 use crate::document::{Document, Rate};
-use crate::svg::{Chart, layer_name};
+use crate::svg::layer_name;
 
 impl Document for ProfileDocument {
     /// The layers of both ends; with details, the functions of each end below them.
@@ -52,10 +51,6 @@ impl Document for ProfileDocument {
 
     fn observed(&self) -> Observed {
         Observed::runs([&*self.record])
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::profile(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

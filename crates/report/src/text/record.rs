@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use linerate_core::one_way::OneWay;
-use linerate_core::plan::{Extent, Protocol, Traffic, Workload};
+use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
 use linerate_core::record::{EndReport, FlowRecord, Leg, Observed, Record, Status, TcpSender};
 use linerate_core::stats::LatencySummary;
 
@@ -13,12 +13,11 @@ use super::number::{
 };
 use super::page::{Emphasis, Page};
 use super::parts::{
-    caveats, ceilings, clock, emulated, latencies, traffic_and_peer, verdict, video,
+    caveats, ceilings, clock, emulated, held, latencies, single_figure, traffic_and_peer, verdict,
+    video,
 };
 use super::table::table;
-use crate::charts;
 use crate::document::{Document, Rate};
-use crate::svg::Chart;
 
 impl Document for Record {
     /// The rate, the bottleneck and the remedy; then the evidence of both kernels.
@@ -32,15 +31,22 @@ impl Document for Record {
     }
 
     fn answer(&self) -> String {
-        charts::answer(self)
+        let way = match (self.workload, self.direction) {
+            (Workload::Stream, Direction::Up) => "up to",
+            (Workload::Stream, Direction::Down) => "down from",
+            _ => "with",
+        };
+        let of_two = self.legs.len() > 1;
+        let held = self.legs.iter().filter_map(|leg| {
+            let name = if of_two { leg.direction.word() } else { "" };
+            Some(format!("; {}", held(name, leg)?))
+        });
+        let (figure, held) = (single_figure(self), joined(held, ""));
+        format!("{figure} {way} {}{held}", self.host)
     }
 
     fn observed(&self) -> Observed {
         Observed::runs([self])
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::record(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {
@@ -169,7 +175,7 @@ fn evidence_of(page: &mut Page, record: &Record) {
 fn headline(record: &Record) -> String {
     let reached = match record.legs.len() {
         2 => String::new(),
-        _ => format!("{}{}: ", charts::single_figure(record), lost(record)),
+        _ => format!("{}{}: ", single_figure(record), lost(record)),
     };
     let mut time = seconds(record.seconds);
     if record.status == Status::Partial {

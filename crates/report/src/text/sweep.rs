@@ -14,9 +14,7 @@ use super::number::{
 use super::page::Page;
 use super::parts::{caveats, emulated, figure, middle, traffic_and_peer, verdict};
 use super::table::{Table, table};
-use crate::charts;
 use crate::document::{Document, Rate};
-use crate::svg::Chart;
 
 impl Document for Sweep {
     /// The range of the rates, then a row for each run. If sizes are repeated, a row for each size:
@@ -61,10 +59,6 @@ impl Document for Sweep {
 
     fn observed(&self) -> Observed {
         Observed::sweep(self)
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::sweep(self)
     }
 
     fn records(&self) -> Option<Vec<&Record>> {

@@ -16,9 +16,7 @@ use super::number::{ends, exact_bytes, joined, percent, plural, rate, seconds, s
 use super::page::{Emphasis, Page};
 use super::parts::caveats;
 use super::table::{Table, table};
-use crate::charts;
 use crate::document::Document;
-use crate::svg::Chart;
 
 impl Document for TraceDocument {
     /// A trace as a page: the end, the delay, what changes packets; then the hops.
@@ -67,10 +65,6 @@ impl Document for TraceDocument {
             ("path_us", last.map(|hop| hop.path_us)),
         ];
         Observed::figures_of(&self.started_at, figures)
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        charts::trace(self)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Documents as a page for a browser, and as Markdown.
 
 use linerate_report::Document;
+use linerate_report::document::Charted;
 use linerate_report::document::read;
 use linerate_report::html::{documents as documents_of, page};
 use linerate_report::text::{Form, Style};

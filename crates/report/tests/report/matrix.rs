@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use linerate_core::record::Cause;
 use linerate_mesh::{MatrixCell, MatrixDocument, Mesh};
 use linerate_report::Document;
+use linerate_report::document::Charted;
 use linerate_report::text::{Form, Style};
 
 /// Site s3 sends slowly; the pair of the last and the first has no result.
