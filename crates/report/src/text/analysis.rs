@@ -1,7 +1,8 @@
 //! The page of an analysis of figures that were measured elsewhere.
 
 use linerate_core::analyze::{
-    Analysis, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings, Setting, Source,
+    Analysis, ClaimResult, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings,
+    Setting, Source,
 };
 use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
@@ -245,10 +246,8 @@ fn claims(page: &mut Page, analysis: &Analysis) {
         return;
     }
     page.gap();
-    let agree = claims
-        .iter()
-        .filter(|it| it.verdict == ClaimVerdict::Agrees);
-    let (agree, all) = (agree.count(), claims.len());
+    let is_agreed = |it: &&ClaimResult| it.verdict == ClaimVerdict::Agrees;
+    let (agree, all) = (claims.iter().filter(is_agreed).count(), claims.len());
     page.verdict(&format!(
         "What the report says, against its own rows: {agree} of {all} agree"
     ));
@@ -270,10 +269,8 @@ fn group_name(settings: &[Setting]) -> Option<String> {
 }
 
 fn words(settings: &[Setting]) -> String {
-    let each = settings
-        .iter()
-        .map(|s| format!("{}{NBSP}{}", s.column, s.value));
-    joined(each, ", ")
+    let each = |it: &Setting| format!("{}{NBSP}{}", it.column, it.value);
+    joined(settings.iter().map(each), ", ")
 }
 
 /// How a figure of a metric is written: rates with their unit, others as digits.

@@ -169,10 +169,8 @@ fn times(page: &mut Page, document: &CapacityDocument) {
         let beside = format!("RTT with {} idle", count(at.population));
         rows.push((beside, Some(&at.latency_us)));
     }
-    let load = document
-        .load
-        .iter()
-        .find_map(|load| load.latency_us.as_ref());
+    let load = document.load.as_ref();
+    let load = load.and_then(|load| load.latency_us.as_ref());
     rows.push(("load".to_owned(), load));
     latencies(page, rows.iter().map(|(name, of)| (name.as_str(), *of)));
 }

@@ -82,9 +82,8 @@ impl Document for Check {
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.up.iter_mut().chain(&mut self.down);
         let records = records.map(|record| (&mut record.environment, &mut record.caveats));
-        records
-            .chain([(&mut self.environment, &mut self.caveats)])
-            .collect()
+        let own = (&mut self.environment, &mut self.caveats);
+        records.chain([own]).collect()
     }
 
     fn endings(&self) -> Vec<Ending<'_>> {
@@ -161,10 +160,8 @@ fn headline(check: &Check) -> String {
         Some(_) => "demonstration on an emulated path".to_owned(),
         None => format!("check of {}", check.host),
     };
-    let is_quick = check
-        .caveats
-        .iter()
-        .any(|it| it.kind == CaveatKind::FewRuns);
+    let mut kinds = check.caveats.iter().map(|caveat| caveat.kind);
+    let is_quick = kinds.any(|kind| kind == CaveatKind::FewRuns);
     let remarks = [
         (check.one_sided, ", from this end alone"),
         (is_quick, ", one run each way (RPM: without --quick)"),
@@ -226,10 +223,8 @@ const HALF_WINDOW: u32 = 32_768;
 
 fn hosts(page: &mut Page, check: &Check) {
     let (one, environment) = (check.environment.shared_kernel, &check.environment);
-    page.facts(
-        if one { "both ends" } else { "this end" },
-        host_facts(&environment.client),
-    );
+    let this = if one { "both ends" } else { "this end" };
+    page.facts(this, host_facts(&environment.client));
     let server = environment.server.iter().filter(|_| !one);
     page.facts("far end", server.flat_map(host_facts));
 }
@@ -252,10 +247,8 @@ fn host_facts(host: &HostFacts) -> [Option<String>; 5] {
 fn throughputs(page: &mut Page, records: &[&Record]) {
     let legs = records.iter().filter_map(|of| Some((*of, of.leg()?)));
     let legs: Vec<(&Record, &Leg)> = legs.collect();
-    let mut doubts = legs
-        .iter()
-        .filter_map(|(of, leg)| service_demand_doubt(of, leg));
-    let doubt = doubts.next();
+    let doubt_of = |(of, leg): &(&Record, &Leg)| service_demand_doubt(of, leg);
+    let doubt = legs.iter().find_map(doubt_of);
     let demand = |record: &Record, leg: &Leg, end: &Option<EndReport>| {
         let demand = end.as_ref()?.service_demand_us_per_kib;
         let demand = demand.filter(|_| service_demand_doubt(record, leg).is_none());
@@ -289,10 +282,8 @@ fn latency(page: &mut Page, check: &Check) {
     let grown = |(name, loaded): &(&str, &LatencySummary)| {
         let (more, times) = (loaded.p50 - idle?.p50, digits(loaded.p50 / idle?.p50));
         let sign = if more < 0.0 { "-" } else { "+" };
-        Some(format!(
-            "{name} {sign}{} ({times} times idle)",
-            micros(more.abs())
-        ))
+        let more = micros(more.abs());
+        Some(format!("{name} {sign}{more} ({times} times idle)"))
     };
     page.facts("median is", loaded.iter().map(grown));
 }
@@ -324,10 +315,8 @@ fn under_load(check: &Check, direction: &str) -> Option<String> {
 fn responsiveness(found: &Responsiveness) -> String {
     let doubt = if found.stable { "" } else { ", not stable" };
     let (rpm, added) = (count(found.rpm.round() as u64), micros(found.added_us));
-    format!(
-        "{rpm} RPM under load, grade {} (+{added}{doubt})",
-        found.grade
-    )
+    let grade = found.grade;
+    format!("{rpm} RPM under load, grade {grade} (+{added}{doubt})")
 }
 
 /// `on the path 239 ms, in the sender's socket 30.1 ms (120,000 B a flow)`
@@ -339,10 +328,8 @@ fn queue(queue: &Queue) -> String {
         Place::ReceiveSocket => "unread in the receiver's socket",
     };
     let bytes = queue.bytes.map(|bytes| format!("({})", exact_bytes(bytes)));
-    joined(
-        [Some(format!("{place} {}", micros(queue.delay_us))), bytes],
-        " ",
-    )
+    let delay = format!("{place} {}", micros(queue.delay_us));
+    joined([Some(delay), bytes], " ")
 }
 
 /// Writes what the round trips per minute consist of, where packets of the loaded flows wait, and

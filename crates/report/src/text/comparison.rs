@@ -29,12 +29,8 @@ impl Document for Comparison {
         page.facts("A", treatment(&self.a.to_string(), &self.read_back.a));
         page.facts("B", treatment(&self.b.to_string(), &self.read_back.b));
         page.facts("run", run_facts(self));
-        page.facts(
-            "with",
-            self.with
-                .iter()
-                .flat_map(|with| load_facts(with, &self.runs)),
-        );
+        let with = self.with.as_ref().map(|with| load_facts(with, &self.runs));
+        page.facts("with", with.unwrap_or_default());
         emulated(page, &self.environment);
         page.facts("B's path", self.lab_b.clone());
         if page.has_details() {
@@ -99,9 +95,8 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
         None => {
             let [a, b] = [&pair.a, &pair.b].map(|side| side.get(path).copied().map(write));
             let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
-            let change = pair
-                .change_percent(path)
-                .map_or_else(String::new, signed_percent);
+            let change = pair.change_percent(path).map(signed_percent);
+            let change = change.unwrap_or_default();
             format!("A {a:>11} B {b:>11} {change:>7}")
         }
     };
@@ -211,9 +206,8 @@ fn load_facts(with: &Test, runs: &[ComparedPair]) -> Vec<String> {
     let words = std::iter::once(with.workload().word().to_owned()).chain(with.typed(&[]));
     let figure = |side: fn(&ComparedPair) -> &BTreeMap<String, f64>, name: &str| {
         let figures = runs.iter().filter(|pair| pair.counts()).flat_map(side);
-        let found: Vec<_> = figures
-            .filter(|(path, _)| path.starts_with("with."))
-            .collect();
+        let of_load = figures.filter(|(path, _)| path.starts_with("with."));
+        let found: Vec<_> = of_load.collect();
         let write = writer(found.first()?.0);
         let values: Vec<f64> = found.iter().map(|(_, value)| **value).collect();
         Some(format!("{} beside {name}", write(median(&values))))
@@ -267,11 +261,8 @@ fn pair_facts(comparison: &Comparison) -> [Option<String>; 4] {
     let counts = comparison.runs.iter().filter(|pair| pair.counts()).count();
     let excluded = comparison.runs.len() - counts;
     let order = format!("{counts} of at most {most}, the order in each by a coin (seed {seed})");
-    let faults = comparison
-        .forbidden
-        .iter()
-        .map(|fault| fault.name().to_owned());
-    let forbidden = some_joined(faults, ", ");
+    let faults = comparison.forbidden.iter();
+    let forbidden = some_joined(faults.map(|fault| fault.name().to_owned()), ", ");
     [
         Some(format!("begun {}", comparison.started_at)),
         Some(order),

@@ -7,7 +7,7 @@ use linerate_core::connection::{
     Connection, ConnectionsDocument, LimitSource, Process, Source, State, Vantage,
 };
 use linerate_core::plan::Direction;
-use linerate_core::record::{Cause, EndReport, Status};
+use linerate_core::record::{Cause, EndReport, Status, TcpReceiver};
 
 use super::history::baseline;
 use super::number::{
@@ -337,15 +337,10 @@ fn bps(connection: &Connection, bytes: u64) -> f64 {
 /// A sender's mean RTT while it was watched; a receiver's mean or smallest RTT.
 fn rtt_us(connection: &Connection) -> Option<String> {
     let tcp = connection.tcp.as_ref()?;
-    let of_receiver = || {
-        tcp.receiver
-            .as_ref()
-            .and_then(|end| end.rtt_mean_us.or(end.rtt_min_us))
-    };
-    let rtt_us = tcp
-        .sender()
-        .map(|sender| sender.rtt_mean_us)
-        .or_else(of_receiver)?;
+    let of_receiver = |end: &TcpReceiver| end.rtt_mean_us.or(end.rtt_min_us);
+    let of_receiver = tcp.receiver.as_ref().and_then(of_receiver);
+    let rtt_us = tcp.sender().map(|sender| sender.rtt_mean_us);
+    let rtt_us = rtt_us.or(of_receiver)?;
     Some(micros(rtt_us.into()))
 }
 
@@ -437,9 +432,8 @@ fn explained(page: &mut Page, document: &ConnectionsDocument) {
 /// order.
 fn telling_ends(all: &[Connection]) -> Vec<&Connection> {
     let ends = Ends::new(all);
-    all.iter()
-        .filter(|one| std::ptr::eq(ends.telling(one), *one))
-        .collect()
+    let tells_more = |one: &&Connection| std::ptr::eq(ends.telling(one), *one);
+    all.iter().filter(tells_more).collect()
 }
 
 /// `93.1 Mbit/s: 3 connections with port 443, 10.0 s`
@@ -483,10 +477,8 @@ fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection)
                 Vantage::Between => "what was captured",
             };
             page.verdict(&format!("Bottleneck: not known at {end}."));
-            let says = connection
-                .verdict
-                .iter()
-                .flat_map(|verdict| &verdict.evidence);
+            let says = connection.verdict.iter();
+            let says = says.flat_map(|verdict| &verdict.evidence);
             let most = if page.has_details() { usize::MAX } else { 1 };
             page.evidence(says.take(most));
         }
@@ -527,10 +519,8 @@ fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
 }
 
 fn receiver_facts(connection: &Connection) -> [Option<String>; 3] {
-    let receiver = connection
-        .tcp
-        .as_ref()
-        .and_then(|tcp| tcp.receiver.as_ref());
+    let tcp = connection.tcp.as_ref();
+    let receiver = tcp.and_then(|tcp| tcp.receiver.as_ref());
     receiver.map_or([const { None }; 3], |end| {
         [
             named("RTT", end.rtt_mean_us, |us| micros(us.into())),
@@ -546,20 +536,9 @@ fn details(page: &mut Page, connection: &Connection) {
     let [sent, received] = [connection.bytes_sent, connection.bytes_received].map(bytes);
     let moved = format!("{sent} sent, {received} received");
     page.facts("payload", [moved, connection.state.name().to_owned()]);
-    if let Some(tcp) = &connection.tcp {
-        if let Some(sender) = tcp.sender() {
-            page.facts("windows", evidence::windows(sender, tcp.receiver.as_ref()));
-            page.facts("limited", evidence::limited_times(sender));
-            page.facts("segments", evidence::segments(sender));
-            page.facts("losses", evidence::retransmissions(sender));
-            page.facts("control", evidence::control(sender));
-        } else {
-            page.facts("TCP", evidence::seen_by_receiver(tcp));
-        }
-    }
-    if let Some(end) = &connection.end {
-        page.facts("threads", threads(end, connection.seconds));
-    }
+    evidence::write(page, connection.tcp.as_ref(), None);
+    let threads = |end| threads(end, connection.seconds);
+    page.facts("threads", connection.end.iter().flat_map(threads));
     page.gap();
     let reached = Some(connection.throughput_bps);
     ceilings(page, &connection.ceilings, reached, usize::MAX);

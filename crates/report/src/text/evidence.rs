@@ -5,6 +5,7 @@ use linerate_core::record::{Leg, Record, TcpEvidence, TcpReceiver, TcpSender, Ud
 use super::number::{
     bytes, count, counted, exact_bytes, joined, micros, named, percent, rate, with_unit,
 };
+use super::page::Page;
 
 /// Why the host-wide service demand of an end is not meaningful, if that is so.
 pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'static str> {
@@ -44,6 +45,33 @@ fn asked(udp: &UdpEvidence) -> Option<String> {
     named("asked", udp.asked_bps, |bps| rate(bps as f64))
 }
 
+/// Writes what both kernels counted of the flows of a direction.
+pub(super) fn write(page: &mut Page, tcp: Option<&TcpEvidence>, udp: Option<&UdpEvidence>) {
+    if let Some(evidence) = tcp {
+        let Some(tcp) = evidence.sender() else {
+            return page.facts("TCP", seen_by_receiver(evidence));
+        };
+        let us = |us: u32| micros(us.into());
+        let rtt = [
+            named("smallest", tcp.rtt_min_us, us),
+            named("mean", Some(tcp.rtt_mean_us), us),
+            named("deviation", Some(tcp.rtt_var_us), us),
+        ];
+        page.facts("RTT", rtt);
+        page.facts("loss", retransmissions(tcp));
+        page.facts("windows", windows(tcp, evidence.receiver.as_ref()));
+        page.facts("segments", segments(tcp));
+        page.facts("time", limited_times(tcp));
+        page.facts("TCP", control(tcp));
+    }
+    if let Some(udp) = udp {
+        page.facts("datagrams", datagrams(udp));
+        page.facts("lost", losses(udp));
+        page.facts("order", order(udp));
+        page.facts("timing", timing(udp));
+    }
+}
+
 /// `12 retransmitted (0.0995 %)`
 pub(super) fn retransmitted(tcp: &TcpEvidence) -> Option<String> {
     let share = tcp.sender().and_then(retransmitted_percent);
@@ -53,7 +81,7 @@ pub(super) fn retransmitted(tcp: &TcpEvidence) -> Option<String> {
 }
 
 /// The evidence where the sender's kernel was not read.
-pub(super) fn seen_by_receiver(tcp: &TcpEvidence) -> [Option<String>; 4] {
+fn seen_by_receiver(tcp: &TcpEvidence) -> [Option<String>; 4] {
     let receiver = tcp.receiver.as_ref();
     let least_us = receiver.and_then(|end| end.rtt_min_us);
     [
@@ -69,7 +97,7 @@ fn path_mtu(bytes: u32) -> Option<String> {
 }
 
 /// Retransmitted segments, and why.
-pub(super) fn retransmissions(tcp: &TcpSender) -> [Option<String>; 6] {
+fn retransmissions(tcp: &TcpSender) -> [Option<String>; 6] {
     let again = tcp.retransmitted_segments;
     let share = retransmitted_percent(tcp);
     let share = share.map(|share| format!(" ({} of those sent)", percent(share)));
@@ -93,7 +121,7 @@ pub(super) fn retransmitted_percent(tcp: &TcpSender) -> Option<f64> {
 }
 
 /// Windows, buffers, and the bytes in them.
-pub(super) fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> [Option<String>; 7] {
+fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> [Option<String>; 7] {
     let sending = Some(tcp.send_buffer_bytes).filter(|bytes| *bytes > 0);
     let unread = receiver.and_then(|end| end.unread_bytes);
     let fixed = fixed(tcp.send_buffer_locked);
@@ -120,7 +148,7 @@ fn fixed(locked: bool) -> &'static str {
 }
 
 /// Sizes on the wire.
-pub(super) fn segments(tcp: &TcpSender) -> [Option<String>; 3] {
+fn segments(tcp: &TcpSender) -> [Option<String>; 3] {
     let (mss, mean) = (tcp.mss_bytes, tcp.effective_segment_bytes);
     [
         (mss > 0).then(|| format!("MSS {}", exact_bytes(mss))),
@@ -131,7 +159,7 @@ pub(super) fn segments(tcp: &TcpSender) -> [Option<String>; 3] {
 
 /// What the sender waited for, according to its kernel. The send buffer is mentioned only if it is
 /// not zero: with cubic it is always zero.
-pub(super) fn limited_times(tcp: &TcpSender) -> Vec<String> {
+fn limited_times(tcp: &TcpSender) -> Vec<String> {
     let Some(busy) = tcp.busy_us.filter(|&busy| busy > 0) else {
         return Vec::new();
     };
@@ -151,7 +179,7 @@ pub(super) fn limited_times(tcp: &TcpSender) -> Vec<String> {
 }
 
 /// The congestion control, its rates, and the socket options.
-pub(super) fn control(tcp: &TcpSender) -> impl Iterator<Item = Option<String>> {
+fn control(tcp: &TcpSender) -> impl Iterator<Item = Option<String>> {
     let bps = |bps: u64| rate(bps as f64);
     let fell_back = tcp.mptcp_fallback == Some(true);
     let before = [
@@ -168,7 +196,7 @@ pub(super) fn control(tcp: &TcpSender) -> impl Iterator<Item = Option<String>> {
 }
 
 /// Datagrams that were sent and received.
-pub(super) fn datagrams(udp: &UdpEvidence) -> [Option<String>; 4] {
+fn datagrams(udp: &UdpEvidence) -> [Option<String>; 4] {
     [
         Some(format!("{} sent", count(udp.sent))),
         Some(format!("{} received", count(udp.received))),
@@ -178,12 +206,10 @@ pub(super) fn datagrams(udp: &UdpEvidence) -> [Option<String>; 4] {
 }
 
 /// Where datagrams were lost.
-pub(super) fn losses(udp: &UdpEvidence) -> [String; 2] {
+fn losses(udp: &UdpEvidence) -> [String; 2] {
     let share = percent(share_percent(udp.lost, udp.sent));
-    let place = match (
-        udp.socket_drops.map(count),
-        udp.path_loss_percent.map(percent),
-    ) {
+    let path = udp.path_loss_percent.map(percent);
+    let place = match (udp.socket_drops.map(count), path) {
         (Some(drops), Some(path)) => format!("socket drops {drops}, path alone {path}"),
         _ => "on the path or by the receiver's socket".to_owned(),
     };
@@ -191,7 +217,7 @@ pub(super) fn losses(udp: &UdpEvidence) -> [String; 2] {
 }
 
 /// Datagrams that arrived changed: duplicated, reordered, malformed, corrupted.
-pub(super) fn order(udp: &UdpEvidence) -> [Option<String>; 4] {
+fn order(udp: &UdpEvidence) -> [Option<String>; 4] {
     let all = |number: u64, what: &str| Some(format!("{} {what}", count(number)));
     [
         all(udp.duplicated, "duplicated"),
@@ -202,7 +228,7 @@ pub(super) fn order(udp: &UdpEvidence) -> [Option<String>; 4] {
 }
 
 /// Jitter of arrivals, and gaps between departures.
-pub(super) fn timing(udp: &UdpEvidence) -> [Option<String>; 2] {
+fn timing(udp: &UdpEvidence) -> [Option<String>; 2] {
     let gaps = udp.gaps_us.map(|gaps| {
         let [p50, p90, p99, max] = [gaps.p50, gaps.p90, gaps.p99, gaps.max].map(micros);
         format!("gaps between departures p50 {p50}, p90 {p90}, p99 {p99}, max {max}")

@@ -108,10 +108,8 @@ fn head(column: &DocumentColumn) -> Head {
     let unit = column.unit.clone().filter(|unit| *unit != column.title);
     let over = named("over", column.ratio_to.clone(), |level| level);
     let title = Some(column.title.clone());
-    [column.level.clone(), title, unit, over]
-        .into_iter()
-        .flatten()
-        .collect()
+    let lines = [column.level.clone(), title, unit, over];
+    lines.into_iter().flatten().collect()
 }
 
 fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
@@ -243,11 +241,8 @@ fn evidence(finding: &DocumentFinding, table: &DocumentTable) -> String {
 
 /// A ratio as it is; another figure in the unit of its column.
 fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> String {
-    let mut columns = table
-        .columns
-        .iter()
-        .filter(|column| column.ratio_to.is_none());
-    let own = columns.find(|column| column.metric == finding.metric);
+    let is_own = |it: &&DocumentColumn| it.ratio_to.is_none() && it.metric == finding.metric;
+    let own = table.columns.iter().find(is_own);
     let Some(own) = own.filter(|_| !finding.is_ratio) else {
         return digits(value);
     };

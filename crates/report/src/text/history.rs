@@ -11,9 +11,8 @@ use super::table::table;
 pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
     let Some(baseline) = baseline else { return };
     page.gap();
-    judgements(baseline)
-        .iter()
-        .for_each(|sentence| page.heading(sentence));
+    let sentences = judgements(baseline);
+    sentences.iter().for_each(|sentence| page.heading(sentence));
     page.words(&format!(
         "Baseline: the run of {}. This is an observation: other things may have changed between both \
          runs.",

@@ -18,11 +18,8 @@ impl Document for HostDocument {
     /// other settings; with details, these too. In a document about changes: what was set or
     /// undone, or would be.
     fn page(&self, page: &mut Page) {
-        let wrong = self
-            .settings
-            .iter()
-            .filter(|it| it.state == SettingState::Change);
-        let wrong: Vec<&SettingReport> = wrong.collect();
+        let is_wrong = |it: &&SettingReport| it.state == SettingState::Change;
+        let wrong: Vec<_> = self.settings.iter().filter(is_wrong).collect();
         let is_judged = self.changes.is_empty() && !self.dry_run;
         if is_judged {
             answer(page, self, &wrong);

@@ -70,9 +70,8 @@ impl Document for LoadDocument {
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.members.iter_mut().map(|member| &mut member.record);
         let records = records.map(|record| (&mut record.environment, &mut record.caveats));
-        records
-            .chain([(&mut self.environment, &mut self.caveats)])
-            .collect()
+        let own = (&mut self.environment, &mut self.caveats);
+        records.chain([own]).collect()
     }
 
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {

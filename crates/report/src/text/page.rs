@@ -71,13 +71,11 @@ impl Page {
     /// The page's first sentence, on one line.
     pub(crate) fn answer(&self) -> Option<String> {
         self.blocks.iter().find_map(|block| match block {
-            Block::Words { label, words, .. } => Some(joined(
-                [label, words].map(|part| {
-                    let words = part.trim();
-                    (!words.is_empty()).then(|| words.to_owned())
-                }),
-                " ",
-            )),
+            Block::Words { label, words, .. } => Some(
+                format!("{} {}", label.trim(), words.trim())
+                    .trim()
+                    .to_owned(),
+            ),
             Block::Section(title) => Some(title.clone()),
             Block::Blank | Block::Command(_) | Block::Table(_) => None,
         })

@@ -378,9 +378,8 @@ pub(super) fn latencies<'a>(
     page: &mut Page,
     rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
 ) {
-    let rows = rows
-        .into_iter()
-        .filter_map(|(name, latency)| Some((name, latency?)));
+    let rows = rows.into_iter();
+    let rows = rows.filter_map(|(name, latency)| Some((name, latency?)));
     // With fewer samples than this, a quantile would only repeat the maximum.
     let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
     page.gap();

@@ -74,11 +74,8 @@ fn most(document: &ProfileDocument) -> Option<String> {
         let share = percent(most.share_percent);
         Some(format!("{label} {} {share}", layer_name(most.layer)))
     });
-    named(
-        "most of the CPU time:",
-        some_joined(largest, ", "),
-        |words| words,
-    )
+    let largest = some_joined(largest, ", ");
+    named("most of the CPU time:", largest, |words| words)
 }
 
 /// Writes how each end's time was counted, and its service demand.
@@ -106,10 +103,8 @@ pub fn folded(document: &ProfileDocument) -> String {
             *lines.entry(line).or_default() += stack.count;
         }
     }
-    let lines = lines
-        .iter()
-        .map(|(stack, samples)| format!("{stack} {samples}\n"));
-    lines.collect()
+    let line = |(stack, samples): (&String, &u64)| format!("{stack} {samples}\n");
+    lines.iter().map(line).collect()
 }
 
 const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 \
@@ -122,12 +117,11 @@ const NO_KERNEL: &str =
     "Shares are of the end's samples, not of its CPU time: the kernel's functions are not told.";
 
 fn ends(document: &ProfileDocument) -> impl Iterator<Item = (&'static str, &EndLayers)> {
-    let both = [
-        ("sender", &document.sender),
-        ("receiver", &document.receiver),
-    ];
-    both.into_iter()
-        .filter_map(|(label, end)| Some((label, end.as_ref()?)))
+    let [sender, receiver] = [&document.sender, &document.receiver].map(Option::as_ref);
+    let sender = sender.map(|end| ("sender", end));
+    sender
+        .into_iter()
+        .chain(receiver.map(|end| ("receiver", end)))
 }
 
 fn how(end: &EndLayers) -> Vec<String> {
@@ -206,21 +200,19 @@ fn layers(document: &ProfileDocument) -> Table<Row> {
             Row::Layer(Layer::Idle) | Row::Sum => None,
             Row::Layer(layer) => of(end?, *layer),
         };
-        table = table
-            .right([label, "%"], |row| share_of(end?, row))
-            .right(["", "±"], |row| half_width(cost(row)?))
-            .spare(2, 1)
-            .right(["ns per", "packet"], |row| match row {
+        table = table! { to table, row =>
+            right [label, "%"] => share_of(end?, row);
+            right @2 ["", "±"] => half_width(cost(row)?);
+            right ["ns per", "packet"] => match row {
                 Row::Sum => per(end?, end?.packets?),
                 Row::Layer(_) => cost(row)?.ns_per_packet.map(digits),
-            })
-            .right(["", "byte"], |row| match row {
+            };
+            right @1 ["", "byte"] => match row {
                 Row::Sum => per(end?, end?.bytes),
                 Row::Layer(_) => cost(row)?.ns_per_byte.map(digits),
-            })
-            .spare(1, 1)
-            .right(["in soft", "int. %"], |row| soft_interrupts(cost(row)?))
-            .spare(3, 1);
+            };
+            right @3 ["in soft", "int. %"] => soft_interrupts(cost(row)?);
+        };
     }
     table
 }

@@ -66,40 +66,31 @@ fn costs(page: &mut Page, model: &CostModel) {
     let terms = Term::ALL.into_iter().filter(has_cost);
     let mut table = Table::of(terms).left(["", "per"], |term| term.per());
     for end in &model.ends {
-        let cost = |term: &Term| of(end, *term);
-        table = table
-            .right([end.end.name(), "ns"], |term| {
-                cost(term).map(|it| digits(it.ns))
-            })
-            .right(["", "95 %"], |term| Some(interval(cost(term)?.interval_ns)))
-            .right(["", "share"], |term| {
-                Some(percent(cost(term)?.share_percent))
-            });
+        table = table! { to table, term =>
+            right [end.end.name(), "ns"] => digits(of(end, *term)?.ns);
+            right ["", "95 %"] => interval(of(end, *term)?.interval_ns);
+            right ["", "share"] => percent(of(end, *term)?.share_percent);
+        };
     }
     page.table(&table);
     for end in &model.ends {
         let (runs, misses) = (end.runs, percent(end.residual_percent));
-        let mut facts = vec![format!(
-            "{runs} runs, whose CPU time the model misses by {misses}"
-        )];
-        facts.extend(end.not_told_apart.iter().map(|group| {
+        let fits = format!("{runs} runs, whose CPU time the model misses by {misses}");
+        let not_told_apart = end.not_told_apart.iter().map(|group| {
             let parts = group.iter().map(|term| term.per().to_owned());
             format!("not told apart: {}", joined(parts, " and "))
-        }));
-        page.facts(end.end.name(), facts);
+        });
+        page.facts(end.end.name(), std::iter::once(fits).chain(not_told_apart));
     }
 }
 
 fn throughput(projections: &[Projection]) -> Table<&Projection> {
-    let interval = |one: &&Projection| {
-        let [low, high] = one.throughput_interval_bps.map(rate);
-        span(&low, &high, "–")
-    };
+    let range = |[low, high]: [String; 2]| span(&low, &high, "–");
     table! { projections, one =>
         left "change" => one.what_if.clone();
         right "now" => rate(one.throughput_now_bps);
         right "then" => rate(one.throughput_bps);
-        right "95 %" => interval(one);
+        right "95 %" => range(one.throughput_interval_bps.map(rate));
         left "ceiling then" => one.ceiling.name();
         left "basis" => basis(one.basis);
     }
@@ -139,9 +130,8 @@ fn basis(basis: Basis) -> &'static str {
 }
 
 fn proofs(page: &mut Page, projections: &[Projection]) {
-    let proved = projections
-        .iter()
-        .filter_map(|one| Some((one, one.proof.as_ref()?)));
+    let proved = projections.iter();
+    let proved = proved.filter_map(|one| Some((one, one.proof.as_ref()?)));
     let proved: Vec<(&Projection, &Proof)> = proved.collect();
     page.section("Projected and then done: with the change over without it");
     page.table(&proved_table(&proved));
@@ -192,17 +182,11 @@ fn signed(percent: f64) -> String {
 fn doubts(page: &mut Page, projections: &[Projection]) {
     page.gap();
     for one in projections {
-        let not = one
-            .not_proved
-            .iter()
-            .map(|why| format!("not proved: {why}"));
+        let not = one.not_proved.iter();
+        let not = not.map(|why| format!("not proved: {why}"));
         if let Some(words) = some_joined(one.doubts.iter().cloned().chain(not), "; ") {
-            page.paragraph(
-                Emphasis::Warning,
-                "  ",
-                4,
-                &format!("{}: {words}", one.what_if),
-            );
+            let words = format!("{}: {words}", one.what_if);
+            page.paragraph(Emphasis::Warning, "  ", 4, &words);
         }
     }
 }

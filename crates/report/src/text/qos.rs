@@ -160,10 +160,8 @@ pub fn qos_stats(document: &QosDocument, style: Style) -> String {
 
 /// The policies with filters of their own; others only contain policies.
 fn with_packets(adapter: &AdapterReport) -> impl Iterator<Item = &PolicyReport> {
-    adapter
-        .policies
-        .iter()
-        .filter(|policy| !policy.filters.is_empty())
+    let policies = adapter.policies.iter();
+    policies.filter(|policy| !policy.filters.is_empty())
 }
 
 /// A row of counters: the policy, the filter, and whether the policy has a meter.
@@ -270,10 +268,8 @@ fn file(page: &mut Page, file: &FileReport) {
     } else {
         "policies"
     };
-    page.title(&format!(
-        "{name}: {filters} and {} {policies}",
-        file.policies
-    ));
+    let policies = format!("{} {policies}", file.policies);
+    page.title(&format!("{name}: {filters} and {policies}"));
     for adapter in &file.adapters {
         let facts = [
             format!("{} for IPv4", plural(adapter.v4_rules as u64, "rule")),
@@ -305,10 +301,8 @@ fn explanation(page: &mut Page, explanation: &ExplanationReport) {
         }
         _ => "no filter takes it: it leaves as it came, in the default class".to_owned(),
     });
-    explanation
-        .effects
-        .iter()
-        .for_each(|effect| page.point(effect));
+    let effects = explanation.effects.iter();
+    effects.for_each(|effect| page.point(effect));
     if !explanation.refused.is_empty() {
         page.gap();
         page.plain("asked before, and why not:");

@@ -103,9 +103,8 @@ fn exchange_facts(page: &mut Page, record: &Record) {
             ("p99", all.p99, 100),
             ("max", all.max, 1),
         ];
-        let known = quantiles
-            .into_iter()
-            .filter(|(.., least)| all.count >= *least);
+        let known = quantiles.into_iter();
+        let known = known.filter(|(.., least)| all.count >= *least);
         known.map(|(name, us, _)| format!("{name} {}", micros(us)))
     });
     page.indented(&joined(latency, ", "));
@@ -247,8 +246,7 @@ fn plan_facts(record: &Record) -> Vec<String> {
 /// Writes what both ends counted of one direction.
 fn direction(page: &mut Page, record: &Record, leg: &Leg) {
     page.facts("intervals", interval_facts(record, leg));
-    tcp(page, leg);
-    udp(page, leg);
+    evidence::write(page, leg.tcp.as_ref(), leg.udp.as_ref());
     flows(page, record.flows_of(leg).collect());
     cpu_of_ends(page, record, leg);
     page.gap();
@@ -267,35 +265,6 @@ fn interval_facts(record: &Record, leg: &Leg) -> Vec<String> {
         .map(|it| format!("{} at {}", rate(it.throughput_bps), seconds(it.start_s)));
     let figures = [("slowest", slowest), ("fastest", fastest)].map(|(is, it)| format!("{is} {it}"));
     [vec![format!("{number} of them")], figures.to_vec()].concat()
-}
-
-fn tcp(page: &mut Page, leg: &Leg) {
-    let Some(evidence) = &leg.tcp else { return };
-    let Some(tcp) = evidence.sender() else {
-        page.facts("TCP", evidence::seen_by_receiver(evidence));
-        return;
-    };
-    let us = |us: u32| micros(us.into());
-    let rtt = [
-        named("smallest", tcp.rtt_min_us, us),
-        named("mean", Some(tcp.rtt_mean_us), us),
-        named("deviation", Some(tcp.rtt_var_us), us),
-    ];
-    page.facts("RTT", rtt);
-    page.facts("loss", evidence::retransmissions(tcp));
-    let receiver = evidence.receiver.as_ref();
-    page.facts("windows", evidence::windows(tcp, receiver));
-    page.facts("segments", evidence::segments(tcp));
-    page.facts("time", evidence::limited_times(tcp));
-    page.facts("TCP", evidence::control(tcp));
-}
-
-fn udp(page: &mut Page, leg: &Leg) {
-    let Some(udp) = &leg.udp else { return };
-    page.facts("datagrams", evidence::datagrams(udp));
-    page.facts("lost", evidence::losses(udp));
-    page.facts("order", evidence::order(udp));
-    page.facts("timing", evidence::timing(udp));
 }
 
 /// Writes a row for each flow if there are several; of many flows, the slowest and the fastest.

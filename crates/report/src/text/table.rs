@@ -5,12 +5,12 @@ use linerate_core::units::printable;
 use super::number::{UNKNOWN, count};
 use super::render::wrap;
 
-/// Declares a table of `rows`: for each column its alignment, its head and its cell, an expression
+/// Declares a table of `rows`, or more columns of one with `to TABLE` in their place: for each column its alignment, its head and its cell, an expression
 /// of the row's pattern in which `?` stands for a figure that is not known. `@1` is the column's rank
 /// for being left out ([`Table::spare`]).
 macro_rules! table {
-    ($rows:expr, $row:pat => $($align:ident $(@$rank:literal)? $head:expr => $cell:expr;)*) => {
-        $crate::text::table::Table::of($rows)$(.$align(
+    (to $table:expr, $row:pat => $($align:ident $(@$rank:literal)? $head:expr => $cell:expr;)*) => {
+        $table$(.$align(
             $head,
             #[allow(unused_variables, clippy::needless_question_mark)]
             |row| -> Option<String> {
@@ -18,6 +18,9 @@ macro_rules! table {
                 $crate::text::table::Cell::text($cell)
             },
         )$(.spare($rank, 1))?)*
+    };
+    ($rows:expr, $($columns:tt)*) => {
+        table! { to $crate::text::table::Table::of($rows), $($columns)* }
     };
 }
 pub(super) use table;

@@ -1,5 +1,6 @@
 //! The pages of a trace and of a watch: what can be said of the route, then a line for each hop.
 
+use std::iter::{once, repeat};
 use std::net::IpAddr;
 
 use linerate_core::record::Observed;
@@ -157,8 +158,8 @@ fn narrowing(narrowing: &Narrowing) -> String {
 fn rates(page: &mut Page, rates: &[LinkRate]) {
     page.gap();
     let from = |link: &LinkRate| {
-        link.after_ttl
-            .map_or("here".to_owned(), |ttl| ttl.to_string())
+        let ttl = link.after_ttl.map(|ttl| ttl.to_string());
+        ttl.unwrap_or_else(|| "here".to_owned())
     };
     page.table(&table! { rates, link =>
         left "link" => format!("{} to {}", from(link), link.to_ttl);
@@ -198,10 +199,8 @@ fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocu
         ", not to the target"
     };
     page.plain(&format!("path {number}: {flows} of the flows{end}"));
-    let first = paths
-        .levels
-        .first()
-        .map_or(1, |level| usize::from(level.ttl));
+    let first = paths.levels.first();
+    let first = first.map_or(1, |level| usize::from(level.ttl));
     for (place, address) in path.hops.iter().enumerate() {
         let differs = |other: &RoutedPath| other.hops.get(place) != Some(address);
         if paths.paths.len() > 1 && !paths.paths.iter().any(differs) {
@@ -228,11 +227,7 @@ fn hops(page: &mut Page, trace: &TraceDocument) {
         left "router" => router(hop.address, hop.name.as_deref());
         left "AS" => hop.origin.as_ref().map(network);
     };
-    for (place, head) in std::iter::once("ms")
-        .chain(std::iter::repeat(""))
-        .take(columns)
-        .enumerate()
-    {
+    for (place, head) in (0..columns).zip(once("ms").chain(repeat(""))) {
         table = table.right(head, |hop| time(hop, place));
     }
     page.table(&table.left(" ", |hop| marks_of(hop, trace)));
@@ -245,11 +240,8 @@ const MAX_COLUMNS: u8 = 5;
 fn time(hop: &HopDocument, place: usize) -> String {
     let mut first = hop.probes.iter().filter(|probe| probe.attempt == 0);
     let again = hop.probes.iter().filter(|probe| probe.attempt > 0);
-    let missing = first
-        .clone()
-        .take(place)
-        .filter(|p| p.rtt_us.is_none())
-        .count();
+    let before = first.clone().take(place);
+    let missing = before.filter(|probe| probe.rtt_us.is_none()).count();
     let rtt = match first.nth(place) {
         Some(probe) if probe.rtt_us.is_some() => probe.rtt_us,
         _ => again.filter_map(|probe| probe.rtt_us).nth(missing),
@@ -278,28 +270,20 @@ fn network(origin: &Origin) -> String {
 /// Remarks on a hop besides its times.
 fn marks_of(hop: &HopDocument, trace: &TraceDocument) -> String {
     let mut marks: Vec<String> = Vec::new();
-    marks.extend(
-        [fate(hop), refusal(hop, trace), others(hop)]
-            .into_iter()
-            .flatten(),
-    );
+    let said = [fate(hop), refusal(hop, trace), others(hop)];
+    marks.extend(said.into_iter().flatten());
     if let (true, Some(dscp), Some(ecn)) = (hop.is_remarked, hop.dscp, hop.ecn) {
         marks.push(format!("DSCP {dscp}, ECN {ecn} from here on"));
     }
     if first_translated(trace) == Some(hop.ttl) {
         marks.push("behind a NAT".into());
     }
-    marks.extend(
-        hop.mpls
-            .first()
-            .map(|label| format!("MPLS label {}", label.label)),
-    );
+    let label = hop.mpls.first();
+    marks.extend(label.map(|label| format!("MPLS label {}", label.label)));
     let back = hop.return_hops.filter(|back| *back != hop.ttl);
     marks.extend(back.map(|back| format!("answers over {}", plural(back.into(), "hop"))));
-    marks.extend(
-        hop.repeats
-            .map(|before| format!("the same as hop {before}")),
-    );
+    let same = |before| format!("the same as hop {before}");
+    marks.extend(hop.repeats.map(same));
     let narrowings = trace.mtu.iter().flat_map(|mtu| &mtu.narrowings);
     let behind = narrowings.filter(|narrowing| narrowing.after_ttl == Some(hop.ttl));
     marks.extend(behind.map(|narrowing| format!("MTU {} behind it", narrowing.mtu_bytes)));
