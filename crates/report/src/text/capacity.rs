@@ -84,7 +84,8 @@ fn headline(document: &CapacityDocument) -> String {
         Status::Complete => format!("after {}", seconds(document.test.hold.as_secs_f64())),
         Status::Partial => "when it was ended".to_owned(),
     };
-    let lost: u64 = named_pools(document).map(|(_, pool)| pool.lost).sum();
+    let lost = named_pools(document).map(|(_, pool)| pool.lost);
+    let lost = lost.fold(0, u64::saturating_add);
     let lost = counted(lost, "LOST").unwrap_or_else(|| "none lost".to_owned());
     format!("{pools} alive {when}, {lost}: to {peer}")
 }

@@ -6,6 +6,10 @@
 //! Figures have three significant digits and their unit; what identifies something (MSS, MTU,
 //! sizes, counters) is exact. A key that the document does not have is left out, or a dash in a
 //! table.
+//!
+//! A page is a list of blocks (`page`): sentences, labelled facts, lists, commands, tables
+//! (`table!`). `render` lays them out as text, HTML or Markdown. What several pages say stands in
+//! `parts`, `evidence` and `history`; each other module is the page of one subject.
 
 mod analysis;
 mod capacity;

@@ -1,7 +1,9 @@
 //! A page as blocks: sentences, labelled facts, lists, commands, tables and blank lines.
 //! `render` lays them out.
 
-use super::number::joined;
+use linerate_core::units::printable;
+
+use super::number::{NBSP, joined};
 use super::table::{Grid, Table};
 use super::{Form, Style};
 
@@ -70,15 +72,12 @@ impl Page {
 
     /// The page's first sentence, on one line.
     pub(crate) fn answer(&self) -> Option<String> {
-        self.blocks.iter().find_map(|block| match block {
-            Block::Words { label, words, .. } => Some(
-                format!("{} {}", label.trim(), words.trim())
-                    .trim()
-                    .to_owned(),
-            ),
+        let first = self.blocks.iter().find_map(|block| match block {
+            Block::Words { label, words, .. } => Some(format!("{} {words}", label.trim())),
             Block::Section(title) => Some(title.clone()),
             Block::Blank | Block::Command(_) | Block::Table(_) => None,
-        })
+        })?;
+        Some(printable(first.trim()).replace(NBSP, " "))
     }
 
     /// Whether the evidence follows the answer.
@@ -232,7 +231,6 @@ pub(super) const MARGIN: usize = 13;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::number::NBSP;
 
     fn plain(width: usize) -> Page {
         Page::new(Style {
@@ -327,5 +325,43 @@ mod tests {
         page.gap();
         page.line(Emphasis::None, "b");
         assert_eq!(page.finish(), "a\n\nb\n");
+    }
+
+    #[test]
+    fn the_answer_is_the_first_sentence_on_one_line_and_clean() {
+        let mut page = plain(40);
+        page.gap();
+        let words = format!("12{NBSP}ms to a\x1b[2Jb; ") + &"long ".repeat(20);
+        page.heading(&words);
+        page.words("more");
+        let answer = page.answer().unwrap();
+        assert_eq!(
+            answer,
+            format!("12 ms to a\\u{{1b}}[2Jb; {}", ["long"; 20].join(" "))
+        );
+        assert_eq!(plain(40).answer(), None);
+    }
+
+    #[test]
+    fn a_section_without_content_is_left_out() {
+        let mut page = plain(40);
+        page.words("a");
+        page.section("empty");
+        page.section("full");
+        page.words("b");
+        page.gap();
+        assert_eq!(page.finish(), "a\n\nfull\nb\n");
+    }
+
+    #[test]
+    fn rows_that_can_be_spared_go_first_where_a_page_is_to_fit_on_a_screen() {
+        let mut page = plain(40);
+        page.fit_screen();
+        (0..20).for_each(|_| page.words("line"));
+        let table = Table::of(0..10_u8).left("", |row| row.to_string());
+        page.table(&table.spare_rows(|row| row / 3));
+        let text = page.finish();
+        assert_eq!(text.lines().count(), 23, "{text}");
+        assert!(text.contains("  2\n") && !text.contains("  3\n"), "{text}");
     }
 }

@@ -148,7 +148,12 @@ impl Text {
     fn command(&mut self, command: &str) {
         let lines: Vec<String> = command.lines().map(printable).collect();
         match self.style.form {
-            Form::Plain => lines.iter().for_each(|line| self.typed(line)),
+            Form::Plain => {
+                // A command for the endpoint's host says so in its comment; it is not run in the
+                // lab.
+                let prefix = self.style.prefix.filter(|_| !command.contains("  # on "));
+                lines.iter().for_each(|line| self.typed(prefix, line));
+            }
             Form::Markdown => {
                 // Longer than any run of backquotes in the command.
                 let fence = "`".repeat(3 + command.matches('`').count());
@@ -162,9 +167,7 @@ impl Text {
     }
 
     /// Writes a command on a line that is never wrapped; a comment that does not fit stands below.
-    fn typed(&mut self, command: &str) {
-        // A command for the endpoint's host says so in its comment; it is not run in the lab.
-        let prefix = self.style.prefix.filter(|_| !command.contains("  # on "));
+    fn typed(&mut self, prefix: Option<&str>, command: &str) {
         let command = prefix.map_or_else(|| command.to_owned(), |prefix| within(prefix, command));
         let room = self.style.columns().saturating_sub(4);
         let is_long = command.chars().count() > room;
