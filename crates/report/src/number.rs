@@ -114,16 +114,24 @@ pub(crate) fn change(value: f64) -> String {
     }
 }
 
-/// How often each name occurs, in the order of their first occurrence.
-pub(crate) fn frequencies<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
-    let mut all: Vec<(&str, usize)> = Vec::new();
-    for name in names {
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, number)) => *number += 1,
-            None => all.push((name, 1)),
+/// The values of each key, in the order of the keys' first occurrence.
+pub(crate) fn grouped<K: PartialEq, V>(
+    pairs: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
         }
     }
-    all
+    groups
+}
+
+/// How often each name occurs, in the order of their first occurrence.
+pub(crate) fn frequencies<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let groups = grouped(names.map(|name| (name, ()))).into_iter();
+    groups.map(|(name, all)| (name, all.len())).collect()
 }
 
 /// Date and minute of a start: `2026-11-23 09:00`.

@@ -7,7 +7,7 @@ use linerate_core::analyze::{
 use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
-use super::number::{NBSP, counted, digits, joined, plural, rate, signed, some_joined};
+use super::number::{NBSP, counted, digits, grouped, joined, plural, rate, signed, some_joined};
 use super::page::{Emphasis, Page};
 use super::parts;
 use super::table::{Table, table};
@@ -158,23 +158,18 @@ fn contrasts<'a>(groups: &[&'a Group]) -> Table<(&'a Group, &'a Contrast)> {
 
 /// Writes each conclusion once, with the groups that it holds for.
 fn says(page: &mut Page, groups: &[&Group]) {
-    let mut sentences: Vec<(&str, Vec<String>)> = Vec::new();
-    let mut contrasts = 0;
-    for group in groups {
-        for contrast in &group.comparisons {
-            contrasts += 1;
-            for sentence in &contrast.shows {
-                let about = match group.settings.is_empty() {
-                    true => contrast.b.clone(),
-                    false => words(&group.settings),
-                };
-                match sentences.iter_mut().find(|(known, _)| known == sentence) {
-                    Some((_, groups)) => groups.push(about),
-                    None => sentences.push((sentence, vec![about])),
-                }
-            }
-        }
-    }
+    let about = |group: &Group, contrast: &Contrast| match group.settings.is_empty() {
+        true => contrast.b.clone(),
+        false => words(&group.settings),
+    };
+    let of = |group: &&Group| group.comparisons.len();
+    let contrasts: usize = groups.iter().map(of).sum();
+    let pairs = groups.iter().flat_map(|group| {
+        let shows = group.comparisons.iter();
+        let shows = shows.flat_map(|of| of.shows.iter().map(move |sentence| (of, sentence)));
+        shows.map(|(contrast, sentence)| (sentence, about(group, contrast)))
+    });
+    let sentences = grouped(pairs);
     let is_long = sentences.len() > MAX_SENTENCES;
     page.gap();
     for (sentence, about) in sentences {

@@ -3,7 +3,7 @@
 use linerate_core::record::{Baseline, Cause, Change, Significance};
 
 use super::Style;
-use super::number::{NBSP, begun, plural, signed_percent, writer};
+use super::number::{NBSP, begun, grouped, plural, signed_percent, writer};
 use super::page::Page;
 use super::table::table;
 
@@ -49,19 +49,15 @@ pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {
 
 /// A sentence for each judgement (better, worse, noise) among the headline figures.
 fn judgements(baseline: &Baseline) -> Vec<String> {
-    let mut sentences: Vec<([String; 2], Vec<String>)> = Vec::new();
-    for change in baseline.changes.iter().filter(|change| change.headline) {
-        let judged = judged(change);
-        let figure = format!("{} {}", change.metric, by(change));
-        match sentences.iter_mut().find(|(known, _)| *known == judged) {
-            Some((_, figures)) => figures.push(figure),
-            None => sentences.push((judged, vec![figure])),
-        }
-    }
-    let sentences = sentences
-        .iter()
-        .map(|([judgement, why], figures)| format!("{judgement}: {}; {why}.", figures.join(", ")));
-    sentences.collect()
+    let changes = baseline.changes.iter().filter(|change| change.headline);
+    let figure = |change: &Change| (judged(change), format!("{} {}", change.metric, by(change)));
+    let sentence = |([judgement, why], figures): ([String; 2], Vec<String>)| {
+        format!("{judgement}: {}; {why}.", figures.join(", "))
+    };
+    grouped(changes.map(figure))
+        .into_iter()
+        .map(sentence)
+        .collect()
 }
 
 /// How sure a change is, as the line of a gate ends: `may be noise, too few runs to tell: …`

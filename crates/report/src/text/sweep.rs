@@ -9,7 +9,7 @@ use linerate_core::stats::{Figure, LatencySummary};
 use super::evidence::service_demand_doubt;
 use super::history::baseline;
 use super::number::{
-    NBSP, chosen_bytes, digits, frequencies, joined, plural, rate, some_joined, with_unit,
+    NBSP, chosen_bytes, digits, frequencies, grouped, joined, plural, rate, some_joined, with_unit,
 };
 use super::page::Page;
 use super::parts::{caveats, emulated, figure, middle, traffic_and_peer, verdict};
@@ -166,15 +166,11 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
 
 /// The median run of each size; sizes in the order of their first run.
 fn median_runs(rows: &[Record]) -> Vec<&Record> {
-    let mut sizes: Vec<Vec<&Record>> = Vec::new();
-    for row in rows {
-        let is_same = |runs: &&mut Vec<&Record>| runs[0].plan.traffic == row.plan.traffic;
-        match sizes.iter_mut().find(is_same) {
-            Some(runs) => runs.push(row),
-            None => sizes.push(vec![row]),
-        }
-    }
-    sizes.into_iter().filter_map(median_run).collect()
+    let sizes = grouped(rows.iter().map(|row| (&row.plan.traffic, row)));
+    sizes
+        .into_iter()
+        .filter_map(|(_, runs)| median_run(runs))
+        .collect()
 }
 
 /// The first caveat of each kind, with the number of runs that have one: each run may word it
