@@ -1,6 +1,7 @@
 //! The page of what a policy costs: for each kind of transfer, figures as in the white paper, and
 //! the effect of each treatment.
 
+use crate::page::{Page, Table};
 use linerate_core::compare::MetricConclusion;
 use linerate_core::plan::Workload;
 use linerate_core::record::Status;
@@ -12,10 +13,8 @@ use linerate_qos::cost::{
 use super::number::{
     NBSP, chosen_bytes, count, digits, joined, named, plural, rate, seconds, with_unit,
 };
-use super::page::Page;
 use super::parts::caveats;
 use super::parts::protocol_name;
-use super::table::Table;
 use crate::document::{Document, Ending};
 
 impl Document for QosCost {

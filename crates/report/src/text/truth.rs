@@ -1,5 +1,6 @@
 //! The page of the truth test: how often verdicts were right, and what remedies brought.
 
+use crate::page::{Page, Table};
 use std::collections::BTreeMap;
 
 use linerate_core::ceilings::Cause;
@@ -9,8 +10,6 @@ use linerate_core::truth::{
 };
 
 use super::number::{NBSP, joined, percent, plural, rate};
-use super::page::Page;
-use super::table::Table;
 use crate::document::Document;
 
 impl Document for Score {

@@ -6,10 +6,10 @@ use std::iter::{once, repeat};
 use linerate_core::remedy::shell_word;
 use linerate_core::units::printable;
 
-use super::number::{NBSP, joined, plural};
-use super::page::{Block, Emphasis, Page};
 use super::table::Grid;
-use super::{Form, Style};
+use super::{Block, Emphasis, Page};
+use crate::number::{NBSP, joined, plural};
+use crate::style::{Form, Style};
 use crate::svg::escaped;
 
 /// The page in its form. A page that is to fit on a screen loses its spare rows, those of the
