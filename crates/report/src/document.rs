@@ -32,9 +32,9 @@ use thiserror::Error;
 
 use crate::charts;
 use crate::json::Json;
+use crate::page::Page;
 use crate::style::Style;
 use crate::svg::Chart;
-use crate::text::Page;
 
 /// A document that a command prints, stores and reads again.
 pub trait Document: Json + Charted {

@@ -8,6 +8,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`document`] | what every document has; the one list of them |
+//! | `page` | a page's blocks, laid out as text, HTML or Markdown |
 //! | [`text`] | each document as a page of a terminal; live lines |
 //! | [`csv`] | one row for each record, the unit in each column's name |
 //! | [`json`] | a document, pretty or on one line |
@@ -23,6 +24,7 @@ pub mod html;
 pub mod json;
 pub mod metrics;
 mod number;
+mod page;
 mod style;
 pub mod svg;
 pub mod text;

@@ -1,7 +1,7 @@
 //! Figures with three significant digits and a unit.
 //!
 //! Number and unit are joined by a no-break space so that they stay on one line;
-//! `text::render` writes it as an ordinary one.
+//! `page::render` writes it as an ordinary one.
 
 /// Keeps a number and its unit together.
 pub const NBSP: char = '\u{a0}';

@@ -1,5 +1,6 @@
 //! The page of an analysis of figures that were measured elsewhere.
 
+use crate::page::{Emphasis, Page, Table, table};
 use linerate_core::analyze::{
     Analysis, ClaimResult, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings,
     Setting, Source,
@@ -8,9 +9,7 @@ use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
 use super::number::{NBSP, counted, digits, grouped, joined, plural, rate, signed, some_joined};
-use super::page::{Emphasis, Page};
 use super::parts;
-use super::table::{Table, table};
 use crate::document::Document;
 
 impl Document for Analysis {

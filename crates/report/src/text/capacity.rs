@@ -1,5 +1,6 @@
 //! The page of a capacity test: how many connections were held, their cost, and their limits.
 
+use crate::page::{Page, table};
 use linerate_core::capacity::{
     CapacityDocument, CapacityHalf, Failure, LimitEnd, LimitKind, LimitRow, LoadPace,
     MemoryReading, PoolResult, StoppedBy,
@@ -12,9 +13,7 @@ use super::number::{
     bytes, chosen_bytes, count, counted, digits, joined, named, percent, seconds, some_joined,
     with_unit,
 };
-use super::page::Page;
 use super::parts::{caveats, destination, emulated, latencies};
-use super::table::table;
 use crate::document::{Document, Ending, Surroundings};
 
 impl Document for CapacityDocument {

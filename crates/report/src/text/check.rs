@@ -1,5 +1,6 @@
 //! The page of `linerate check`.
 
+use crate::page::{Emphasis, Page, table};
 use linerate_core::plan::Direction;
 use linerate_core::record::{
     CaveatKind, Check, EndReport, HostFacts, Leg, Observed, PathFacts, Record, Status,
@@ -14,9 +15,7 @@ use super::history::baseline;
 use super::number::{
     count, digits, exact_bytes, joined, micros, named, percent, rate, some_joined,
 };
-use super::page::{Emphasis, Page};
 use super::parts::{self, bars, caveats, emulated, figure, held, latencies};
-use super::table::table;
 use crate::document::{Document, Ending, Rate, Surroundings};
 
 impl Document for Check {

@@ -1,5 +1,6 @@
 //! The page of a comparison of two treatments.
 
+use crate::page::{Emphasis, Page, Table, table};
 use std::collections::BTreeMap;
 
 use linerate_core::compare::{
@@ -16,9 +17,7 @@ use super::live::duration;
 use super::number::{
     NBSP, bytes, change, joined, named, plural, seconds, signed_percent, some_joined, span, writer,
 };
-use super::page::{Emphasis, Page};
 use super::parts::{caveats, destination, emulated, figure, protocol_name, towards, workload_name};
-use super::table::{Table, table};
 use crate::document::{Document, Ending, Surroundings};
 
 impl Document for Comparison {

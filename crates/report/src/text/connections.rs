@@ -1,6 +1,7 @@
 //! The pages of connections of any program: a line for each, the largest explained, sums over
 //! groups, listening sockets.
 
+use crate::page::{Page, Table, table};
 use std::collections::BTreeMap;
 
 use linerate_core::connection::{
@@ -14,9 +15,7 @@ use super::number::{
     bytes, count, counted, digits, frequencies, joined, micros, named, percent, plural, rate,
     seconds, some_joined,
 };
-use super::page::Page;
 use super::parts::{caveats, ceilings, verdict};
-use super::table::{Table, table};
 use super::{Style, evidence};
 use crate::document::{Document, Ending, Rate, Surroundings};
 

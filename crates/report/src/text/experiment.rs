@@ -1,5 +1,6 @@
 //! The page of an experiment: the report's table with its figures beside ours, and its findings.
 
+use crate::page::{Emphasis, Head, Page, Table};
 use std::collections::BTreeSet;
 
 use linerate_core::experiment::{
@@ -10,9 +11,7 @@ use linerate_core::record::{Record, Status};
 use linerate_core::stats::{Agreement, Figure, MedianInterval};
 
 use super::number::{NBSP, digits, joined, named, some_joined};
-use super::page::{Emphasis, Page};
 use super::parts::{DRIFT, MODES, caveats, figure as repeats, middle};
-use super::table::{Head, Table};
 use crate::document::{Document, Ending, Surroundings};
 
 impl Document for ExperimentDocument {

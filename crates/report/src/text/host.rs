@@ -1,5 +1,6 @@
 //! The pages of settings and treatments of a host.
 
+use crate::page::{Emphasis, Page, table};
 use linerate_core::host::{
     ChangeOutcome, HostDocument, Place, SettingChange, SettingReport, SettingState,
 };
@@ -9,8 +10,6 @@ use linerate_core::units::ByteCount;
 
 use super::Style;
 use super::number::{NBSP, count, joined, named, plural, some_joined};
-use super::page::{Emphasis, Page};
-use super::table::table;
 use crate::document::Document;
 
 impl Document for HostDocument {

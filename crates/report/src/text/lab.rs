@@ -1,10 +1,10 @@
 //! The page of running labs.
 
+use crate::page::{Emphasis, Page};
 use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::LabDirection;
 
 use super::number::{joined, some_joined};
-use super::page::{Emphasis, Page};
 use crate::document::Document;
 
 impl Document for LabsDocument {

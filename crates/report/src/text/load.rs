@@ -1,5 +1,6 @@
 //! The page of a load mix.
 
+use crate::page::{Page, Table, table};
 use linerate_core::load::{
     CallQuality, ClassLatency, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
 };
@@ -10,9 +11,7 @@ use super::evidence::in_short;
 use super::number::{
     counted, digits, joined, micros, named, percent, plural, rate, seconds, some_joined,
 };
-use super::page::Page;
 use super::parts::{caveats, clock, destination, emulated, protocol_name, verdict, video};
-use super::table::{Table, table};
 use crate::document::{Document, Rate, Surroundings};
 
 impl Document for LoadDocument {

@@ -1,5 +1,6 @@
 //! The page of a mesh: measurements between all sites.
 
+use crate::page::{Page, Table, table};
 use linerate_core::record::{Cause, Observed};
 use linerate_core::stats::median;
 use linerate_mesh::{MatrixCell, MatrixDocument, Suspect, SuspectKind, SuspectMetric};
@@ -8,8 +9,6 @@ use super::Style;
 use super::number::{
     UNKNOWN, begun, digits, joined, micros, named, percent, plural, rate, some_joined,
 };
-use super::page::Page;
-use super::table::{Table, table};
 use crate::document::{Document, Rate};
 
 impl Document for MatrixDocument {

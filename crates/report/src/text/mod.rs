@@ -7,9 +7,9 @@
 //! sizes, counters) is exact. A key that the document does not have is left out, or a dash in a
 //! table.
 //!
-//! A page is a list of blocks (`page`): sentences, labelled facts, lists, commands, tables
-//! (`table!`). `render` lays them out as text, HTML or Markdown. What several pages say stands in
-//! `parts`, `evidence` and `history`; each other module is the page of one subject.
+//! A page is a list of blocks ([`Page`]): sentences, labelled facts, lists, commands, tables. What
+//! several pages say stands in `parts`, `evidence` and `history`; each other module is the page of
+//! one subject.
 
 mod analysis;
 mod capacity;
@@ -24,19 +24,17 @@ mod lab;
 mod live;
 mod load;
 mod matrix;
-mod page;
 mod parts;
 mod profile;
 mod projection;
 mod qos;
 mod record;
-mod render;
 mod sweep;
-mod table;
 mod trace;
 
 use crate::number;
 pub use crate::number::{NBSP, percent, plural, rate};
+pub use crate::page::{Cell, Head, Page, Table};
 pub use crate::style::{Form, Style};
 pub use comparison::pair_line;
 pub use connections::{
@@ -51,9 +49,7 @@ pub use host::treatments;
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use matrix::{matrix_pairs, pair_runs};
-pub use page::Page;
 pub use profile::folded;
 pub use projection::projections;
 pub use qos::{qos_rates, qos_stats};
-pub use table::{Cell, Head, Table};
 pub use trace::watch;

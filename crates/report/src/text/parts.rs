@@ -1,6 +1,7 @@
 //! Parts that pages share: ceilings and verdicts, caveats, figures over repeats, the way of a test,
 //! latencies.
 
+use crate::page::{MARGIN, Page, table};
 use std::iter::repeat;
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,8 +17,6 @@ use super::number::{
     NBSP, bar, counted, joined, micros, named, percent, plural, rate, seconds, some_joined, span,
     sure, with_unit,
 };
-use super::page::{MARGIN, Page};
-use super::table::table;
 use crate::charts;
 
 /// Writes a table of the lowest `most` ceilings, with the measured rate as a share of each.

@@ -1,6 +1,7 @@
 //! The page of a profile: the layers of both ends side by side, or their CPU time by thread where
 //! layers cannot be sampled.
 
+use crate::page::{Page, Table, table};
 use std::collections::BTreeMap;
 
 use linerate_core::profile::attribution::{Role, path_from_root};
@@ -11,10 +12,8 @@ use linerate_core::units::printable;
 use super::number::{
     bytes, count, counted, digits, joined, named, percent, rate, seconds, some_joined, with_unit,
 };
-use super::page::Page;
 use super::parts::{caveats, emulated, traffic_and_peer};
 use super::projection;
-use super::table::{Table, table};
 use crate::document::{Document, Rate};
 use crate::svg::layer_name;
 

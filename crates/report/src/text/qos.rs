@@ -1,5 +1,6 @@
 //! The pages of QoS policies: what is in force, what it counted, and which filter takes a packet.
 
+use crate::page::{Emphasis, Page, Table, table};
 use linerate_core::units::Dscp;
 use linerate_qos::document::{
     AdapterReport, FileReport, FilterReport, PolicyReport, QosDocument, QosState,
@@ -9,8 +10,6 @@ use linerate_qos::interpret::CounterReport;
 
 use super::Style;
 use super::number::{bytes, chosen_bytes, named, plural, rate, some_joined};
-use super::page::{Emphasis, Page};
-use super::table::{Table, table};
 use crate::document::Document;
 
 impl Document for QosDocument {

@@ -1,5 +1,6 @@
 //! The page of one run.
 
+use crate::page::{Emphasis, Page, table};
 use linerate_core::one_way::OneWay;
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
 use linerate_core::record::{EndReport, FlowRecord, Leg, Observed, Record, Status, TcpSender};
@@ -11,12 +12,10 @@ use super::number::{
     bytes, chosen_bytes, count, counted, digits, ends, joined, micros, named, percent, plural,
     rate, seconds, span, with_unit,
 };
-use super::page::{Emphasis, Page};
 use super::parts::{
     caveats, ceilings, clock, emulated, held, latencies, single_figure, traffic_and_peer, verdict,
     video,
 };
-use super::table::table;
 use crate::document::{Document, Rate};
 
 impl Document for Record {

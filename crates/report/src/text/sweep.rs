@@ -1,5 +1,6 @@
 //! Sizes in one table, as XPPERF and netperf printed them.
 
+use crate::page::{Page, Table, table};
 use linerate_core::plan::{Direction, Traffic, Workload};
 use linerate_core::record::{
     Caveat, EndReport, Leg, Observed, Record, SizeFigure, Status, Sweep, median_run,
@@ -11,9 +12,7 @@ use super::history::baseline;
 use super::number::{
     NBSP, chosen_bytes, digits, frequencies, grouped, joined, plural, rate, some_joined, with_unit,
 };
-use super::page::Page;
 use super::parts::{caveats, emulated, figure, middle, traffic_and_peer, verdict};
-use super::table::{Table, table};
 use crate::document::{Document, Rate};
 
 impl Document for Sweep {

@@ -1,5 +1,6 @@
 //! The pages of a trace and of a watch: what can be said of the route, then a line for each hop.
 
+use crate::page::{Emphasis, Page, Table, table};
 use std::iter::{once, repeat};
 use std::net::IpAddr;
 
@@ -14,9 +15,7 @@ use linerate_core::units::{End, Family};
 
 use super::Style;
 use super::number::{ends, exact_bytes, joined, percent, plural, rate, seconds, some_joined};
-use super::page::{Emphasis, Page};
 use super::parts::caveats;
-use super::table::{Table, table};
 use crate::document::Document;
 
 impl Document for TraceDocument {

@@ -1,15 +1,21 @@
 //! A page as blocks: sentences, labelled facts, lists, commands, tables and blank lines.
 //! `render` lays them out.
 
+mod render;
+mod table;
+
 use linerate_core::units::printable;
 
-use super::number::{NBSP, joined};
-use super::table::{Grid, Table};
-use super::{Form, Style};
+use crate::number::{NBSP, joined};
+
+use crate::style::{Form, Style};
+use table::Grid;
+pub(crate) use table::table;
+pub use table::{Cell, Head, Table};
 
 /// How a line stands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Emphasis {
+pub(crate) enum Emphasis {
     /// Not at all.
     None,
     /// Headlines, verdicts.
@@ -22,7 +28,7 @@ pub(super) enum Emphasis {
 
 /// A part of a page.
 #[derive(Debug)]
-pub(super) enum Block {
+pub(crate) enum Block {
     /// A blank line before the next block, unless the page begins there.
     Blank,
     /// The title of the blocks up to the next blank line; left out if there are none.
@@ -43,10 +49,10 @@ pub(super) enum Block {
 /// A page that is being written.
 #[derive(Debug)]
 pub struct Page {
-    pub(super) blocks: Vec<Block>,
-    pub(super) style: Style,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) style: Style,
     /// Whether rows that can be spared are left out until the page fits on a screen.
-    pub(super) is_screen: bool,
+    pub(crate) is_screen: bool,
 }
 
 impl Page {
@@ -61,13 +67,13 @@ impl Page {
 
     /// Makes the page fit on a screen of 24 lines by leaving out rows that can be
     /// [spared](Table::spare_rows), where no details are asked for.
-    pub(super) fn fit_screen(&mut self) {
+    pub(crate) fn fit_screen(&mut self) {
         self.is_screen = self.style.form == Form::Plain && !self.has_details();
     }
 
     /// The page laid out as its style says.
     pub fn finish(self) -> String {
-        super::render::page(&self)
+        render::page(&self)
     }
 
     /// The page's first sentence, on one line.
@@ -81,12 +87,12 @@ impl Page {
     }
 
     /// Whether the evidence follows the answer.
-    pub(super) fn has_details(&self) -> bool {
+    pub(crate) fn has_details(&self) -> bool {
         self.style.details
     }
 
     /// How the evidence can be shown.
-    pub(super) fn place_of_evidence(&self) -> &'static str {
+    pub(crate) fn place_of_evidence(&self) -> &'static str {
         if self.has_pictures() {
             return "below";
         }
@@ -94,12 +100,12 @@ impl Page {
     }
 
     /// Whether charts stand beside the text.
-    pub(super) fn has_pictures(&self) -> bool {
+    pub(crate) fn has_pictures(&self) -> bool {
         self.style.form == Form::Html
     }
 
     /// Columns to fill.
-    pub(super) fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.style.columns()
     }
 
@@ -110,12 +116,12 @@ impl Page {
 
     /// Writes an empty line and the title of what follows up to the next one; nothing if nothing
     /// follows.
-    pub(super) fn section(&mut self, title: impl Into<String>) {
+    pub(crate) fn section(&mut self, title: impl Into<String>) {
         self.blocks.push(Block::Section(title.into()));
     }
 
     /// Writes words that fill the lines; all lines but the first are indented by `hang` columns.
-    pub(super) fn paragraph(&mut self, emphasis: Emphasis, label: &str, hang: usize, words: &str) {
+    pub(crate) fn paragraph(&mut self, emphasis: Emphasis, label: &str, hang: usize, words: &str) {
         if !label.is_empty() || !words.is_empty() {
             self.blocks.push(Block::Words {
                 emphasis,
@@ -127,7 +133,7 @@ impl Page {
     }
 
     /// Writes a line; one that does not fit is wrapped under its own indent.
-    pub(super) fn line(&mut self, emphasis: Emphasis, line: &str) {
+    pub(crate) fn line(&mut self, emphasis: Emphasis, line: &str) {
         let words = line.trim_start();
         self.paragraph(emphasis, "", line.len() - words.len(), words);
     }
@@ -153,27 +159,27 @@ impl Page {
     }
 
     /// Writes an item of a list.
-    pub(super) fn point(&mut self, words: &str) {
+    pub(crate) fn point(&mut self, words: &str) {
         self.paragraph(Emphasis::None, "  -", 4, words);
     }
 
     /// Writes a doubt.
-    pub(super) fn doubt(&mut self, words: &str) {
+    pub(crate) fn doubt(&mut self, words: &str) {
         self.paragraph(Emphasis::Warning, "  !", 4, words);
     }
 
     /// Writes a label in the left margin, and words beside it.
-    pub(super) fn entry(&mut self, label: &str, words: &str) {
+    pub(crate) fn entry(&mut self, label: &str, words: &str) {
         self.marked(Emphasis::None, label, words);
     }
 
     /// Writes a label in the left margin, and words beside it that stand out.
-    pub(super) fn marked(&mut self, emphasis: Emphasis, label: &str, words: &str) {
+    pub(crate) fn marked(&mut self, emphasis: Emphasis, label: &str, words: &str) {
         self.paragraph(emphasis, &format!("  {label}"), MARGIN, words);
     }
 
     /// Writes a label in the left margin, and facts beside it; nothing without facts.
-    pub(super) fn facts<F: Into<Option<String>>>(
+    pub(crate) fn facts<F: Into<Option<String>>>(
         &mut self,
         label: &str,
         facts: impl IntoIterator<Item = F>,
@@ -185,29 +191,29 @@ impl Page {
     }
 
     /// Writes sentences below a heading.
-    pub(super) fn indented(&mut self, words: &str) {
+    pub(crate) fn indented(&mut self, words: &str) {
         self.paragraph(Emphasis::None, "", 2, words);
     }
 
     /// Writes a sentence below a heading that stands out.
-    pub(super) fn verdict(&mut self, words: &str) {
+    pub(crate) fn verdict(&mut self, words: &str) {
         self.paragraph(Emphasis::Strong, "", 2, words);
     }
 
     /// Writes items of a list below a verdict.
-    pub(super) fn evidence<'a>(&mut self, items: impl IntoIterator<Item = &'a String>) {
+    pub(crate) fn evidence<'a>(&mut self, items: impl IntoIterator<Item = &'a String>) {
         for item in items {
             self.paragraph(Emphasis::None, "    -", 6, item);
         }
     }
 
     /// Writes sentences below a point.
-    pub(super) fn reason(&mut self, words: &str) {
+    pub(crate) fn reason(&mut self, words: &str) {
         self.paragraph(Emphasis::None, "", 4, words);
     }
 
     /// Writes the number of rows that are left out, if there are any.
-    pub(super) fn left_out(&mut self, number: usize, what: &str) {
+    pub(crate) fn left_out(&mut self, number: usize, what: &str) {
         if number > 0 {
             self.point(&format!("{number} {what} more, with --json"));
         }
@@ -215,7 +221,7 @@ impl Page {
 
     /// Writes a command on lines of its own, never wrapped. A comment that does not fit stands
     /// below, as a comment that can be pasted too.
-    pub(super) fn command(&mut self, command: &str) {
+    pub(crate) fn command(&mut self, command: &str) {
         self.blocks.push(Block::Command(command.to_owned()));
     }
 
@@ -226,7 +232,7 @@ impl Page {
 }
 
 /// Width of the labels of [`Page::entry`].
-pub(super) const MARGIN: usize = 13;
+pub(crate) const MARGIN: usize = 13;
 
 #[cfg(test)]
 mod tests {

@@ -2,8 +2,8 @@
 
 use linerate_core::units::printable;
 
-use super::number::{UNKNOWN, count};
 use super::render::wrap;
+use crate::number::{UNKNOWN, count};
 
 /// Declares a table of `rows`, or more columns of one with `to TABLE` in their place: for each column its alignment, its head and its cell, an expression
 /// of the row's pattern in which `?` stands for a figure that is not known. `@1` is the column's rank
@@ -15,15 +15,15 @@ macro_rules! table {
             #[allow(unused_variables, clippy::needless_question_mark)]
             |row| -> Option<String> {
                 let $row = row;
-                $crate::text::table::Cell::text($cell)
+                $crate::page::Cell::text($cell)
             },
         )$(.spare($rank, 1))?)*
     };
     ($rows:expr, $($columns:tt)*) => {
-        table! { to $crate::text::table::Table::of($rows), $($columns)* }
+        table! { to $crate::page::Table::of($rows), $($columns)* }
     };
 }
-pub(super) use table;
+pub(crate) use table;
 
 /// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,16 +88,16 @@ impl FromIterator<String> for Head {
 }
 
 /// Rows, and columns that are as wide as their cells. Columns without any value are left out and,
-/// on a narrow terminal, those that may be spared.
+/// on a narrow terminal, those that can be [spared](Table::spare).
 #[derive(Debug)]
 pub struct Table<R> {
     rows: Vec<R>,
-    pub(super) grid: Grid,
+    pub(crate) grid: Grid,
 }
 
 /// A table's texts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Grid {
+pub(crate) struct Grid {
     columns: Vec<Column>,
     /// The rank of each row for being left out: the highest goes first, 0 stays.
     spare_rows: Vec<u8>,
@@ -158,7 +158,7 @@ impl<R> Table<R> {
 
     /// Ranks the rows: on a page that is to fit on a screen, those of the highest rank are left out
     /// first, those of rank 0 never.
-    pub(super) fn spare_rows(mut self, rank: impl Fn(&R) -> u8) -> Self {
+    pub(crate) fn spare_rows(mut self, rank: impl Fn(&R) -> u8) -> Self {
         self.grid.spare_rows = self.rows.iter().map(rank).collect();
         self
     }
@@ -172,13 +172,13 @@ impl Grid {
     }
 
     /// The highest rank of a row.
-    pub(super) fn highest_row_rank(&self) -> u8 {
+    pub(crate) fn highest_row_rank(&self) -> u8 {
         self.spare_rows.iter().copied().max().unwrap_or(0)
     }
 
     /// The columns for formats that break lines themselves: the head on one line, whether the
     /// column is right-aligned, and the cells.
-    pub(super) fn columns(&self) -> Vec<(String, bool, &[String])> {
+    pub(crate) fn columns(&self) -> Vec<(String, bool, &[String])> {
         let mut above = "";
         let columns = self.known().map(|column| {
             let head = match column.head.as_slice() {
@@ -197,7 +197,7 @@ impl Grid {
     }
 
     /// The table laid out for a terminal of `width` columns, without the rows above a rank.
-    pub(super) fn layout(&self, width: usize, highest: u8) -> Layout {
+    pub(crate) fn layout(&self, width: usize, highest: u8) -> Layout {
         let rows: Vec<usize> = (0..self.spare_rows.len())
             .filter(|row| self.spare_rows[*row] <= highest)
             .collect();
@@ -230,13 +230,13 @@ impl Grid {
 }
 
 /// A table's lines.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Lines of the heads; none where no column has one.
-    pub(super) heads: Vec<String>,
+    pub(crate) heads: Vec<String>,
     /// Lines of the rows, indented by two; two spaces between columns, one where it is narrow.
-    pub(super) rows: Vec<String>,
+    pub(crate) rows: Vec<String>,
     /// Number of columns that did not fit.
-    pub(super) left_out: usize,
+    pub(crate) left_out: usize,
 }
 
 /// Width of the columns with `gap` blanks between them and the last one wrapped.
