@@ -77,6 +77,11 @@ pub(crate) fn named<T>(
     Some(format!("{name} {}", write(value?)))
 }
 
+/// What is written of a value; nothing if it is not known.
+pub(crate) fn if_known<T>(value: Option<T>, write: impl FnOnce(T) -> String) -> String {
+    value.map(write).unwrap_or_default()
+}
+
 /// A number of events before their name, `3 timeouts`; `None` if there was none.
 pub(crate) fn counted(number: impl Into<Option<u64>>, what: &str) -> Option<String> {
     let number = number.into().filter(|number| *number > 0)?;

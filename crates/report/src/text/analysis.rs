@@ -8,7 +8,9 @@ use linerate_core::analyze::{
 use linerate_core::ceilings::Cause;
 use linerate_core::stats::Figure;
 
-use super::number::{NBSP, counted, digits, grouped, joined, plural, rate, signed, some_joined};
+use super::number::{
+    NBSP, counted, digits, grouped, if_known, joined, plural, rate, signed, some_joined,
+};
 use super::parts;
 use crate::document::Document;
 
@@ -51,8 +53,8 @@ fn of_source(source: &Source) -> String {
 }
 
 fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
-    let groups = analysis.groups.iter().filter(|group| group.metric == name);
-    let groups: Vec<&Group> = groups.collect();
+    let of_metric = analysis.groups.iter().filter(|group| group.metric == name);
+    let groups: Vec<&Group> = of_metric.collect();
     page.gap();
     page.verdict(&heading(analysis, name));
     let shown = &groups[..groups.len().min(MAX_GROUPS)];
@@ -76,8 +78,9 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
 
 /// Says what is compared. If there are only two levels, they are named here and not in each row.
 fn heading(analysis: &Analysis, name: &str) -> String {
-    let by = some_joined(analysis.by.clone(), ", ");
-    let by = by.map_or_else(String::new, |by| format!(", for each {by}"));
+    let by = if_known(some_joined(analysis.by.clone(), ", "), |by| {
+        format!(", for each {by}")
+    });
     let Some(factor) = &analysis.factor else {
         return format!("{name}{by}");
     };
@@ -164,8 +167,8 @@ fn says(page: &mut Page, groups: &[&Group]) {
     let of = |group: &&Group| group.comparisons.len();
     let contrasts: usize = groups.iter().map(of).sum();
     let pairs = groups.iter().flat_map(|group| {
-        let shows = group.comparisons.iter();
-        let shows = shows.flat_map(|of| of.shows.iter().map(move |sentence| (of, sentence)));
+        let contrasts = group.comparisons.iter();
+        let shows = contrasts.flat_map(|of| of.shows.iter().map(move |sentence| (of, sentence)));
         shows.map(|(contrast, sentence)| (sentence, about(group, contrast)))
     });
     let sentences = grouped(pairs);

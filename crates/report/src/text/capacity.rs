@@ -83,8 +83,8 @@ fn headline(document: &CapacityDocument) -> String {
         Status::Complete => format!("after {}", seconds(document.test.hold.as_secs_f64())),
         Status::Partial => "when it was ended".to_owned(),
     };
-    let lost = named_pools(document).map(|(_, pool)| pool.lost);
-    let lost = lost.fold(0, u64::saturating_add);
+    let each = named_pools(document).map(|(_, pool)| pool.lost);
+    let lost = each.fold(0, u64::saturating_add);
     let lost = counted(lost, "LOST").unwrap_or_else(|| "none lost".to_owned());
     format!("{pools} alive {when}, {lost}: to {peer}")
 }
@@ -101,8 +101,8 @@ fn run(document: &CapacityDocument) -> [Option<String>; 7] {
         _ => "processes",
     };
     let here = format!("{} {processes} here", count(document.client.workers.into()));
-    let there = document.server.as_ref();
-    let there = there.map(|server| format!("{} there", count(server.workers.into())));
+    let server = document.server.as_ref();
+    let there = server.map(|server| format!("{} there", count(server.workers.into())));
     [
         Some(format!("over {}", document.family)),
         asked.map(|rate| format!("asked {}/s", count(rate))),
@@ -170,8 +170,8 @@ fn times(page: &mut Page, document: &CapacityDocument) {
         rows.push((beside, Some(&at.latency_us)));
     }
     let load = document.load.as_ref();
-    let load = load.and_then(|load| load.latency_us.as_ref());
-    rows.push(("load".to_owned(), load));
+    let latency = load.and_then(|load| load.latency_us.as_ref());
+    rows.push(("load".to_owned(), latency));
     latencies(page, rows.iter().map(|(name, of)| (name.as_str(), *of)));
 }
 

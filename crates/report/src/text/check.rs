@@ -13,7 +13,7 @@ use linerate_core::trace::HopDocument;
 use super::evidence::{retransmitted, retransmitted_percent, service_demand_doubt};
 use super::history::baseline;
 use super::number::{
-    count, digits, exact_bytes, joined, micros, named, percent, rate, some_joined,
+    count, digits, exact_bytes, if_known, joined, micros, named, percent, rate, some_joined,
 };
 use super::parts::{self, bars, caveats, emulated, figure, held, latencies};
 use crate::document::{Document, Ending, Rate, Surroundings};
@@ -54,16 +54,17 @@ impl Document for Check {
     }
 
     fn answer(&self) -> String {
-        let ways = [(Direction::Down, &self.down), (Direction::Up, &self.up)];
-        let ways = ways.into_iter().filter_map(|(direction, record)| {
-            let held = held("", record.as_ref()?.leg()?);
-            let held = held.map_or_else(String::new, |held| format!(" ({held})"));
+        let runs = [(Direction::Down, &self.down), (Direction::Up, &self.up)];
+        let ways = runs.into_iter().filter_map(|(direction, record)| {
+            let held = if_known(held("", record.as_ref()?.leg()?), |held| {
+                format!(" ({held})")
+            });
             let reached = rate(self.throughput_bps(direction)?);
             Some(format!("{} {reached}{held}", direction.word()))
         });
-        let ways = some_joined(ways, ", ");
-        let ways = ways.unwrap_or_else(|| "throughput was not measured".to_owned());
-        format!("{}: {ways}", self.host)
+        let says = some_joined(ways, ", ");
+        let says = says.unwrap_or_else(|| "throughput was not measured".to_owned());
+        format!("{}: {says}", self.host)
     }
 
     fn observed(&self) -> Observed {
@@ -80,9 +81,9 @@ impl Document for Check {
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.up.iter_mut().chain(&mut self.down);
-        let records = records.map(|record| (&mut record.environment, &mut record.caveats));
+        let runs = records.map(|record| (&mut record.environment, &mut record.caveats));
         let own = (&mut self.environment, &mut self.caveats);
-        records.chain([own]).collect()
+        runs.chain([own]).collect()
     }
 
     fn endings(&self) -> Vec<Ending<'_>> {
@@ -166,8 +167,8 @@ fn headline(check: &Check) -> String {
         (is_quick, ", one run each way (RPM: without --quick)"),
         (check.status == Status::Partial, ", STOPPED EARLY"),
     ];
-    let remarks = remarks.into_iter().filter(|(holds, _)| *holds);
-    what + &remarks.map(|(_, remark)| remark).collect::<String>()
+    let holding = remarks.into_iter().filter(|(holds, _)| *holds);
+    what + &holding.map(|(_, remark)| remark).collect::<String>()
 }
 
 /// Writes the hops with their smallest RTT, the end of the path if it is not the endpoint, and
@@ -185,8 +186,8 @@ fn route(page: &mut Page, check: &Check) {
     };
     page.facts("route", route.hops.iter().map(hop));
     let end = (!route.reached).then(|| route.end_words.clone());
-    let largest = route.delay.words.first().filter(|_| route.hops.len() > 1);
-    let largest = largest.map(|words| words.trim_end_matches('.').to_owned());
+    let first = route.delay.words.first().filter(|_| route.hops.len() > 1);
+    let largest = first.map(|words| words.trim_end_matches('.').to_owned());
     page.facts("", end.into_iter().chain(largest));
 }
 
@@ -244,14 +245,14 @@ fn host_facts(host: &HostFacts) -> [Option<String>; 5] {
 }
 
 fn throughputs(page: &mut Page, records: &[&Record]) {
-    let legs = records.iter().filter_map(|of| Some((*of, of.leg()?)));
-    let legs: Vec<(&Record, &Leg)> = legs.collect();
+    let of_one_leg = records.iter().filter_map(|of| Some((*of, of.leg()?)));
+    let legs: Vec<(&Record, &Leg)> = of_one_leg.collect();
     let doubt_of = |(of, leg): &(&Record, &Leg)| service_demand_doubt(of, leg);
     let doubt = legs.iter().find_map(doubt_of);
     let demand = |record: &Record, leg: &Leg, end: &Option<EndReport>| {
-        let demand = end.as_ref()?.service_demand_us_per_kib;
-        let demand = demand.filter(|_| service_demand_doubt(record, leg).is_none());
-        demand.map(digits)
+        let of_host = end.as_ref()?.service_demand_us_per_kib;
+        let is_meaningful = service_demand_doubt(record, leg).is_none();
+        of_host.filter(|_| is_meaningful).map(digits)
     };
     let core = |end: &Option<EndReport>| end.as_ref()?.busiest_core_percent.map(digits);
     page.gap();
@@ -364,8 +365,8 @@ const NOTICEABLE: f64 = 1.1;
 /// Writes the rate of a direction, the reason for it, and what would make it faster.
 fn explanation(page: &mut Page, way: Direction, leg: &Leg, runs: Option<&Figure>, check: &Check) {
     let name = way.word();
-    let reached = runs.map(|runs| figure(runs, rate));
-    let reached = reached.or(leg.throughput_bps.map(rate));
+    let over_runs = runs.map(|runs| figure(runs, rate));
+    let reached = over_runs.or(leg.throughput_bps.map(rate));
     let mut facts = vec![reached.unwrap_or_else(|| "no figure".to_owned())];
     facts.extend(leg.tcp.as_ref().and_then(retransmitted));
     let responsive = check.responsiveness.get(name).map(responsiveness);

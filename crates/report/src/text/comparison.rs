@@ -15,7 +15,8 @@ use linerate_core::units::printable;
 use super::history::baseline;
 use super::live::duration;
 use super::number::{
-    NBSP, bytes, change, joined, named, plural, seconds, signed_percent, some_joined, span, writer,
+    NBSP, bytes, change, if_known, joined, named, plural, seconds, signed_percent, some_joined,
+    span, writer,
 };
 use super::parts::{caveats, destination, emulated, figure, protocol_name, towards, workload_name};
 use crate::document::{Document, Ending, Surroundings};
@@ -99,10 +100,10 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
             format!("A {a:>11} B {b:>11} {change:>7}")
         }
     };
-    let so_far = standing.conclusion.as_ref().and_then(|c| c.metrics.first());
-    let so_far = so_far.map_or_else(String::new, |metric| {
-        format!("  so far {:>7}", signed_percent(metric.effect_percent))
-    });
+    let so_far = if_known(
+        standing.conclusion.as_ref().and_then(|c| c.metrics.first()),
+        |metric| format!("  so far {:>7}", signed_percent(metric.effect_percent)),
+    );
     let (number, outlook) = (pair.pair, outlook(standing));
     let line = format!("pair {number:>2}  {figures}{so_far}  {outlook}");
     printable(&line).replace(NBSP, " ")
@@ -131,7 +132,7 @@ fn headline(comparison: &Comparison) -> String {
 fn answer(metric: &ComparedMetric, margin_percent: Option<f64>) -> String {
     let found = &metric.conclusion;
     let path = &metric.metric;
-    let margin = margin_percent.map_or_else(String::new, |m| format!(" of {}", plain(m)));
+    let margin = if_known(margin_percent, |m| format!(" of {}", plain(m)));
     match (found.different, found.equivalent) {
         (true, small) => {
             let is_lower = found.effect_percent < 0.0;
@@ -167,7 +168,7 @@ fn would_decide(comparison: &Comparison, would: &WouldDecide) -> String {
     let time = |pairs: u32, longer: f64| {
         let all = |run| duration(2.0 * f64::from(pairs) * run * longer);
         let run = plan.seconds();
-        run.map_or_else(String::new, |run| format!(", about {}", all(run)))
+        if_known(run, |run| format!(", about {}", all(run)))
     };
     let scatter = change(would.scatter_percent);
     let more = match (would.pairs, would.times_as_long) {

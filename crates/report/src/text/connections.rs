@@ -12,8 +12,8 @@ use linerate_core::record::{Cause, EndReport, Status, TcpReceiver};
 
 use super::history::baseline;
 use super::number::{
-    bytes, count, counted, digits, frequencies, joined, micros, named, percent, plural, rate,
-    seconds, some_joined,
+    bytes, count, counted, digits, frequencies, if_known, joined, micros, named, percent, plural,
+    rate, seconds, some_joined,
 };
 use super::parts::{caveats, ceilings, verdict};
 use super::{Style, evidence};
@@ -119,8 +119,9 @@ pub fn connections_headline(document: &ConnectionsDocument) -> String {
     if group.active == 0 {
         return format!("{number}{place}, all idle for {time}");
     }
-    let cause = group.most_frequent();
-    let cause = cause.map_or_else(String::new, |cause| format!("; most often {cause}"));
+    let cause = if_known(group.most_frequent(), |cause| {
+        format!("; most often {cause}")
+    });
     let (out, into) = (rate(group.out_bps), rate(group.in_bps));
     let active = count(group.active);
     format!("{number}{place}, {active} active: {out} out, {into} in{cause}")
@@ -338,8 +339,8 @@ fn rtt_us(connection: &Connection) -> Option<String> {
     let tcp = connection.tcp.as_ref()?;
     let of_receiver = |end: &TcpReceiver| end.rtt_mean_us.or(end.rtt_min_us);
     let of_receiver = tcp.receiver.as_ref().and_then(of_receiver);
-    let rtt_us = tcp.sender().map(|sender| sender.rtt_mean_us);
-    let rtt_us = rtt_us.or(of_receiver)?;
+    let of_sender = tcp.sender().map(|sender| sender.rtt_mean_us);
+    let rtt_us = of_sender.or(of_receiver)?;
     Some(micros(rtt_us.into()))
 }
 
@@ -476,8 +477,8 @@ fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection)
                 Vantage::Between => "what was captured",
             };
             page.verdict(&format!("Bottleneck: not known at {end}."));
-            let says = connection.verdict.iter();
-            let says = says.flat_map(|verdict| &verdict.evidence);
+            let verdict = connection.verdict.iter();
+            let says = verdict.flat_map(|verdict| &verdict.evidence);
             let most = if page.has_details() { usize::MAX } else { 1 };
             page.evidence(says.take(most));
         }

@@ -4,7 +4,7 @@ use crate::page::Page;
 use linerate_core::record::{Leg, Record, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence};
 
 use super::number::{
-    bytes, count, counted, exact_bytes, joined, micros, named, percent, rate, with_unit,
+    bytes, count, counted, exact_bytes, if_known, joined, micros, named, percent, rate, with_unit,
 };
 
 /// Why the host-wide service demand of an end is not meaningful, if that is so.
@@ -74,8 +74,9 @@ pub(super) fn write(page: &mut Page, tcp: Option<&TcpEvidence>, udp: Option<&Udp
 
 /// `12 retransmitted (0.0995 %)`
 pub(super) fn retransmitted(tcp: &TcpEvidence) -> Option<String> {
-    let share = tcp.sender().and_then(retransmitted_percent);
-    let share = share.map_or_else(String::new, |share| format!(" ({})", percent(share)));
+    let share = if_known(tcp.sender().and_then(retransmitted_percent), |share| {
+        format!(" ({})", percent(share))
+    });
     let number = counted(tcp.retransmitted_segments()?, "retransmitted");
     Some(number.map_or_else(|| "none retransmitted".to_owned(), |it| it + &share))
 }

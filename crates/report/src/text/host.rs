@@ -9,7 +9,7 @@ use linerate_core::treatment::{Entry, Scope, acts_words, refused, sysctls, table
 use linerate_core::units::ByteCount;
 
 use super::Style;
-use super::number::{NBSP, count, joined, named, plural, some_joined};
+use super::number::{NBSP, count, if_known, joined, named, plural, some_joined};
 use crate::document::Document;
 
 impl Document for HostDocument {
@@ -121,8 +121,7 @@ fn brief(page: &mut Page, setting: &SettingReport, has_room: bool) {
 }
 
 fn detail(page: &mut Page, setting: &SettingReport) {
-    let unit = setting.unit.as_ref();
-    let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
+    let unit = if_known(setting.unit.as_ref(), |unit| format!(" {unit}"));
     let now = setting.now.as_deref().unwrap_or("-");
     let right = setting.right.as_deref().unwrap_or(now);
     page.entry("now", &format!("{now}{unit}"));
@@ -147,8 +146,8 @@ fn plain(value: f64) -> String {
 }
 
 fn kept(page: &mut Page, document: &HostDocument) {
-    let kept = document.settings.iter();
-    let kept = kept.filter_map(|setting| Some((setting, setting.kept_from.as_ref()?)));
+    let settings = document.settings.iter();
+    let kept = settings.filter_map(|setting| Some((setting, setting.kept_from.as_ref()?)));
     page.gap();
     page.table(&table! { kept, (setting, was) =>
         left "set by linerate host" => setting.key.clone();

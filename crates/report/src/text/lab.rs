@@ -55,8 +55,8 @@ fn link(page: &mut Page, link: &LinkStatus, width: usize) {
 }
 
 fn counters(direction: &LabDirection) -> String {
-    let causes = direction.drops();
-    let causes = causes.map(|(cause, count)| format!("{cause} {count}"));
+    let drops = direction.drops();
+    let causes = drops.map(|(cause, count)| format!("{cause} {count}"));
     let dropped = some_joined(causes, ", ").unwrap_or_else(|| "none".to_owned());
     let lateness = match (direction.lateness_p50_us, direction.lateness_p99_us) {
         (Some(p50), Some(p99)) => format!("; late by {p50:.0} µs, p99 {p99:.0} µs"),

@@ -68,9 +68,9 @@ impl Document for LoadDocument {
 
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.members.iter_mut().map(|member| &mut member.record);
-        let records = records.map(|record| (&mut record.environment, &mut record.caveats));
+        let runs = records.map(|record| (&mut record.environment, &mut record.caveats));
         let own = (&mut self.environment, &mut self.caveats);
-        records.chain([own]).collect()
+        runs.chain([own]).collect()
     }
 
     fn throughputs(&self) -> Option<Vec<Rate<'_>>> {

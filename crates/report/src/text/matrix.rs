@@ -19,8 +19,8 @@ impl Document for MatrixDocument {
         for suspect in &self.suspects {
             page.point(&accused(suspect));
         }
-        let causes = self.causes.iter();
-        let causes = causes.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));
+        let held = self.causes.iter();
+        let causes = held.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));
         page.facts("held by", causes);
         if self.missing_pairs > 0 {
             page.doubt(&format!(

@@ -103,8 +103,8 @@ pub(super) fn bars(page: &mut Page, leg: &Leg) {
     }
     lowest.truncate(MAX_BARS);
     let first = at.map_or(1, |_| 2);
-    let others = lowest.iter().filter(|ceiling| !is_found(ceiling));
-    let others: Vec<Cause> = others.map(|ceiling| ceiling.cause).collect();
+    let rest = lowest.iter().filter(|ceiling| !is_found(ceiling));
+    let others: Vec<Cause> = rest.map(|ceiling| ceiling.cause).collect();
     let rank = |cause| others.iter().position(|other| *other == cause);
     let share = |ceiling: &Ceiling| share_of(leg.throughput_bps, ceiling);
     let bars = table! { lowest, ceiling =>

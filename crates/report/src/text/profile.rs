@@ -164,8 +164,9 @@ fn demand(end: &EndLayers) -> Option<String> {
     let (named, others): (Vec<_>, Vec<_>) = of_layers
         .filter_map(|cost| Some((cost, cost.service_demand_us_per_kib?)))
         .partition(|(cost, _)| cost.share_percent >= NAMED_PERCENT);
-    let named = named.iter();
-    let named = named.map(|(cost, part)| format!("{} {}", layer_name(cost.layer), digits(*part)));
+    let layer =
+        |(cost, part): &(&LayerCost, f64)| format!("{} {}", layer_name(cost.layer), digits(*part));
+    let named = named.iter().map(layer);
     let others: f64 = others.iter().map(|(_, part)| part).sum();
     let others = (others > 0.0).then(|| format!("others {}", digits(others)));
     let parts = joined(named.chain(others), " + ");

@@ -129,9 +129,9 @@ fn basis(basis: Basis) -> &'static str {
 }
 
 fn proofs(page: &mut Page, projections: &[Projection]) {
-    let proved = projections.iter();
-    let proved = proved.filter_map(|one| Some((one, one.proof.as_ref()?)));
-    let proved: Vec<(&Projection, &Proof)> = proved.collect();
+    let all = projections.iter();
+    let with_proof = all.filter_map(|one| Some((one, one.proof.as_ref()?)));
+    let proved: Vec<(&Projection, &Proof)> = with_proof.collect();
     page.section("Projected and then done: with the change over without it");
     page.table(&proved_table(&proved));
     let cpu = median_cpu_error_percent(projections);
@@ -181,8 +181,8 @@ fn signed(percent: f64) -> String {
 fn doubts(page: &mut Page, projections: &[Projection]) {
     page.gap();
     for one in projections {
-        let not = one.not_proved.iter();
-        let not = not.map(|why| format!("not proved: {why}"));
+        let reasons = one.not_proved.iter();
+        let not = reasons.map(|why| format!("not proved: {why}"));
         if let Some(words) = some_joined(one.doubts.iter().cloned().chain(not), "; ") {
             let words = format!("{}: {words}", one.what_if);
             page.paragraph(Emphasis::Warning, "  ", 4, &words);

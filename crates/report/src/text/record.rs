@@ -9,8 +9,8 @@ use linerate_core::stats::LatencySummary;
 use super::evidence::{self, service_demand_doubt, share_percent};
 use super::history::baseline;
 use super::number::{
-    bytes, chosen_bytes, count, counted, digits, ends, joined, micros, named, percent, plural,
-    rate, seconds, span, with_unit,
+    bytes, chosen_bytes, count, counted, digits, ends, if_known, joined, micros, named, percent,
+    plural, rate, seconds, span, with_unit,
 };
 use super::parts::{
     caveats, ceilings, clock, emulated, held, latencies, single_figure, traffic_and_peer, verdict,
@@ -102,8 +102,8 @@ fn exchange_facts(page: &mut Page, record: &Record) {
             ("p99", all.p99, 100),
             ("max", all.max, 1),
         ];
-        let known = quantiles.into_iter();
-        let known = known.filter(|(.., least)| all.count >= *least);
+        let quantiles = quantiles.into_iter();
+        let known = quantiles.filter(|(.., least)| all.count >= *least);
         known.map(|(name, us, _)| format!("{name} {}", micros(us)))
     });
     page.indented(&joined(latency, ", "));
@@ -191,7 +191,7 @@ fn headline(record: &Record) -> String {
 fn lost(record: &Record) -> String {
     let udp = record.leg().and_then(|leg| leg.udp.as_ref());
     let lost = udp.filter(|udp| udp.lost > 0);
-    lost.map_or_else(String::new, |udp| {
+    if_known(lost, |udp| {
         format!(", {} lost", percent(share_percent(udp.lost, udp.sent)))
     })
 }
@@ -310,8 +310,8 @@ fn cpu_of_ends(page: &mut Page, record: &Record, leg: &Leg) {
         Workload::Stream => ["sender", "receiver"],
         Workload::Rr | Workload::Crr => ["client", "endpoint"],
     };
-    let ends = [(first, &leg.sender), (second, &leg.receiver)].into_iter();
-    let ends = ends.filter_map(|(name, end)| Some((name, end.as_ref()?)));
+    let both = [(first, &leg.sender), (second, &leg.receiver)].into_iter();
+    let ends = both.filter_map(|(name, end)| Some((name, end.as_ref()?)));
     let doubt = service_demand_doubt(record, leg).filter(|_| leg.ends().next().is_some());
     let host_demand = |end: &EndReport| end.service_demand_us_per_kib.filter(|_| doubt.is_none());
     page.gap();

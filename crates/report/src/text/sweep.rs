@@ -10,7 +10,8 @@ use linerate_core::stats::{Figure, LatencySummary};
 use super::evidence::service_demand_doubt;
 use super::history::baseline;
 use super::number::{
-    NBSP, chosen_bytes, digits, frequencies, grouped, joined, plural, rate, some_joined, with_unit,
+    NBSP, chosen_bytes, digits, frequencies, grouped, if_known, joined, plural, rate, some_joined,
+    with_unit,
 };
 use super::parts::{caveats, emulated, figure, middle, traffic_and_peer, verdict};
 use crate::document::{Document, Rate};
@@ -132,7 +133,7 @@ fn causes(runs: &[&Record], what: &str) -> String {
     let causes = frequencies(causes.map(|verdict| verdict.cause.words())).into_iter();
     let causes = causes.map(|(cause, n)| format!("{cause} ({n} of {})", runs.len()));
     let causes = some_joined(causes, ", ");
-    causes.map_or_else(String::new, |causes| format!("  {what}: {causes}"))
+    if_known(causes, |causes| format!("  {what}: {causes}"))
 }
 
 /// `, 2 of them STOPPED EARLY`

@@ -14,7 +14,9 @@ use linerate_core::trace::{
 use linerate_core::units::{End, Family};
 
 use super::Style;
-use super::number::{ends, exact_bytes, joined, percent, plural, rate, seconds, some_joined};
+use super::number::{
+    ends, exact_bytes, if_known, joined, percent, plural, rate, seconds, some_joined,
+};
 use super::parts::caveats;
 use crate::document::Document;
 
@@ -198,16 +200,17 @@ fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocu
         ", not to the target"
     };
     page.plain(&format!("path {number}: {flows} of the flows{end}"));
-    let first = paths.levels.first();
-    let first = first.map_or(1, |level| usize::from(level.ttl));
+    let level = paths.levels.first();
+    let first = level.map_or(1, |level| usize::from(level.ttl));
     for (place, address) in path.hops.iter().enumerate() {
         let differs = |other: &RoutedPath| other.hops.get(place) != Some(address);
         if paths.paths.len() > 1 && !paths.paths.iter().any(differs) {
             continue;
         }
         let rtts = path.rtt_us.get(place).map_or(&[][..], Vec::as_slice);
-        let least = rtts.iter().copied().min_by(f64::total_cmp);
-        let least = least.map_or_else(String::new, |us| format!("  {:.2} ms", us / 1e3));
+        let least = if_known(rtts.iter().copied().min_by(f64::total_cmp), |us| {
+            format!("  {:.2} ms", us / 1e3)
+        });
         let address = address.map_or_else(|| "*".to_owned(), |address| address.to_string());
         page.plain(&format!("  {:>3}  {address}{least}", first + place));
     }
@@ -351,9 +354,9 @@ fn way_back(page: &mut Page, reverse: &ReverseDocument) {
         page.gap();
         hops(page, back);
     }
-    let doubts = back.iter().flat_map(|back| &back.caveats);
-    let doubts = doubts.map(|caveat| caveat.clone().told_by(End::Server));
-    let doubts: Vec<_> = doubts.chain(reverse.caveats.iter().cloned()).collect();
+    let of_trace = back.iter().flat_map(|back| &back.caveats);
+    let of_trace = of_trace.map(|caveat| caveat.clone().told_by(End::Server));
+    let doubts: Vec<_> = of_trace.chain(reverse.caveats.iter().cloned()).collect();
     caveats(page, &doubts);
 }
 
