@@ -131,8 +131,8 @@ fn hold_rate(name: &str, rate_bps: Option<f64>, floor: BitRate) -> anyhow::Resul
 mod tests {
     use linerate_core::record::Environment;
     use linerate_core::responsiveness::{Probe, Samples};
-    use linerate_report::svg::Chart;
     use linerate_report::document::{Charted, Rate};
+    use linerate_report::svg::Chart;
     use linerate_report::text::Page;
 
     use super::*;

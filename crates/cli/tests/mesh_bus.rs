@@ -9,6 +9,9 @@ use linerate_mesh::bus::{ACKNOWLEDGED_WITHIN, Bus, Delivery, MAX_WAITING, OFFER_
 use linerate_testkit::{PATIENCE, eventually};
 
 const SHORT: Duration = Duration::from_millis(300);
+/// A server drops what is too old by a timer of its own, which a busy machine delays. The coordinator
+/// leaves it 10 s.
+const DROPPED_WITHIN: Duration = Duration::from_secs(8);
 
 fn body(delivery: Option<Delivery>) -> Option<String> {
     delivery.map(|it| String::from_utf8(it.body).unwrap())
@@ -100,7 +103,7 @@ fn what_nobody_takes_is_gone(bus: &dyn Bus) {
     bus.clear().unwrap();
     assert_eq!(body(bus.take("b", SHORT).unwrap()), None);
     bus.offer("b", "t3", b"too old").unwrap();
-    thread::sleep(OFFER_LIFE + SHORT);
+    thread::sleep(OFFER_LIFE + DROPPED_WITHIN);
     assert_eq!(body(bus.take("b", SHORT).unwrap()), None);
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use linerate_report::document::read;
+use linerate_report::document::{DOCUMENTS, read};
 use linerate_report::text::Style;
 use serde_json::Value;
 
@@ -61,5 +61,22 @@ fn every_stored_document_is_explained_again() {
         document.annotate();
         assert!(!document.text(Style::default()).is_empty(), "{name}");
         assert!(!document.answer().is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn every_kind_of_document_is_stored() {
+    let stored: Vec<String> = stored()
+        .into_iter()
+        .map(|(_, bytes)| String::from_utf8(bytes).expect("UTF-8"))
+        .collect();
+    for kind in DOCUMENTS {
+        let schema = format!("\"schema\":\"{}\"", kind.schema);
+        assert!(
+            stored
+                .iter()
+                .any(|text| text.starts_with(&format!("{{{schema}"))),
+            "{schema}"
+        );
     }
 }
