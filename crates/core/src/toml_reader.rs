@@ -173,14 +173,14 @@ impl<T> At<T> {
         Self { offset, value }
     }
 
-    /// The same place with another value.
+    /// Another value at the same place.
     pub fn map<U>(self, function: impl FnOnce(T) -> U) -> At<U> {
         At::new(self.offset, function(self.value))
     }
 }
 
 impl At<String> {
-    /// The same text, borrowed.
+    /// The text, borrowed.
     pub fn as_str(&self) -> At<&str> {
         At::new(self.offset, &self.value)
     }

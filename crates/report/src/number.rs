@@ -77,7 +77,7 @@ pub(crate) fn named<T>(
     Some(format!("{name} {}", write(value?)))
 }
 
-/// What is written of a value; nothing if it is not known.
+/// Writes a value that is known; nothing otherwise.
 pub(crate) fn if_known<T>(value: Option<T>, write: impl FnOnce(T) -> String) -> String {
     value.map(write).unwrap_or_default()
 }

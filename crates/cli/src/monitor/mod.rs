@@ -189,7 +189,7 @@ fn runs_of(monitor: &Monitor, task: Task) -> Filter {
     }
 }
 
-/// The same, without those of the future.
+/// Runs of a task up to `now`, without those of the future.
 fn runs_until(now: u64, monitor: &Monitor, task: Task) -> Filter {
     Filter {
         before: Some(until(now)),

@@ -272,7 +272,7 @@ fn test(section: &Section<'_>, paths: &[MonitoredPath], seed: u64) -> Result<Mon
 /// `workload` of a test.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// A fault with its place.
 pub fn work(section: &Section<'_>, seed: u64) -> Result<MonitoredWork, Fault> {
     let hint = "`{ command = \"check\" }`, stream, rr, crr or load, and its options";
     let command = section.command(hint)?;

@@ -31,7 +31,7 @@ impl QuietHours {
 /// `name`. Names go into labels and commands of others: words alone.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// A fault with its place.
 pub fn name(section: &Section<'_>) -> Result<String, Fault> {
     let at = section.required("name", "what it is called")?;
     if !is_name(at.value) {
@@ -49,7 +49,7 @@ pub fn is_name(text: &str) -> bool {
 /// `labels`: what is saved with each run; `taken` are those that linerate gives itself.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// A fault with its place.
 pub fn labels(section: &Section<'_>, taken: &[&str]) -> Result<Vec<(String, String)>, Fault> {
     let mut labels = Vec::new();
     for (key, value) in section.entries("labels")? {
@@ -76,7 +76,7 @@ pub fn labels(section: &Section<'_>, taken: &[&str]) -> Result<Vec<(String, Stri
 /// `bytes-per-day`
 ///
 /// # Errors
-/// What is wrong, and where.
+/// A fault with its place.
 pub fn bytes(section: &Section<'_>) -> Result<Option<u64>, Fault> {
     let hint = "write \"500MB\" or \"10GB\"";
     let is_some = |bytes: &ByteCount| bytes.0 > 0;
@@ -87,7 +87,7 @@ pub fn bytes(section: &Section<'_>) -> Result<Option<u64>, Fault> {
 /// `keep`: the time that runs are kept, in seconds.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// A fault with its place.
 pub fn keep(section: &Section<'_>) -> Result<Option<u64>, Fault> {
     let Some(at) = section.string("keep")? else {
         return Ok(None);
@@ -106,7 +106,7 @@ const MAX_DAYS: u64 = 3650;
 /// any 24 hours.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// A fault with its place.
 pub fn link(section: &Section<'_>) -> Result<(Option<BitRate>, Option<u64>), Fault> {
     let hint = "write what the link carries: \"100mbit\"";
     let rate = section.parsed("rate", "rate", hint, |rate: &BitRate| rate.0 > 0)?;
@@ -152,7 +152,7 @@ pub fn check_budget(
 /// A span of whole seconds, at most 30 days.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// A fault with its place.
 pub fn whole_seconds(
     at: At<&str>,
     what: &'static str,
@@ -167,7 +167,7 @@ pub fn whole_seconds(
 /// `quiet`: hours of the day in which nothing runs.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// A fault with its place.
 pub fn quiet(root: &Section<'_>) -> Result<Vec<QuietHours>, Fault> {
     let hint = "write \"22:00-06:00\", UTC";
     let mut quiet = Vec::new();

@@ -171,7 +171,7 @@ pub enum PolicyKey {
 pub enum Discipline {
     /// A queue for each flow, each with CoDel (RFC 8290).
     FqCodel,
-    /// The same with a shaper.
+    /// fq_codel with a shaper (tc-cake(8)).
     Cake,
 }
 

@@ -43,7 +43,7 @@ impl TreatmentError {
         Self::Invalid(message.into())
     }
 
-    /// The same treatment twice for one end.
+    /// A treatment that is given twice for one end.
     pub fn repeated(name: &str) -> Self {
         Self::new(format!("`{name}` is given twice"))
     }

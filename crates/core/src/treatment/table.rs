@@ -46,11 +46,11 @@ pub struct Entry {
     /// Whether it changes mainly CPU time.
     #[serde(default)]
     pub costs_cpu: bool,
-    /// What it requires of the host.
+    /// Requirement of the host.
     pub needs: &'static str,
-    /// How it is applied.
+    /// Means by which it is applied.
     pub applied: &'static str,
-    /// How it is verified.
+    /// Means by which it is read back.
     pub read_back: &'static str,
     /// How the previous state is restored.
     pub undone: &'static str,

@@ -34,9 +34,9 @@ pub enum QosError {
     /// Something that it names is not there.
     #[error("{what}: {why}")]
     Unknown {
-        /// What it is called.
+        /// Kind and name of the object.
         what: String,
-        /// What is missing.
+        /// Reason, in words.
         why: String,
     },
     /// No policy is known of an interface.
@@ -45,14 +45,14 @@ pub enum QosError {
         /// Its name.
         interface: String,
     },
-    /// What is in force cannot be known.
+    /// The state in force cannot be known.
     #[error(
         "{interface}: {why}: what is in force is not known any more; apply it again, or remove it"
     )]
     Lost {
         /// The interface.
         interface: String,
-        /// What became of its state.
+        /// Reason, in words.
         why: String,
     },
     /// The file and the options do not say which interface.
@@ -77,7 +77,7 @@ pub enum QosError {
     Foreign {
         /// The interface.
         interface: String,
-        /// What is there.
+        /// Program or discipline that is there.
         what: String,
         /// What `--force` would do.
         remedy: &'static str,
@@ -88,7 +88,7 @@ pub enum QosError {
          of the host"
     )]
     NotPermitted {
-        /// What was attempted.
+        /// Operation that failed.
         operation: String,
     },
     /// This kernel cannot.
@@ -115,7 +115,7 @@ pub enum QosError {
     /// The kernel refused something.
     #[error("cannot {operation}")]
     Kernel {
-        /// What was attempted, and on what.
+        /// Operation and its object.
         operation: String,
         /// From the kernel.
         source: Box<dyn Error + Send + Sync>,

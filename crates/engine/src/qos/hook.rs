@@ -217,7 +217,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// What is pinned, whosever it is.
+    /// Names of everything pinned, whosever it is.
     pub(super) fn pins(&self) -> Result<Vec<String>, QosError> {
         names(&self.directory)
     }
@@ -278,7 +278,7 @@ fn check_own(directory: &Path) -> Result<(), QosError> {
     Err(StateError::unfit(directory, why).into())
 }
 
-/// What is in a directory; nothing if there is none.
+/// Names in a directory; none if there is no directory.
 fn names(directory: &Path) -> Result<Vec<String>, QosError> {
     match fs::read_dir(directory) {
         Ok(entries) => Ok(entries
@@ -296,7 +296,7 @@ fn attach(direction: Direction) -> Attach {
     }
 }
 
-/// Of our filter of clsact.
+/// Name of our filter of clsact.
 const NAME: &str = "linerate_qos";
 const PRIORITY: u16 = 0x4c51;
 const HANDLE: u32 = 1;

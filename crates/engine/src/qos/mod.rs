@@ -453,7 +453,7 @@ fn known(site: &mut Site, interface: Option<&str>) -> Result<(Vec<Port>, Vec<Str
     Ok((vec![Port::find(&mut site.netlink, name)?], gone))
 }
 
-/// The same with what is in force on each; at least one.
+/// Interfaces with the state in force on each; at least one.
 fn held(site: &mut Site, interface: Option<&str>) -> Result<Vec<(Port, State)>, QosError> {
     let (ports, _) = known(site, interface)?;
     let mut held = Vec::new();
@@ -472,7 +472,7 @@ fn held(site: &mut Site, interface: Option<&str>) -> Result<Vec<(Port, State)>, 
     }
 }
 
-/// The same, where all of each is known.
+/// The interfaces, unless the state of one was lost.
 fn whole(held: Vec<(Port, State)>) -> Result<Vec<(Port, State)>, QosError> {
     for (port, state) in &held {
         if let Some(why) = &state.lost {
@@ -623,5 +623,5 @@ fn no_policy(interface: &str) -> QosError {
     }
 }
 
-/// Of the file, for any interface.
+/// Name of the file's adapter for any interface.
 const ANY: &str = "*";

@@ -47,7 +47,7 @@ impl Port {
         self.link.index
     }
 
-    /// How its frames begin.
+    /// Kind of its frames' beginning.
     pub(super) fn link_type(&self) -> Result<LinkType, QosError> {
         match self.link.hardware {
             ARPHRD_ETHER | ARPHRD_LOOPBACK => Ok(LinkType::Ethernet),

@@ -22,7 +22,7 @@ use super::queue;
 use super::site::Site;
 use super::state::{Hooked, Mode, State};
 
-/// What is wanted of an interface.
+/// Policy and options that are wanted of an interface.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     /// The file as it was given, and read; none to pass everything through.
@@ -175,7 +175,7 @@ fn bind(
     Ok(bindings)
 }
 
-/// The same of one filter.
+/// Binds one filter.
 pub(super) fn bind_filter(
     netlink: &mut Netlink,
     filter: &Filter,
@@ -212,7 +212,7 @@ pub(super) fn check(file: &PolicyFile, adapter: &Adapter, port: &Port) -> Result
     Ok(classes.is_some())
 }
 
-/// The same by name, to be compared with later.
+/// Bound values by name, to be compared with later.
 fn bound(bindings: &Bindings) -> BTreeMap<String, u64> {
     let cgroups = bindings.cgroups.iter();
     let cgroups = cgroups.map(|(path, group)| (format!("{CGROUP} {}", path.0), group.id));

@@ -360,5 +360,5 @@ const ROOT: u32 = u32::MAX;
 const INGRESS: u32 = 0xffff_fff1;
 /// Ethernet and a VLAN tag.
 const FRAME_HEADERS: u32 = 18;
-/// Of offloaded ones.
+/// Largest frame with segmentation offload, bytes.
 const MAX_FRAME: u32 = 65_536;

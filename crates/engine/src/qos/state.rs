@@ -36,7 +36,7 @@ pub enum Mode {
     Removed,
 }
 
-/// All of one interface.
+/// State of one interface.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct State {
     pub(super) interface: String,
@@ -51,7 +51,7 @@ pub(super) struct State {
     /// What `ingress` was asked for beside the file.
     pub(super) with_ingress: bool,
     pub(super) policies: Vec<PolicyReport>,
-    /// Of the classes.
+    /// Rate that the classes share, bits/s.
     pub(super) rate_bps: Option<u64>,
     /// `filter NAME` and `policy NAME` to the place where they count.
     pub(super) slots: BTreeMap<String, u32>,
@@ -59,7 +59,7 @@ pub(super) struct State {
     pub(super) ingress: Hooked,
     pub(super) classes: Vec<HtbClass>,
     pub(super) default_class: Option<u32>,
-    /// Of each policy that has one.
+    /// Class of each policy that has one.
     pub(super) class_of: BTreeMap<String, u32>,
     pub(super) offload: Option<Offload>,
     /// The kernel's numbers of what the filters name, `cgroup PATH` and `interface NAME`: one that
@@ -91,7 +91,7 @@ pub(super) struct Hooked {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Replaced {
     pub(super) is_class: bool,
-    /// Of a discipline, its id has the minor number 0.
+    /// Class; of a discipline, the id has the minor number 0.
     #[serde(flatten)]
     pub(super) class: TrafficClass,
 }
@@ -101,7 +101,7 @@ pub(super) struct Replaced {
 pub(super) struct Offload {
     pub(super) set: u32,
     pub(super) was: u32,
-    /// Of IPv4, where the kernel tells it apart.
+    /// Earlier value for IPv4, where the kernel tells it apart.
     pub(super) was_ipv4: Option<u32>,
 }
 
@@ -133,9 +133,9 @@ impl State {
 /// Which of the two states of an interface.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Which {
-    /// What is in force, as far as is known.
+    /// State in force, as far as is known.
     Current,
-    /// What was to be in force when a command ended early.
+    /// State that was to be in force when a command ended early.
     Next,
 }
 

@@ -17,7 +17,7 @@ use super::queue;
 use super::site::Site;
 use super::state::{Mode, State};
 
-/// All of one interface.
+/// Report of one interface.
 pub(super) fn report(
     site: &mut Site,
     port: &Port,
@@ -61,7 +61,7 @@ pub(super) fn report(
     Ok(report)
 }
 
-/// What is not as it was applied, in words.
+/// Difference from what was applied, in words.
 pub(super) fn fault(
     site: &mut Site,
     port: &Port,

@@ -58,7 +58,7 @@ struct Watch {
     kept: BTreeMap<String, Kept>,
     /// What was said last of each that could not be put in force.
     said: BTreeMap<String, String>,
-    /// Of links and of their disciplines.
+    /// Announcements of links and of their disciplines.
     announcements: Announcements,
     /// Of the states that other commands write, and of control groups.
     directories: DirectoryChanges,

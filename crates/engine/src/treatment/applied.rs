@@ -88,7 +88,7 @@ impl Applied {
         Ok(())
     }
 
-    /// What is in force, for the record: `eth0: tso off`.
+    /// Settings in force, for the record: `eth0: tso off`.
     pub fn read_back(&self) -> Vec<String> {
         self.read_back.clone()
     }

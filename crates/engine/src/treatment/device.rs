@@ -77,7 +77,7 @@ impl OffloadStep {
         Self::prepare_on(setting, on, towards(&mut open_netlink()?, peer)?)
     }
 
-    /// The same on a device that is named.
+    /// Prepares the change on a device that is named.
     pub(super) fn prepare_on(
         setting: DeviceSetting,
         on: bool,

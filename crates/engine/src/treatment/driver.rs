@@ -24,7 +24,7 @@ pub(crate) enum DriverFigure {
     QueueLength,
 }
 
-/// All of them, by the names that they have in keys.
+/// Settings of a driver, by the names that they have in keys.
 pub(crate) const FIGURES: [(&str, DriverFigure); 7] = [
     ("rx_ring", DriverFigure::RxRing),
     ("tx_ring", DriverFigure::TxRing),

@@ -25,7 +25,7 @@ pub enum TreatError {
     /// This process may not.
     #[error("not permitted to set {what}: it needs {needs}")]
     NotPermitted {
-        /// What was to be set.
+        /// Setting that was to be made.
         what: String,
         /// The privilege.
         needs: &'static str,
@@ -33,7 +33,7 @@ pub enum TreatError {
     /// This host, device or route does not have it.
     #[error("cannot set {what}: {why}")]
     Unfit {
-        /// What was to be set.
+        /// Setting that was to be made.
         what: String,
         /// Why.
         why: String,
@@ -41,9 +41,9 @@ pub enum TreatError {
     /// It was set, and what is in force is something else.
     #[error("{what} did not take, it is {found}: {why}")]
     NotTaken {
-        /// What was set.
+        /// Setting that was made.
         what: String,
-        /// What is in force.
+        /// Setting that is in force.
         found: String,
         /// What may be the reason.
         why: &'static str,
@@ -59,7 +59,7 @@ pub enum TreatError {
     /// The kernel refused.
     #[error("cannot {operation}")]
     Kernel {
-        /// What was attempted, and on what.
+        /// Operation and its object.
         operation: String,
         /// From the kernel.
         source: Box<dyn Error + Send + Sync>,

@@ -45,7 +45,7 @@ struct FileState {
 pub(crate) const FILES: [&str; 3] = ["rps_cpus", "xps_cpus", "irq_cpus"];
 
 impl<'a> FileSetting<'a> {
-    /// That of a device with one of the names [`FILES`].
+    /// The file of a device that has one of the names [`FILES`].
     pub(crate) fn new(device: &'a str, name: &str) -> Option<Self> {
         match name {
             "rps_cpus" => Some(Self::Receive(device)),

@@ -16,7 +16,7 @@ use crate::state_files::{
     HeldDirectory, JsonLog, PATIENCE, StateDirectory, StateError, run, runtime, temporary,
 };
 
-/// Whose a journal is.
+/// Owner of a journal: its process and namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) pid: u32,
@@ -110,5 +110,5 @@ fn read(held: &HeldDirectory, name: &str) -> Result<Option<Entry>, StateError> {
 
 const PREFIX: &str = "treatments-";
 const SUFFIX: &str = ".jsonl";
-/// Of one process at once.
+/// Most journals of one process at once.
 const MAX_JOURNALS: u32 = 1000;

@@ -21,7 +21,7 @@ pub(super) struct Place {
     cookie: Option<u64>,
 }
 
-/// What became of a visit to a namespace.
+/// Outcome of a visit to a namespace.
 #[derive(Debug)]
 pub(super) enum Visit<T> {
     Done(T),
@@ -32,7 +32,7 @@ pub(super) enum Visit<T> {
 }
 
 impl Place {
-    /// That of the calling thread.
+    /// The namespace of the calling thread.
     pub(super) fn here() -> Result<Self, TreatError> {
         Ok(Self {
             boot_id: boot_id()?,

@@ -17,7 +17,7 @@ pub(super) struct RouteStep {
     /// There was no host route: ours is deleted again.
     made: bool,
     fields: Vec<Field>,
-    /// All of them were in force already.
+    /// Whether every metric was in force already.
     #[serde(default)]
     idle: bool,
 }

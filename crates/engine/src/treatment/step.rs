@@ -38,14 +38,14 @@ pub(super) enum Step {
     Files(FilesStep),
 }
 
-/// What became of a step that was to be undone.
+/// Outcome of a step that was to be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Undone {
     /// It is as it was.
     Restored,
     /// Somebody has changed it since: it is left alone.
     NotOurs,
-    /// What it was of is gone.
+    /// The device, route or namespace of the step is gone.
     Gone,
 }
 
@@ -175,7 +175,7 @@ pub(super) trait Reversible {
     fn check(&self) -> Result<String, TreatError>;
     /// Puts back what is still ours.
     fn undo(&self) -> Result<Undone, TreatError>;
-    /// What it is of: `tso of eth0`.
+    /// Object of the step, such as `tso of eth0`.
     fn what(&self) -> String;
     /// The key in the table of a host's settings, such as `net.ipv4.tcp_sack` or `device.eth0.tso`.
     fn key(&self) -> String {
@@ -185,7 +185,7 @@ pub(super) trait Reversible {
     fn values(&self) -> (String, String) {
         Default::default()
     }
-    /// What it is now; none where it is gone.
+    /// Present value; none where the object is gone.
     fn found(&self) -> Result<Option<String>, TreatError> {
         Ok(None)
     }

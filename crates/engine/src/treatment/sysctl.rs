@@ -83,7 +83,7 @@ impl SysctlStep {
         follows
     }
 
-    /// The same key, or one of which the other is a part.
+    /// Whether the keys are the same, or one is a part of the other.
     pub(super) fn meets(&self, other: &Self) -> bool {
         let is_part = |one: &str, other: &str| {
             one == FORWARD && other.starts_with(OF_DEVICES) && other.ends_with(".forwarding")

@@ -133,5 +133,5 @@ impl SysctlDirectory {
     }
 }
 
-/// Of our file.
+/// Largest size of our file, bytes.
 const MAX_BYTES: u64 = 1 << 20;

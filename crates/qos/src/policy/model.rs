@@ -46,7 +46,7 @@ pub struct Place {
 pub struct Filter {
     /// Its name, 1 to 32 letters, digits, `_`, `-`.
     pub name: String,
-    /// Where it is defined.
+    /// Place of its definition.
     pub place: Place,
     /// 1 to 2³¹ − 1; lower ones are tried first, ties in the order of the file.
     /// [`DEFAULT_PRIORITY`] if the file has none.
@@ -264,7 +264,7 @@ pub struct Interface(pub String);
 pub struct Policy {
     /// Its name, 1 to 32 letters, digits, `_`, `-`.
     pub name: String,
-    /// Where it is defined.
+    /// Place of its definition.
     pub place: Place,
     /// DSCP that packets get.
     pub dscp: Option<Dscp>,
@@ -359,7 +359,7 @@ pub enum MeterKind {
 pub struct Adapter {
     /// The interface's name; `*` for whichever is asked for (experiments name none).
     pub name: String,
-    /// Where it is defined.
+    /// Place of its definition.
     pub place: Place,
     /// Rate of the link; without it the speed that the driver reports.
     pub rate: Option<BitRate>,

@@ -51,7 +51,7 @@ impl Number {
         }
     }
 
-    /// The same with names for some numbers.
+    /// Gives some numbers names.
     const fn named(self, words: &'static Words) -> Self {
         Self {
             words: Some(words),

@@ -1,6 +1,5 @@
 //! The page of an analysis of figures that were measured elsewhere.
 
-use crate::page::{Emphasis, Page, Table, table};
 use linerate_core::analyze::{
     Analysis, ClaimResult, ClaimVerdict, Contrast, Format, Group, Level, Overall, RowCeilings,
     Setting, Source,
@@ -13,6 +12,7 @@ use super::number::{
 };
 use super::parts;
 use crate::document::Document;
+use crate::page::{Emphasis, Page, Table, table};
 
 impl Document for Analysis {
     /// Each metric with its groups, then what the columns explain, what the reports said, what is

@@ -1,6 +1,5 @@
 //! The page of a capacity test: how many connections were held, their cost, and their limits.
 
-use crate::page::{Page, table};
 use linerate_core::capacity::{
     CapacityDocument, CapacityHalf, Failure, LimitEnd, LimitKind, LimitRow, LoadPace,
     MemoryReading, PoolResult, StoppedBy,
@@ -15,6 +14,7 @@ use super::number::{
 };
 use super::parts::{caveats, destination, emulated, latencies};
 use crate::document::{Document, Ending, Surroundings};
+use crate::page::{Page, table};
 
 impl Document for CapacityDocument {
     /// What was held, and what stopped it or would stop it; then the costs and the limits.

@@ -1,6 +1,5 @@
 //! The page of `linerate check`.
 
-use crate::page::{Emphasis, Page, table};
 use linerate_core::plan::Direction;
 use linerate_core::record::{
     CaveatKind, Check, EndReport, HostFacts, Leg, Observed, PathFacts, Record, Status,
@@ -17,6 +16,7 @@ use super::number::{
 };
 use super::parts::{self, bars, caveats, emulated, figure, held, latencies};
 use crate::document::{Document, Ending, Rate, Surroundings};
+use crate::page::{Emphasis, Page, table};
 
 impl Document for Check {
     /// For each direction: the rate, the ceilings, the bottleneck and the remedy; then the path,

@@ -1,6 +1,5 @@
 //! The page of a comparison of two treatments.
 
-use crate::page::{Emphasis, Page, Table, table};
 use std::collections::BTreeMap;
 
 use linerate_core::compare::{
@@ -20,6 +19,7 @@ use super::number::{
 };
 use super::parts::{caveats, destination, emulated, figure, protocol_name, towards, workload_name};
 use crate::document::{Document, Ending, Surroundings};
+use crate::page::{Emphasis, Page, Table, table};
 
 impl Document for Comparison {
     /// The answer, what was compared, both treatments side by side, and the caveats.

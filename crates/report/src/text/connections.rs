@@ -1,7 +1,6 @@
 //! The pages of connections of any program: a line for each, the largest explained, sums over
 //! groups, listening sockets.
 
-use crate::page::{Page, Table, table};
 use std::collections::BTreeMap;
 
 use linerate_core::connection::{
@@ -18,6 +17,7 @@ use super::number::{
 use super::parts::{caveats, ceilings, verdict};
 use super::{Style, evidence};
 use crate::document::{Document, Ending, Rate, Surroundings};
+use crate::page::{Page, Table, table};
 
 /// What connections are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

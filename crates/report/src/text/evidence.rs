@@ -1,11 +1,11 @@
 //! The kernels' evidence on the flows of a direction: the facts for one line each.
 
-use crate::page::Page;
 use linerate_core::record::{Leg, Record, TcpEvidence, TcpReceiver, TcpSender, UdpEvidence};
 
 use super::number::{
     bytes, count, counted, exact_bytes, if_known, joined, micros, named, percent, rate, with_unit,
 };
+use crate::page::Page;
 
 /// Why the host-wide service demand of an end is not meaningful, if that is so.
 pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'static str> {

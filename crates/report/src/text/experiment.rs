@@ -1,6 +1,5 @@
 //! The page of an experiment: the report's table with its figures beside ours, and its findings.
 
-use crate::page::{Emphasis, Head, Page, Table};
 use std::collections::BTreeSet;
 
 use linerate_core::experiment::{
@@ -13,6 +12,7 @@ use linerate_core::stats::{Agreement, Figure, MedianInterval};
 use super::number::{NBSP, digits, joined, named, some_joined};
 use super::parts::{DRIFT, MODES, caveats, figure as repeats, middle};
 use crate::document::{Document, Ending, Surroundings};
+use crate::page::{Emphasis, Head, Page, Table};
 
 impl Document for ExperimentDocument {
     /// Title, table, findings, notes, doubts.

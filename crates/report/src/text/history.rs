@@ -1,10 +1,10 @@
 //! Changes since earlier runs: against a baseline, of saved runs, of series.
 
-use crate::page::{Page, table};
 use linerate_core::record::{Baseline, Cause, Change, Significance};
 
 use super::Style;
 use super::number::{NBSP, begun, grouped, plural, signed_percent, writer};
+use crate::page::{Page, table};
 
 /// Writes what has changed since the baseline, if there is one.
 pub(super) fn baseline(page: &mut Page, baseline: Option<&Baseline>) {

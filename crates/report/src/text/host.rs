@@ -1,6 +1,5 @@
 //! The pages of settings and treatments of a host.
 
-use crate::page::{Emphasis, Page, table};
 use linerate_core::host::{
     ChangeOutcome, HostDocument, Place, SettingChange, SettingReport, SettingState,
 };
@@ -11,6 +10,7 @@ use linerate_core::units::ByteCount;
 use super::Style;
 use super::number::{NBSP, count, if_known, joined, named, plural, some_joined};
 use crate::document::Document;
+use crate::page::{Emphasis, Page, table};
 
 impl Document for HostDocument {
     /// The settings that are not right with reasons, the command that sets them, and the number of

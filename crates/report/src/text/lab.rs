@@ -1,11 +1,11 @@
 //! The page of running labs.
 
-use crate::page::{Emphasis, Page};
 use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::LabDirection;
 
 use super::number::{joined, some_joined};
 use crate::document::Document;
+use crate::page::{Emphasis, Page};
 
 impl Document for LabsDocument {
     /// Hosts, routers and links of each lab, the links' counters, and the processes in it.

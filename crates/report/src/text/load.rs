@@ -1,6 +1,5 @@
 //! The page of a load mix.
 
-use crate::page::{Page, Table, table};
 use linerate_core::load::{
     CallQuality, ClassLatency, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
 };
@@ -13,6 +12,7 @@ use super::number::{
 };
 use super::parts::{caveats, clock, destination, emulated, protocol_name, verdict, video};
 use crate::document::{Document, Rate, Surroundings};
+use crate::page::{Page, Table, table};
 
 impl Document for LoadDocument {
     /// Totals of each direction, latency of each class, the quality of calls, and the bottleneck of

@@ -1,6 +1,5 @@
 //! The page of a mesh: measurements between all sites.
 
-use crate::page::{Page, Table, table};
 use linerate_core::record::{Cause, Observed};
 use linerate_core::stats::median;
 use linerate_mesh::{MatrixCell, MatrixDocument, Suspect, SuspectKind, SuspectMetric};
@@ -10,6 +9,7 @@ use super::number::{
     UNKNOWN, begun, digits, joined, micros, named, percent, plural, rate, some_joined,
 };
 use crate::document::{Document, Rate};
+use crate::page::{Page, Table, table};
 
 impl Document for MatrixDocument {
     /// The sites that explain the slow pairs, and the bottlenecks; a few sites as a matrix, many as

@@ -1,7 +1,6 @@
 //! Parts that pages share: ceilings and verdicts, caveats, figures over repeats, the way of a test,
 //! latencies.
 
-use crate::page::{MARGIN, Page, table};
 use std::iter::repeat;
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,6 +17,7 @@ use super::number::{
     sure, with_unit,
 };
 use crate::charts;
+use crate::page::{MARGIN, Page, table};
 
 /// Writes a table of the lowest `most` ceilings, with the measured rate as a share of each.
 pub(super) fn ceilings(

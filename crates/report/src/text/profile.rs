@@ -1,7 +1,6 @@
 //! The page of a profile: the layers of both ends side by side, or their CPU time by thread where
 //! layers cannot be sampled.
 
-use crate::page::{Page, Table, table};
 use std::collections::BTreeMap;
 
 use linerate_core::profile::attribution::{Role, path_from_root};
@@ -15,6 +14,7 @@ use super::number::{
 use super::parts::{caveats, emulated, traffic_and_peer};
 use super::projection;
 use crate::document::{Document, Rate};
+use crate::page::{Page, Table, table};
 use crate::svg::layer_name;
 
 impl Document for ProfileDocument {

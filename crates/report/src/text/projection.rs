@@ -1,6 +1,5 @@
 //! Models of what CPU time costs, and projections of what changes would bring.
 
-use crate::page::{Emphasis, Page, Table, table};
 use linerate_core::plan::Protocol;
 use linerate_core::profile::projection::{
     Basis, CostModel, End, EndModel, ProjectedEnd, Projection, Proof, Proved, Term, Unprojected,
@@ -9,6 +8,7 @@ use linerate_core::profile::projection::{
 
 use super::Style;
 use super::number::{NBSP, digits, joined, named, percent, rate, some_joined, span};
+use crate::page::{Emphasis, Page, Table, table};
 
 /// A page of cost models, projections, their proofs and doubts, and changes that are not projected.
 pub fn projections(

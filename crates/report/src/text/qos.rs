@@ -1,6 +1,5 @@
 //! The pages of QoS policies: what is in force, what it counted, and which filter takes a packet.
 
-use crate::page::{Emphasis, Page, Table, table};
 use linerate_core::units::Dscp;
 use linerate_qos::document::{
     AdapterReport, FileReport, FilterReport, PolicyReport, QosDocument, QosState,
@@ -11,6 +10,7 @@ use linerate_qos::interpret::CounterReport;
 use super::Style;
 use super::number::{bytes, chosen_bytes, named, plural, rate, some_joined};
 use crate::document::Document;
+use crate::page::{Emphasis, Page, Table, table};
 
 impl Document for QosDocument {
     /// The state of each interface, or the report on a file or a packet; else the notes on what was

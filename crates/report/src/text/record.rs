@@ -1,6 +1,5 @@
 //! The page of one run.
 
-use crate::page::{Emphasis, Page, table};
 use linerate_core::one_way::OneWay;
 use linerate_core::plan::{Direction, Extent, Protocol, Traffic, Workload};
 use linerate_core::record::{EndReport, FlowRecord, Leg, Observed, Record, Status, TcpSender};
@@ -17,6 +16,7 @@ use super::parts::{
     video,
 };
 use crate::document::{Document, Rate};
+use crate::page::{Emphasis, Page, table};
 
 impl Document for Record {
     /// The rate, the bottleneck and the remedy; then the evidence of both kernels.
@@ -216,7 +216,7 @@ fn run_facts(record: &Record) -> Vec<String> {
     facts
 }
 
-/// What was sent, and in which pieces.
+/// Amount and message sizes of the test.
 fn plan_facts(record: &Record) -> Vec<String> {
     match &record.plan.traffic {
         Traffic::Stream(stream) => {

@@ -1,6 +1,5 @@
 //! Sizes in one table, as XPPERF and netperf printed them.
 
-use crate::page::{Page, Table, table};
 use linerate_core::plan::{Direction, Traffic, Workload};
 use linerate_core::record::{
     Caveat, EndReport, Leg, Observed, Record, SizeFigure, Status, Sweep, median_run,
@@ -15,6 +14,7 @@ use super::number::{
 };
 use super::parts::{caveats, emulated, figure, middle, traffic_and_peer, verdict};
 use crate::document::{Document, Rate};
+use crate::page::{Page, Table, table};
 
 impl Document for Sweep {
     /// The range of the rates, then a row for each run. If sizes are repeated, a row for each size:

@@ -1,6 +1,5 @@
 //! The pages of a trace and of a watch: what can be said of the route, then a line for each hop.
 
-use crate::page::{Emphasis, Page, Table, table};
 use std::iter::{once, repeat};
 use std::net::IpAddr;
 
@@ -19,6 +18,7 @@ use super::number::{
 };
 use super::parts::caveats;
 use crate::document::Document;
+use crate::page::{Emphasis, Page, Table, table};
 
 impl Document for TraceDocument {
     /// A trace as a page: the end, the delay, what changes packets; then the hops.

@@ -232,7 +232,7 @@ impl Experiment {
     }
 }
 
-/// What is read of a policy's cost.
+/// Keys of a policy's cost that are read.
 #[derive(Deserialize)]
 struct Cost {
     rows: Vec<Transfer>,
