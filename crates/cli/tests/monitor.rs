@@ -1,16 +1,21 @@
 //! The monitor with an endpoint on loopback: what it saves, tells and shows.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_engine::{Slot, Stop, Target};
 use linerate_history::{Filter, History, NewAlarm};
 use linerate_testkit::{Need, eventually, free_port, made_or_skip, skip};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 use crate::support::{Killed, PATIENCE, PROGRAM, Served, assert_says, ended_within, spawn, stderr};
@@ -95,6 +100,21 @@ fn due_tests_are_run_and_saved_although_an_endpoint_is_unreachable() {
             .permissions()
             .readonly()
     );
+}
+
+#[test]
+fn once_ends_although_a_test_takes_longer_than_its_interval() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let served = Served::start(&[]);
+    file(here, &served.address, "");
+    let text = fs::read_to_string(here.join("m.toml")).unwrap();
+    let longer = text.replace("time = \"100ms\"", "time = \"2500ms\"");
+    fs::write(here.join("m.toml"), longer).unwrap();
+    let done = run(here, "monitor m.toml --once --db h.db");
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
+    assert_eq!(history.list(&Filter::default()).unwrap().len(), 1);
 }
 
 #[test]
@@ -314,21 +334,30 @@ fn a_webhook_is_told_over_tls_only_if_this_host_trusts_it() {
         skip(Need::Openssl, "needs openssl 3: apt-get install openssl");
         return;
     }
-    let mut server = Command::new("openssl");
-    let server = server
-        .args("s_server -accept 127.0.0.1:0 -cert c.pem -key k.pem -ign_eof".split(' '))
-        .current_dir(here)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut server = Killed(server.spawn().unwrap());
-    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
-    let mut line = |with: &str| {
-        let found = lines.find_map(|line| line.ok().filter(|line| line.contains(with)));
-        found.expect("s_server says it")
-    };
-    let ready = line("ACCEPT");
-    let port = ready.rsplit(':').next().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let key = PrivateKeyDer::from_pem_file(here.join("k.pem")).unwrap();
+    let chain = vec![CertificateDer::from_pem_file(here.join("c.pem")).unwrap()];
+    let server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let server = Arc::new(server);
+    // Who does not trust the certificate sends no request.
+    let hooked = thread::spawn(move || {
+        loop {
+            let connection = ServerConnection::new(Arc::clone(&server)).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+            if let Ok(request) = http_request(&mut stream) {
+                let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+                stream.get_mut().write_all(answer).unwrap();
+                return request;
+            }
+        }
+    });
     let hook = format!("[alarm]\nwebhook = \"https://127.0.0.1:{port}/a\"\n");
     file(here, "127.0.0.1:1", &hook);
     let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
@@ -349,14 +378,26 @@ fn a_webhook_is_told_over_tls_only_if_this_host_trusts_it() {
     let untold = ended_within(tell("none.pem"), PATIENCE);
     assert_says(&untold, "certificate");
     assert_eq!(history.untold("", "webhook").unwrap().len(), 1);
-    let child = tell("c.pem");
-    line("POST /a HTTP/1.1");
-    let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
-    server.0.stdin.take().unwrap().write_all(answer).unwrap();
-    let told = ended_within(child, PATIENCE);
-    line("alarm/1");
+    let told = ended_within(tell("c.pem"), PATIENCE);
+    let (head, body) = hooked.join().unwrap();
+    assert!(head.starts_with("POST /a HTTP/1.1"), "{head}");
+    assert!(String::from_utf8_lossy(&body).contains("alarm/1"));
     assert!(!stderr(&told).contains("alarm:"), "{}", stderr(&told));
     assert_eq!(history.untold("", "webhook").unwrap(), []);
+}
+
+/// Head and body of a request that says how long it is.
+fn http_request(stream: &mut impl BufRead) -> io::Result<(String, Vec<u8>)> {
+    let (mut head, mut line) = (String::new(), String::new());
+    while stream.read_line(&mut line)? > 2 {
+        head += &std::mem::take(&mut line);
+    }
+    let length = head.to_lowercase();
+    let length = length.split("content-length: ").nth(1);
+    let length = length.and_then(|rest| rest.lines().next()?.parse().ok());
+    let mut body = vec![0; length.ok_or(io::ErrorKind::InvalidData)?];
+    stream.read_exact(&mut body)?;
+    Ok((head, body))
 }
 
 /// What a collector is sent: it answers the first request with `first`, the others with 200.
@@ -365,14 +406,7 @@ fn collected(listener: &TcpListener, first: &str, count: usize) -> Vec<(String, 
     while sent.len() < count {
         let (stream, _) = listener.accept().unwrap();
         let mut stream = BufReader::new(stream);
-        let (mut head, mut line) = (String::new(), String::new());
-        while stream.read_line(&mut line).unwrap() > 2 {
-            head += &std::mem::take(&mut line);
-        }
-        let length = head.to_lowercase();
-        let length = length.split("content-length: ").nth(1).unwrap();
-        let mut body = vec![0; length.lines().next().unwrap().parse().unwrap()];
-        stream.read_exact(&mut body).unwrap();
+        let (head, body) = http_request(&mut stream).unwrap();
         let status = if sent.is_empty() { first } else { "200 OK" };
         // At once: who has the status goes.
         let answer = format!("HTTP/1.1 {status}\r\n\r\n{{}}");

@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Read as _;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -70,7 +71,9 @@ impl Server {
 
     fn wait(&self) {
         eventually("the server answers", || {
-            TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+            // It speaks first; one that is starting accepts and hangs up.
+            let stream = TcpStream::connect(("127.0.0.1", self.port));
+            stream.is_ok_and(|mut stream| stream.read_exact(&mut [0; 4]).is_ok())
         });
     }
 }

@@ -39,7 +39,8 @@ const LATE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(40);
 
 /// `--once` gives a pair up after so many cycles in which other tests had its sites or links.
-const MAX_CROWDED_OUT: u32 = 3;
+/// A busy host needs more than a few: its tests take several times as long as they are planned to.
+const MAX_CROWDED_OUT: u32 = 10;
 
 /// A mesh at work.
 pub(super) struct Coordinator<'a> {
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn once_waits_for_a_pair_that_a_cycle_left_no_time_and_gives_it_up_after_three() {
+    fn once_waits_for_a_pair_that_cycles_left_no_time_and_gives_it_up_in_the_end() {
         let once = || Once {
             wanted: 1,
             settled: HashSet::new(),
@@ -508,9 +509,9 @@ mod tests {
         made_up.measured(0, [1, 0]);
         assert!(made_up.is_over(false) && made_up.verdict().is_ok());
         let mut given_up = once();
-        for cycle in 1..=3 {
+        for cycle in 1..=MAX_CROWDED_OUT {
             given_up.missed(&missed(MissReason::NoTime));
-            assert_eq!(given_up.is_over(false), cycle == 3, "{cycle}");
+            assert_eq!(given_up.is_over(false), cycle == MAX_CROWDED_OUT, "{cycle}");
         }
         assert!(given_up.verdict().is_err());
         let mut failed = once();
