@@ -7,7 +7,7 @@ use linerate_units::Nanos;
 
 /// What precedes the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Link {
+pub(crate) enum FrameLink {
     Ethernet,
     /// Linux cooked, version 1.
     Cooked,
@@ -19,7 +19,7 @@ pub(crate) enum Link {
     Loopback,
 }
 
-impl Link {
+impl FrameLink {
     /// By its number in files (`LINKTYPE_…`); 12 and 14 are BSD's raw IP.
     pub(crate) fn from_number(number: i32) -> Option<Self> {
         Some(match number {
@@ -50,12 +50,12 @@ pub(crate) struct Segment {
     pub(crate) ip_id: u16,
     /// Marked as having experienced congestion (ECN).
     pub(crate) is_marked: bool,
-    pub(crate) options: Options,
+    pub(crate) options: TcpOptions,
 }
 
 /// The options used here.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Options {
+pub(crate) struct TcpOptions {
     pub(crate) mss: Option<u16>,
     pub(crate) window_scale: Option<u8>,
     pub(crate) sack_permitted: bool,
@@ -83,7 +83,7 @@ pub(crate) enum Dissected {
     Other,
 }
 
-pub(crate) fn dissect(at: Nanos, link: Link, bytes: &[u8], wire_bytes: u32) -> Dissected {
+pub(crate) fn dissect(at: Nanos, link: FrameLink, bytes: &[u8], wire_bytes: u32) -> Dissected {
     let Some(ip) = after_link(link, bytes) else {
         return Dissected::Other;
     };
@@ -134,13 +134,13 @@ pub(crate) fn dissect(at: Nanos, link: Link, bytes: &[u8], wire_bytes: u32) -> D
 }
 
 /// The IP packet of a frame.
-fn after_link(link: Link, bytes: &[u8]) -> Option<&[u8]> {
+fn after_link(link: FrameLink, bytes: &[u8]) -> Option<&[u8]> {
     match link {
-        Link::Ip => Some(bytes),
-        Link::Loopback => bytes.get(4..),
-        Link::Ethernet => after_type(bytes.get(12..)?),
-        Link::Cooked => after_type(bytes.get(14..)?),
-        Link::Cooked2 => {
+        FrameLink::Ip => Some(bytes),
+        FrameLink::Loopback => bytes.get(4..),
+        FrameLink::Ethernet => after_type(bytes.get(12..)?),
+        FrameLink::Cooked => after_type(bytes.get(14..)?),
+        FrameLink::Cooked2 => {
             let ether_type = bytes.get(..2)?;
             let rest = bytes.get(20..)?;
             if is_vlan(ether_type) {
@@ -172,8 +172,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn options(bytes: &[u8]) -> Options {
-    let mut options = Options::default();
+fn options(bytes: &[u8]) -> TcpOptions {
+    let mut options = TcpOptions::default();
     // Nearly all segments have just timestamps (RFC 7323, appendix A).
     if bytes.len() == 12 && bytes[..4] == [1, 1, 8, 10] {
         options.timestamps = Some((word(bytes, 4), word(bytes, 8)));

@@ -7,14 +7,14 @@ use linerate_units::Nanos;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
-use crate::dissect::Link;
+use crate::dissect::FrameLink;
 use crate::error::CaptureError;
 
 /// One captured frame.
 pub(crate) struct Frame<'a> {
     /// Time since 1970.
     pub(crate) at: Nanos,
-    pub(crate) link: Link,
+    pub(crate) link: FrameLink,
     /// The bytes kept.
     pub(crate) bytes: &'a [u8],
     /// Its length on the wire, bytes.
@@ -24,7 +24,7 @@ pub(crate) struct Frame<'a> {
 /// An interface of a pcapng section, or the single one of a pcap file.
 #[derive(Clone, Copy)]
 struct CaptureInterface {
-    link: Option<Link>,
+    link: Option<FrameLink>,
     ticks_per_s: u64,
     offset_s: i64,
     snap_bytes: u32,
@@ -182,7 +182,7 @@ fn describe(block: &PcapBlockOwned<'_>) -> Option<Described> {
         _ => return None,
     };
     let interface = CaptureInterface {
-        link: Link::from_number(number),
+        link: FrameLink::from_number(number),
         ticks_per_s,
         offset_s,
         snap_bytes,

@@ -64,9 +64,9 @@ pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
 
 /// The words of a command line.
 #[derive(Debug, Default)]
-struct Words(Vec<String>);
+struct CommandWords(Vec<String>);
 
-impl Words {
+impl CommandWords {
     fn flag(&mut self, option: &str, is_given: bool) {
         self.0.extend(is_given.then(|| option.to_owned()));
     }
@@ -99,8 +99,8 @@ impl Words {
 #[derive(Debug, Default)]
 struct Again {
     command: &'static str,
-    place: Place,
-    options: Words,
+    place: MeasuredPath,
+    options: CommandWords,
     seed: u64,
     /// What may differ from the first run.
     note: Option<&'static str>,
@@ -108,7 +108,7 @@ struct Again {
 
 /// The path that was measured.
 #[derive(Debug, Default)]
-enum Place {
+enum MeasuredPath {
     /// The demonstration path, which the seed draws.
     #[default]
     Demonstration,
@@ -123,7 +123,7 @@ enum Place {
     },
 }
 
-impl Place {
+impl MeasuredPath {
     /// The emulated path if there was one, else the endpoint.
     fn new(environment: &Environment, host: &str, peer: &str, family: Option<Family>) -> Self {
         if let Some(lab) = &environment.lab {
@@ -141,7 +141,7 @@ impl Place {
         }
     }
 
-    fn add_to(&self, words: &mut Words) {
+    fn add_to(&self, words: &mut CommandWords) {
         let family = match self {
             Self::Demonstration => return,
             Self::Lab { spec, family } => {
@@ -161,7 +161,7 @@ impl Place {
 impl Again {
     /// The command line with the options of `rerun`.
     fn typed(&self, args: &RerunArgs) -> anyhow::Result<Vec<String>> {
-        let mut words = Words(vec!["linerate".to_owned(), self.command.to_owned()]);
+        let mut words = CommandWords(vec!["linerate".to_owned(), self.command.to_owned()]);
         match &args.host {
             Some(host) => words.0.push(host.clone()),
             None => self.place.add_to(&mut words),
@@ -254,7 +254,7 @@ fn runs(rows: &[Record]) -> anyhow::Result<Again> {
     );
     let sizes = message_sizes(rows);
     let repeats = rows.len().div_ceil(sizes.len());
-    let mut options = Words::default();
+    let mut options = CommandWords::default();
     if sizes.len() > 1 {
         options.test(&first.plan, &[key]);
         options.list(&format!("--{key}"), sizes);
@@ -266,7 +266,7 @@ fn runs(rows: &[Record]) -> anyhow::Result<Again> {
     let family = Some(first.family);
     Ok(Again {
         command: first.workload.word(),
-        place: Place::new(&first.environment, &first.host, &first.peer, family),
+        place: MeasuredPath::new(&first.environment, &first.host, &first.peer, family),
         options,
         seed: first.seed,
         ..Again::default()
@@ -281,7 +281,7 @@ fn check(check: &Check) -> anyhow::Result<Again> {
     );
     let run = check.up.as_ref().or(check.down.as_ref());
     let run = run.context("it has no run: no endpoint answered")?;
-    let mut options = Words::default();
+    let mut options = CommandWords::default();
     options.flag("--quick", has(CaveatKind::FewRuns));
     options.maybe("--streams", Some(run.plan.streams).filter(|n| *n > 1));
     options.maybe("--congestion", run.plan.options.congestion.as_ref());
@@ -293,8 +293,8 @@ fn check(check: &Check) -> anyhow::Result<Again> {
     Ok(Again {
         command: "check",
         place: match check.hidden_fault {
-            Some(_) => Place::Demonstration,
-            None => Place::new(&check.environment, &check.host, &run.peer, family),
+            Some(_) => MeasuredPath::Demonstration,
+            None => MeasuredPath::new(&check.environment, &check.host, &run.peer, family),
         },
         options,
         seed: run.seed,
@@ -303,7 +303,7 @@ fn check(check: &Check) -> anyhow::Result<Again> {
 }
 
 fn comparison(it: &Comparison) -> Again {
-    let mut options = Words::default();
+    let mut options = CommandWords::default();
     options.value("--workload", it.plan.workload().word());
     options.value("--a", it.a.to_string());
     options.value("--b", it.b.to_string());
@@ -329,7 +329,7 @@ fn comparison(it: &Comparison) -> Again {
     let family = peer.map(|peer| peer.ip().into());
     Again {
         command: "compare",
-        place: Place::new(&it.environment, &it.host, &it.peer, family),
+        place: MeasuredPath::new(&it.environment, &it.host, &it.peer, family),
         options,
         seed: it.seed,
         note: has_policy.then_some("the policy is what its file says now"),
@@ -338,13 +338,13 @@ fn comparison(it: &Comparison) -> Again {
 
 /// The mix is the document itself.
 fn load(it: &LoadDocument, file: &Path) -> Again {
-    let mut options = Words::default();
+    let mut options = CommandWords::default();
     options.0.push(file.display().to_string());
     let first = it.members.first().map(|member| &member.record);
     let family = first.map(|first| first.family);
     let (host, peer) = first.map_or(("", ""), |first| (first.host.as_str(), first.peer.as_str()));
-    let mut place = Place::new(&it.environment, host, peer, family);
-    if let Place::Host { name, .. } = &mut place {
+    let mut place = MeasuredPath::new(&it.environment, host, peer, family);
+    if let MeasuredPath::Host { name, .. } = &mut place {
         // The load's host has the names of all its endpoints.
         name.clone_from(&it.host);
     }
@@ -360,17 +360,17 @@ fn load(it: &LoadDocument, file: &Path) -> Again {
 fn capacity(it: &CapacityDocument) -> Again {
     Again {
         command: "capacity",
-        place: Place::new(&it.environment, &it.host, &it.peer, Some(it.family)),
+        place: MeasuredPath::new(&it.environment, &it.host, &it.peer, Some(it.family)),
         options: capacity_options(&it.test),
         seed: it.seed,
         ..Again::default()
     }
 }
 
-fn capacity_options(test: &CapacityTest) -> Words {
+fn capacity_options(test: &CapacityTest) -> CommandWords {
     let time = |span: Span| format!("{}us", span.0.as_micros());
     let above_0 = |count: u64| (count > 0).then_some(count);
-    let mut options = Words::default();
+    let mut options = CommandWords::default();
     let connections = above_0(test.connections + test.udp_sockets).map(|_| test.connections);
     options.maybe("--connections", connections);
     options.maybe("--udp-sockets", above_0(test.udp_sockets));
@@ -401,7 +401,7 @@ fn trace(it: &TraceDocument) -> anyhow::Result<Again> {
         it.host != LAB_TARGET,
         "it was of an emulated path, which a trace does not name: linerate trace --lab SPEC"
     );
-    let mut options = Words::default();
+    let mut options = CommandWords::default();
     options.value("--protocol", it.kind.word());
     options.value("-q", it.probes_per_hop);
     options.value("-m", it.last_ttl);
@@ -419,7 +419,7 @@ fn trace(it: &TraceDocument) -> anyhow::Result<Again> {
     options.flag("--reverse", it.reverse.is_some());
     Ok(Again {
         command: "trace",
-        place: Place::Host {
+        place: MeasuredPath::Host {
             name: it.host.clone(),
             port: None,
             family: Some(it.target.into()),

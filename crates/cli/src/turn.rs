@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The running test, as the file describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Running {
+pub(crate) struct TurnHolder {
     pub(crate) test: String,
     pub(crate) path: String,
     /// When it began, seconds since this host was started.
@@ -27,7 +27,7 @@ pub(crate) struct Running {
 #[derive(Debug)]
 pub(crate) struct Turn {
     file: File,
-    running: Running,
+    running: TurnHolder,
 }
 
 impl Turn {
@@ -35,7 +35,7 @@ impl Turn {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn take(history: &Path, running: Running) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn take(history: &Path, running: TurnHolder) -> anyhow::Result<Option<Self>> {
         let path = place(history);
         let file = linerate_engine::open_lock(&path).with_context(|| path.display().to_string())?;
         for _ in 0..ATTEMPTS {
@@ -51,7 +51,7 @@ impl Turn {
 
     /// Writes the progress line into the file. The test goes on if that fails.
     pub(crate) fn say(&self, now: &str) {
-        let running = Running {
+        let running = TurnHolder {
             now: now.to_owned(),
             ..self.running.clone()
         };
@@ -62,7 +62,7 @@ impl Turn {
 }
 
 /// The test that runs with this history, if any.
-pub(crate) fn running(history: &Path) -> Option<Running> {
+pub(crate) fn running(history: &Path) -> Option<TurnHolder> {
     let path = place(history);
     // Without a lock on it the file is what a killed process left behind.
     if File::open(&path).ok()?.try_lock_shared().is_ok() {
@@ -98,7 +98,7 @@ mod tests {
         );
         fs::write(&other, "precious").unwrap();
         std::os::unix::fs::symlink(&other, place(&history)).unwrap();
-        let take = || Turn::take(&history, Running::default());
+        let take = || Turn::take(&history, TurnHolder::default());
         assert!(take().is_err());
         fs::remove_file(place(&history)).unwrap();
         fs::hard_link(&other, place(&history)).unwrap();
@@ -112,7 +112,7 @@ mod tests {
     fn one_test_has_the_turn_and_others_see_what_it_does() {
         let directory = tempfile::tempdir().unwrap();
         let history = directory.path().join("h.db");
-        let test = Running {
+        let test = TurnHolder {
             test: "bulk".to_owned(),
             path: "pit".to_owned(),
             began_s: 7,

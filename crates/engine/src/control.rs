@@ -16,7 +16,7 @@ use crate::retry::is_transient;
 const STUCK: Duration = Duration::from_secs(10);
 
 /// What a wait for input has brought.
-pub(crate) enum Received<'a> {
+pub(crate) enum ControlReceived<'a> {
     Bytes(&'a [u8]),
     Nothing,
     Closed,
@@ -117,9 +117,9 @@ impl ControlSocket {
         let until = dialogue.poll_timeout();
         let timeout = until.map_or(timeout, |at| at.saturating_sub(now()).min(timeout));
         match self.receive(timeout) {
-            Received::Bytes(bytes) => dialogue.handle_input(now(), bytes),
-            Received::Nothing => {}
-            Received::Closed => dialogue.handle_close(),
+            ControlReceived::Bytes(bytes) => dialogue.handle_input(now(), bytes),
+            ControlReceived::Nothing => {}
+            ControlReceived::Closed => dialogue.handle_close(),
         }
         dialogue.handle_timeout(now());
     }
@@ -135,7 +135,7 @@ impl ControlSocket {
 
     /// What arrives within `timeout`. While bytes wait to be sent nothing is read: a peer that
     /// keeps asking and never reads is slowed down and does not fill this host's memory.
-    pub(crate) fn receive(&mut self, timeout: Duration) -> Received<'_> {
+    pub(crate) fn receive(&mut self, timeout: Duration) -> ControlReceived<'_> {
         let interest = if self.waiting.is_empty() {
             Interest::Readable
         } else {
@@ -143,19 +143,19 @@ impl ControlSocket {
         };
         match wait_ready(&self.stream, interest, timeout) {
             Ok(true) => {}
-            Ok(false) if self.is_stuck() => return Received::Closed,
-            Ok(false) => return Received::Nothing,
-            Err(_) => return Received::Closed,
+            Ok(false) if self.is_stuck() => return ControlReceived::Closed,
+            Ok(false) => return ControlReceived::Nothing,
+            Err(_) => return ControlReceived::Closed,
         }
         // After a failed write the peer's last message may still be there to read.
         if interest == Interest::Writable && self.flush().is_ok() {
-            return Received::Nothing;
+            return ControlReceived::Nothing;
         }
         match self.stream.read(&mut self.buffer) {
-            Ok(0) => Received::Closed,
-            Ok(n) => Received::Bytes(&self.buffer[..n]),
-            Err(error) if is_transient(&error) => Received::Nothing,
-            Err(_) => Received::Closed,
+            Ok(0) => ControlReceived::Closed,
+            Ok(n) => ControlReceived::Bytes(&self.buffer[..n]),
+            Err(error) if is_transient(&error) => ControlReceived::Nothing,
+            Err(_) => ControlReceived::Closed,
         }
     }
 
@@ -204,7 +204,7 @@ impl ControlSocket {
         const SLICE: Duration = Duration::from_millis(50);
         let deadline = Instant::now() + LINGER;
         while !self.waiting.is_empty() && Instant::now() < deadline {
-            if let Received::Closed = self.receive(SLICE) {
+            if let ControlReceived::Closed = self.receive(SLICE) {
                 return;
             }
         }
@@ -212,7 +212,7 @@ impl ControlSocket {
             return;
         }
         while Instant::now() < deadline {
-            if let Received::Closed = self.receive(SLICE) {
+            if let ControlReceived::Closed = self.receive(SLICE) {
                 return;
             }
         }

@@ -12,10 +12,10 @@ use crate::clock::now_ns;
 
 /// A request to end early, shared between a signal handler and whoever runs. Once made it stays.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<Request>);
+pub struct Stop(Arc<StopRequest>);
 
 #[derive(Debug, Default)]
-struct Request {
+struct StopRequest {
     is_made: AtomicBool,
     /// A pipe into which the request writes, for threads that sleep in `epoll`; made when the first
     /// of them asks for it.

@@ -9,7 +9,7 @@ use linerate_core::treatment::{HostChange, Treatments};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
-use crate::load::Load;
+use crate::load::LoadBeside;
 use crate::responsiveness;
 use crate::treatment::{Applied, TreatError, endpoint_remembers, forget};
 
@@ -56,7 +56,7 @@ pub(crate) fn run(
     asked: &Test,
     what: What,
     treatments: &Treatments,
-    load: Option<&mut Load>,
+    load: Option<&mut LoadBeside>,
     observer: &mut dyn Observer,
 ) -> Result<Treated, MeasureError> {
     let mut test = asked.clone();

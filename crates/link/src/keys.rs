@@ -20,12 +20,12 @@ pub(super) struct Key {
 }
 
 pub(super) enum Setter {
-    Link(fn(&mut LinkSpec, &str) -> Result<(), Refusal>),
-    Path(fn(&mut WholePath, &str) -> Result<(), Refusal>),
+    Link(fn(&mut LinkSpec, &str) -> Result<(), KeyRefusal>),
+    Path(fn(&mut WholePath, &str) -> Result<(), KeyRefusal>),
 }
 
 /// Why a value is refused.
-pub(super) enum Refusal {
+pub(super) enum KeyRefusal {
     Malformed,
     OutOfRange,
     /// A rate without a unit, which is too low as bits/s.
@@ -44,7 +44,7 @@ macro_rules! keys {
         &[$(Key {
             name: $name,
             set: Setter::$kind(|whole, text| {
-                let read: fn(&str) -> Result<_, Refusal> = $value;
+                let read: fn(&str) -> Result<_, KeyRefusal> = $value;
                 whole.$field = read(text)?;
                 Ok(())
             }),
@@ -148,42 +148,42 @@ fn has_no_rate(link: &LinkSpec) -> bool {
     !link.has_line() && link.policer_bps.is_none()
 }
 
-fn read<T>(value: Option<T>) -> Result<T, Refusal> {
-    value.ok_or(Refusal::Malformed)
+fn read<T>(value: Option<T>) -> Result<T, KeyRefusal> {
+    value.ok_or(KeyRefusal::Malformed)
 }
 
-fn within<T: PartialOrd>(value: T, least: T, most: T) -> Result<T, Refusal> {
+fn within<T: PartialOrd>(value: T, least: T, most: T) -> Result<T, KeyRefusal> {
     let is_within = value >= least && value <= most;
-    is_within.then_some(value).ok_or(Refusal::OutOfRange)
+    is_within.then_some(value).ok_or(KeyRefusal::OutOfRange)
 }
 
-fn rate(text: &str) -> Result<u64, Refusal> {
+fn rate(text: &str) -> Result<u64, KeyRefusal> {
     let rate = read(parse_rate(text))?;
     let has_unit = text.bytes().any(|byte| !byte.is_ascii_digit());
     if !has_unit && (1..MIN_RATE_BPS).contains(&rate) {
-        return Err(Refusal::NoUnit);
+        return Err(KeyRefusal::NoUnit);
     }
     within(rate, MIN_RATE_BPS, MAX_RATE_BPS)
 }
 
-fn time(text: &str, most: Nanos) -> Result<Nanos, Refusal> {
+fn time(text: &str, most: Nanos) -> Result<Nanos, KeyRefusal> {
     within(read(parse_time(text))?, Nanos::ZERO, most)
 }
 
-fn percent(text: &str) -> Result<f64, Refusal> {
+fn percent(text: &str) -> Result<f64, KeyRefusal> {
     within(read(parse_percent(text))?, 0.0, 100.0)
 }
 
-fn number(text: &str, least: u32, most: u32) -> Result<u32, Refusal> {
+fn number(text: &str, least: u32, most: u32) -> Result<u32, KeyRefusal> {
     within(read(text.parse().ok())?, least, most)
 }
 
 /// A file name. The file is not read here; its name must not look like other parts of a path's
 /// text.
-fn file(text: &str) -> Result<String, Refusal> {
+fn file(text: &str) -> Result<String, KeyRefusal> {
     let is_odd = |c: char| c.is_control() || matches!(c, ',' | '(' | ')');
     if text.is_empty() || text.contains(is_odd) {
-        return Err(Refusal::Malformed);
+        return Err(KeyRefusal::Malformed);
     }
     within(text.len(), 1, MAX_FILE)?;
     Ok(text.to_owned())
@@ -199,15 +199,15 @@ fn arguments<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
 }
 
 /// Splits `value:word` or `value` into the value and whether the word is there.
-fn flagged<'a>(text: &'a str, word: &str) -> Result<(&'a str, bool), Refusal> {
+fn flagged<'a>(text: &'a str, word: &str) -> Result<(&'a str, bool), KeyRefusal> {
     match text.split_once(':') {
         None => Ok((text, false)),
         Some((value, flag)) if flag == word => Ok((value, true)),
-        Some(_) => Err(Refusal::Malformed),
+        Some(_) => Err(KeyRefusal::Malformed),
     }
 }
 
-fn queue(text: &str) -> Result<QueueLimit, Refusal> {
+fn queue(text: &str) -> Result<QueueLimit, KeyRefusal> {
     const MAX_QUEUE_BYTES: u64 = 1 << 40;
     let Some(packets) = text.strip_suffix('p') else {
         let bytes = within(read(parse_size(text))?, 0, MAX_QUEUE_BYTES)?;
@@ -217,10 +217,10 @@ fn queue(text: &str) -> Result<QueueLimit, Refusal> {
     Ok(QueueLimit::Packets(packets))
 }
 
-fn loss(text: &str) -> Result<Loss, Refusal> {
+fn loss(text: &str) -> Result<Loss, KeyRefusal> {
     if let Some(nth) = arguments(text, "every") {
         let [nth] = nth[..] else {
-            return Err(Refusal::Malformed);
+            return Err(KeyRefusal::Malformed);
         };
         let nth = within(read(nth.parse().ok())?, 1, 1 << 40)?;
         return Ok(Loss::Every { nth });
@@ -235,11 +235,11 @@ fn loss(text: &str) -> Result<Loss, Refusal> {
         [p, r] => (p, r, 100.0, 0.0),
         [p, r, bad] => (p, r, bad, 0.0),
         [p, r, bad, good] => (p, r, bad, good),
-        _ => return Err(Refusal::Malformed),
+        _ => return Err(KeyRefusal::Malformed),
     };
     // A channel that never recovers would lose everything after the first bad moment.
     if leave_percent == 0.0 {
-        return Err(Refusal::OutOfRange);
+        return Err(KeyRefusal::OutOfRange);
     }
     Ok(Loss::GilbertElliott {
         enter_percent,
@@ -249,17 +249,17 @@ fn loss(text: &str) -> Result<Loss, Refusal> {
     })
 }
 
-fn jitter(text: &str) -> Result<Jitter, Refusal> {
+fn jitter(text: &str) -> Result<Jitter, KeyRefusal> {
     let (distribution, size) = match arguments(text, "normal").as_deref() {
         Some([size]) => (Distribution::Normal, *size),
-        Some(_) => return Err(Refusal::Malformed),
+        Some(_) => return Err(KeyRefusal::Malformed),
         None => (Distribution::Uniform, text),
     };
     let size = time(size, MAX_RTT)?;
     Ok(Jitter { distribution, size })
 }
 
-fn reorder(text: &str) -> Result<Reorder, Refusal> {
+fn reorder(text: &str) -> Result<Reorder, KeyRefusal> {
     let (share, hold_back) = match text.split_once(':') {
         None => (text, Nanos::ZERO),
         Some((share, hold_back)) => {
@@ -273,12 +273,12 @@ fn reorder(text: &str) -> Result<Reorder, Refusal> {
     })
 }
 
-fn corrupt(text: &str) -> Result<Corrupt, Refusal> {
+fn corrupt(text: &str) -> Result<Corrupt, KeyRefusal> {
     let (share, place) = match text.split_once(':') {
         None => (text, CorruptionPlace::Wire),
         Some((share, "payload")) => (share, CorruptionPlace::Payload),
         Some((share, "host")) => (share, CorruptionPlace::Host),
-        Some(_) => return Err(Refusal::Malformed),
+        Some(_) => return Err(KeyRefusal::Malformed),
     };
     Ok(Corrupt {
         percent: percent(share)?,
@@ -286,15 +286,15 @@ fn corrupt(text: &str) -> Result<Corrupt, Refusal> {
     })
 }
 
-fn yes_or_no(text: &str) -> Result<bool, Refusal> {
+fn yes_or_no(text: &str) -> Result<bool, KeyRefusal> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => Err(Refusal::Malformed),
+        _ => Err(KeyRefusal::Malformed),
     }
 }
 
-fn mtu(text: &str) -> Result<Mtu, Refusal> {
+fn mtu(text: &str) -> Result<Mtu, KeyRefusal> {
     let (bytes, is_black_hole) = flagged(text, "blackhole")?;
     Ok(Mtu {
         // From the minimum of IPv4 routers (RFC 791) to the maximum of the length field.
@@ -303,20 +303,20 @@ fn mtu(text: &str) -> Result<Mtu, Refusal> {
     })
 }
 
-fn aqm(text: &str) -> Result<Aqm, Refusal> {
+fn aqm(text: &str) -> Result<Aqm, KeyRefusal> {
     match text {
         "fifo" => Ok(Aqm::Fifo),
         "codel" => Ok(Aqm::CoDel { marks_ect: false }),
         "codel:ecn" => Ok(Aqm::CoDel { marks_ect: true }),
-        _ => Err(Refusal::Malformed),
+        _ => Err(KeyRefusal::Malformed),
     }
 }
 
-fn framing(text: &str) -> Result<Framing, Refusal> {
+fn framing(text: &str) -> Result<Framing, KeyRefusal> {
     match text {
         "ethernet" => Ok(Framing::Ethernet),
         "aal5" => Ok(Framing::Aal5),
-        _ => Err(Refusal::Malformed),
+        _ => Err(KeyRefusal::Malformed),
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::keys::{CONTRADICTIONS, ELSEWHERE, KEYS, Key, Refusal, Setter, WholePath};
+use super::keys::{CONTRADICTIONS, ELSEWHERE, KEYS, Key, KeyRefusal, Setter, WholePath};
 use super::spec::{LinkSpec, PathSpec};
 use linerate_units::{Nanos, shortened, suggestion};
 
@@ -200,21 +200,21 @@ impl DirectionDraft {
 }
 
 impl SpecEntry<'_> {
-    fn error(&self, refusal: &Refusal) -> SpecError {
+    fn error(&self, refusal: &KeyRefusal) -> SpecError {
         let (key, value) = (self.key.name, shortened(self.value));
         let (example, range, column) = (self.key.example, self.key.range, self.value_column);
         let problem = match refusal {
-            Refusal::Malformed => SpecProblem::Malformed {
+            KeyRefusal::Malformed => SpecProblem::Malformed {
                 key,
                 value,
                 hint: example,
             },
-            Refusal::OutOfRange => SpecProblem::OutOfRange {
+            KeyRefusal::OutOfRange => SpecProblem::OutOfRange {
                 key,
                 value,
                 hint: range,
             },
-            Refusal::NoUnit => SpecProblem::NoUnit { key, value },
+            KeyRefusal::NoUnit => SpecProblem::NoUnit { key, value },
         };
         SpecError { column, problem }
     }

@@ -151,7 +151,7 @@ macro_rules! documents {
         })*
 
         /// Every document that is printed, stored and read.
-        pub const DOCUMENTS: &[Kind] = &[$(Kind::new::<$document>($schema)),*];
+        pub const DOCUMENTS: &[DocumentKind] = &[$(DocumentKind::new::<$document>($schema)),*];
 
         /// The JSON Schema of each document, generated from its type. This list is separate because
         /// no command uses it: the schemas, a tenth of the program, are then not linked into it.
@@ -178,13 +178,13 @@ documents! {
 }
 
 /// A kind of document: its schema name, and how to read it.
-pub struct Kind {
+pub struct DocumentKind {
     /// The value of its key `schema`, such as `linerate.record/1`.
     pub schema: &'static str,
     read: fn(&[u8]) -> serde_json::Result<Box<dyn Document>>,
 }
 
-impl Kind {
+impl DocumentKind {
     const fn new<T>(schema: &'static str) -> Self
     where
         T: Document + DeserializeOwned + 'static,
@@ -293,7 +293,7 @@ pub fn schema(bytes: &[u8]) -> Result<&'static str, ReadError> {
     Ok(kind(bytes)?.schema)
 }
 
-fn kind(bytes: &[u8]) -> Result<&'static Kind, ReadError> {
+fn kind(bytes: &[u8]) -> Result<&'static DocumentKind, ReadError> {
     /// The key `schema` of a document. The other keys are skipped here, but must be valid JSON.
     #[derive(Deserialize)]
     struct SchemaHead {

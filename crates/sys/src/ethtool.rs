@@ -13,7 +13,7 @@ use std::io;
 use std::net::UdpSocket;
 
 use crate::CallError;
-use ioctl::Command;
+use ioctl::EthtoolCommand;
 
 /// The driver of one link, in the network namespace in which it was opened.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Ethtool {
             link: link.to_owned(),
         };
         // Every device has offload features, so that this fails only without the device.
-        ioctl::read(&driver.socket, link, Command::FeatureCount).map_err(error)?;
+        ioctl::read(&driver.socket, link, EthtoolCommand::FeatureCount).map_err(error)?;
         Ok(driver)
     }
 
@@ -46,7 +46,7 @@ impl Ethtool {
     /// # Errors
     /// [`CallError`] if the link has gone.
     pub fn driver(&self) -> Result<Option<String>, CallError> {
-        let words = ioctl::read(&self.socket, &self.link, Command::Driver);
+        let words = ioctl::read(&self.socket, &self.link, EthtoolCommand::Driver);
         let answer = self.supported("read the driver", words)?;
         Ok(answer.map(|words| ioctl::text(&ioctl::bytes(&words)[4..36])))
     }

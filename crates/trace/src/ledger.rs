@@ -47,7 +47,7 @@ impl Sent {
 
 /// All probes of a trace.
 #[derive(Debug, Clone)]
-pub(super) struct Ledger {
+pub(super) struct ProbeLedger {
     target: IpAddr,
     session: u16,
     sent: Vec<Sent>,
@@ -61,7 +61,7 @@ pub(super) struct Counts {
     pub(super) foreign: u32,
 }
 
-impl Ledger {
+impl ProbeLedger {
     pub(super) fn new(target: IpAddr, session: u16) -> Self {
         Self {
             target,

@@ -15,7 +15,7 @@ use serde_with_macros::skip_serializing_none;
 
 use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::identity::least_size;
-use super::ledger::Ledger;
+use super::ledger::ProbeLedger;
 use super::outcome::TraceOutcome;
 use super::probe::{Answer, AnswerKind, Probe, ProbeId, ProbeKind};
 use super::tracer::{ANSWER_ALLOWANCE, session_of};
@@ -92,7 +92,7 @@ pub struct Narrowing {
 #[derive(Debug, Clone)]
 pub struct PathMtu {
     config: MtuConfig,
-    ledger: Ledger,
+    ledger: ProbeLedger,
     phase: Phase,
     round: Vec<Item>,
     /// The size that is tried.
@@ -168,7 +168,7 @@ impl PathMtu {
             ("the number of hops", config.hops.len() as u64, 1, 255),
         ])?;
         let mut search = Self {
-            ledger: Ledger::new(config.trace.target, session_of(seed)),
+            ledger: ProbeLedger::new(config.trace.target, session_of(seed)),
             phase: Phase::Whole,
             round: Vec::new(),
             size: config.most,

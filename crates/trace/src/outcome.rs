@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::config::TraceConfig;
-use super::ledger::{Ledger, Reply, Sent};
+use super::ledger::{ProbeLedger, Reply, Sent};
 use super::missing::{HopFate, Tally, fates};
 use super::probe::{AnswerKind, ProbeId, ProbeKind};
 use linerate_units::Nanos;
@@ -141,7 +141,7 @@ pub struct ProbeOutcome {
 /// Makes the result of a trace from `started` until `now`; `end` is the highest TTL that counts.
 pub(super) fn assemble(
     config: &TraceConfig,
-    ledger: &Ledger,
+    ledger: &ProbeLedger,
     end: u8,
     (started, now): (Nanos, Nanos),
 ) -> TraceOutcome {
@@ -197,7 +197,7 @@ fn probe(id: ProbeId, sent: &Sent, started: Nanos) -> ProbeOutcome {
     }
 }
 
-fn tallies(ledger: &Ledger, config: &TraceConfig, end: u8) -> Vec<Tally> {
+fn tallies(ledger: &ProbeLedger, config: &TraceConfig, end: u8) -> Vec<Tally> {
     let none = Tally {
         sent: 0,
         missing: 0,
@@ -228,7 +228,7 @@ fn note_repeats(hops: &mut [Hop]) {
     }
 }
 
-fn path_end(hops: &[Hop], ledger: &Ledger, config: &TraceConfig) -> PathEnd {
+fn path_end(hops: &[Hop], ledger: &ProbeLedger, config: &TraceConfig) -> PathEnd {
     let Some(last) = hops.iter().rfind(|hop| hop.replies().next().is_some()) else {
         return PathEnd::NoAnswer;
     };

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::config::{ConfigError, TraceConfig};
-use super::ledger::Ledger;
+use super::ledger::ProbeLedger;
 use super::outcome::{self, TraceOutcome};
 use super::probe::{Answer, AnswerKind, Probe, ProbeId};
 use linerate_units::{Nanos, SplitMix64};
@@ -28,7 +28,7 @@ const CATCH_UP: u64 = 10;
 #[derive(Debug, Clone)]
 pub struct Tracer {
     config: TraceConfig,
-    ledger: Ledger,
+    ledger: ProbeLedger,
     /// The hops, from the lowest TTL.
     hops: Vec<HopState>,
     /// Number of probes of the first round that were sent.
@@ -66,7 +66,7 @@ impl Tracer {
     pub fn new(config: TraceConfig, now: Nanos, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
-            ledger: Ledger::new(config.target, session_of(seed)),
+            ledger: ProbeLedger::new(config.target, session_of(seed)),
             hops: vec![HopState::default(); usize::from(config.ttls())],
             sent_first: 0,
             again: VecDeque::new(),

@@ -21,7 +21,7 @@ use crate::args::{ConnectionsArgs, SortKey, WhichOptions};
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::{run, typed};
-use screen::{Next, Screen, View};
+use screen::{Screen, ScreenStep, ScreenView};
 
 /// Does what the command line says.
 ///
@@ -225,7 +225,7 @@ fn on_screen(
     stop: &Stop,
 ) -> Result<(), Failure> {
     let first = once(args, watch, SECOND.min(interval), stop)?;
-    let mut view = View::new(first, args.show.sort.unwrap_or_default());
+    let mut view = ScreenView::new(first, args.show.sort.unwrap_or_default());
     let mut screen = Screen::open()?;
     // Whether the page shows the period before this one.
     let mut is_current = true;
@@ -237,7 +237,7 @@ fn on_screen(
             let due = began + interval * look / looks;
             while Instant::now() < due {
                 if let Some(event) = Screen::event(due)? {
-                    if view.handle_event(&event) == Next::Quit {
+                    if view.handle_event(&event) == ScreenStep::Quit {
                         return Ok(());
                     }
                     screen.draw(&mut view)?;

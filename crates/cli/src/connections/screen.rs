@@ -1,6 +1,6 @@
 //! The full screen of `connections --watch`: a table that keys sort and filter.
 //!
-//! [`View`] is what is shown, without a terminal; [`Screen`] is the terminal, which is restored at
+//! [`ScreenView`] is what is shown, without a terminal; [`Screen`] is the terminal, which is restored at
 //! the end, also after a panic.
 
 use std::collections::{HashMap, VecDeque};
@@ -41,7 +41,7 @@ impl Screen {
         }
     }
 
-    pub(super) fn draw(&mut self, view: &mut View) -> Result<(), Failure> {
+    pub(super) fn draw(&mut self, view: &mut ScreenView) -> Result<(), Failure> {
         let drawn = self.0.draw(|frame| view.draw(frame));
         drawn.map(drop).map_err(failure)
     }
@@ -73,13 +73,13 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Whether to go on after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum ScreenStep {
     Stay,
     Quit,
 }
 
 /// The table, and how it is shown.
-pub(super) struct View {
+pub(super) struct ScreenView {
     page: ConnectionsDocument,
     sort: SortKey,
     by: Option<GroupBy>,
@@ -104,7 +104,7 @@ struct Past {
     has_changed: bool,
 }
 
-impl View {
+impl ScreenView {
     pub(super) fn new(page: ConnectionsDocument, sort: SortKey) -> Self {
         let mut view = Self {
             page: page.clone(),
@@ -164,25 +164,25 @@ impl View {
     }
 
     /// Handles an event of the terminal.
-    pub(super) fn handle_event(&mut self, event: &Event) -> Next {
+    pub(super) fn handle_event(&mut self, event: &Event) -> ScreenStep {
         match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => self.handle(*key),
-            _ => Next::Stay,
+            _ => ScreenStep::Stay,
         }
     }
 
-    pub(super) fn handle(&mut self, key: KeyEvent) -> Next {
+    pub(super) fn handle(&mut self, key: KeyEvent) -> ScreenStep {
         let is_interrupt =
             key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
         if is_interrupt {
-            return Next::Quit;
+            return ScreenStep::Quit;
         }
         if self.is_typing {
             self.type_filter(key.code);
-            return Next::Stay;
+            return ScreenStep::Stay;
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Next::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return ScreenStep::Quit,
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Char(' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('g') => self.by = after(self.by),
@@ -194,7 +194,7 @@ impl View {
             }
             code => self.scroll(code),
         }
-        Next::Stay
+        ScreenStep::Stay
     }
 
     fn type_filter(&mut self, code: KeyCode) {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     /// The lines of a small terminal.
-    fn lines(view: &mut View) -> (Vec<String>, Terminal<TestBackend>) {
+    fn lines(view: &mut ScreenView) -> (Vec<String>, Terminal<TestBackend>) {
         let mut terminal = Terminal::new(TestBackend::new(90, 8)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
         let buffer = terminal.backend().buffer();
@@ -414,15 +414,18 @@ mod tests {
         (lines.collect(), terminal)
     }
 
-    fn press(view: &mut View, keys: &str) {
+    fn press(view: &mut ScreenView, keys: &str) {
         for key in keys.chars() {
-            assert_eq!(view.handle(KeyEvent::from(KeyCode::Char(key))), Next::Stay);
+            assert_eq!(
+                view.handle(KeyEvent::from(KeyCode::Char(key))),
+                ScreenStep::Stay
+            );
         }
     }
 
     #[test]
     fn keys_sort_and_filter_and_the_rest_stays_readable() {
-        let mut view = View::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
+        let mut view = ScreenView::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
         let (shown, _) = lines(&mut view);
         assert!(
             shown[0].starts_with("2 TCP connections, 2 active: 9.00 Mbit/s out"),
@@ -454,8 +457,8 @@ mod tests {
 
     #[test]
     fn a_new_bottleneck_is_marked_until_the_next_page() {
-        let mut view = View::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
-        let colour = |view: &mut View| {
+        let mut view = ScreenView::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
+        let colour = |view: &mut ScreenView| {
             let (_, terminal) = lines(view);
             let cell = terminal.backend().buffer().cell((4, 3));
             cell.map(|cell| cell.fg)
@@ -469,13 +472,16 @@ mod tests {
 
     #[test]
     fn q_escape_and_interrupt_quit_the_screen_and_escape_leaves_a_filter() {
-        let mut view = View::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
+        let mut view = ScreenView::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(view.handle(KeyEvent::from(KeyCode::Char('q'))), Next::Quit);
-        assert_eq!(view.handle(KeyEvent::from(KeyCode::Esc)), Next::Quit);
+        assert_eq!(
+            view.handle(KeyEvent::from(KeyCode::Char('q'))),
+            ScreenStep::Quit
+        );
+        assert_eq!(view.handle(KeyEvent::from(KeyCode::Esc)), ScreenStep::Quit);
         press(&mut view, "/q");
-        assert_eq!(view.handle(KeyEvent::from(KeyCode::Esc)), Next::Stay);
+        assert_eq!(view.handle(KeyEvent::from(KeyCode::Esc)), ScreenStep::Stay);
         press(&mut view, "/");
-        assert_eq!(view.handle(interrupt), Next::Quit);
+        assert_eq!(view.handle(interrupt), ScreenStep::Quit);
     }
 }

@@ -159,7 +159,7 @@ impl Peaks {
 
 /// Divides a running test into intervals: first those of the omitted time, then the others.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct Iperf3Course {
     width_s: f64,
     omit_s: f64,
     omitting: bool,
@@ -174,7 +174,7 @@ pub(super) struct Course {
 /// Part of an interval by which it may end early: samples do not come exactly at its end.
 const EARLY: f64 = 0.02;
 
-impl Course {
+impl Iperf3Course {
     pub(super) fn new(facts: &Facts) -> Self {
         let width_s = match facts.interval_s {
             0.0 => f64::INFINITY,
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_omitted_time_has_intervals_of_its_own_and_time_begins_anew_after_it() {
-        let mut course = Course::new(&facts(1.0, "1s"));
+        let mut course = Iperf3Course::new(&facts(1.0, "1s"));
         assert!(course.look(0.0, &at(0)).is_none());
         assert!(course.look(0.5, &at(5)).is_none());
         let first = course.look(0.999, &at(10)).expect("the omitted second");
@@ -366,6 +366,10 @@ mod tests {
         assert!(!second[0].omitted && second[0].bytes == 20 && second[0].start_s == 0.0);
         let rest = course.rest(2.5, &at(35)).expect("half an interval");
         assert_eq!((rest[0].bytes, rest[0].start_s > 1.0), (5, true));
-        assert!(Course::new(&facts(0.0, "0s")).rest(5.0, &at(1)).is_none());
+        assert!(
+            Iperf3Course::new(&facts(0.0, "0s"))
+                .rest(5.0, &at(1))
+                .is_none()
+        );
     }
 }

@@ -6,7 +6,7 @@ use linerate_core::record::Record;
 use linerate_engine::{Accounts, LiveFlow};
 use serde_json::{Map, Value, json};
 
-use super::course::{Course, Facts, Row, Total, packets, per_second, percent, sum};
+use super::course::{Facts, Iperf3Course, Row, Total, packets, per_second, percent, sum};
 use super::{args::Options, text, words};
 
 /// The start before there is a connection.
@@ -130,7 +130,12 @@ fn stream(facts: &Facts, of: &Row) -> Value {
 }
 
 /// The end: streams, sums, CPU time, congestion control.
-pub(super) fn end(facts: &Facts, course: &Course, totals: &[Total], accounts: &Accounts) -> Value {
+pub(super) fn end(
+    facts: &Facts,
+    course: &Iperf3Course,
+    totals: &[Total],
+    accounts: &Accounts,
+) -> Value {
     let streams = totals
         .iter()
         .map(|total| total_stream(facts, course, total));
@@ -199,7 +204,7 @@ fn datagrams(value: &mut Value, receiver: Option<&StreamResult>, all: u64) {
     value["lost_percent"] = json!(percent(receiver.errors, all));
 }
 
-fn total_stream(facts: &Facts, course: &Course, total: &Total) -> Value {
+fn total_stream(facts: &Facts, course: &Iperf3Course, total: &Total) -> Value {
     let socket = facts.socket(total.flow);
     let (sender, receiver) = (total.sender.as_ref(), total.receiver.as_ref());
     let mut sent = times(sender, total.sends);

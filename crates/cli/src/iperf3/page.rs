@@ -11,7 +11,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 
 use super::args::Options;
-use super::course::{Course, Facts, Row, totals};
+use super::course::{Facts, Iperf3Course, Row, totals};
 use super::{json, text, words};
 
 /// The output of one test.
@@ -19,7 +19,7 @@ pub(super) struct Page {
     options: Options,
     file: Option<File>,
     facts: Option<Facts>,
-    course: Option<Course>,
+    course: Option<Iperf3Course>,
     /// The latest state of the flows.
     last: Option<(f64, Vec<LiveFlow>)>,
     has_heading: bool,
@@ -117,7 +117,7 @@ impl Page {
         if options.json_stream {
             self.event("start", &self.start.clone());
         }
-        self.course = Some(Course::new(facts));
+        self.course = Some(Iperf3Course::new(facts));
         self.facts = Some(facts.clone());
     }
 

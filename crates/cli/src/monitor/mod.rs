@@ -34,7 +34,7 @@ use crate::failure::Failure;
 use crate::keep::{self, CARRIED};
 use crate::push::Push;
 use crate::retention::Retention;
-use crate::turn::{Running, Turn};
+use crate::turn::{Turn, TurnHolder};
 use crate::{access, files, output, run};
 use alarm::Alarms;
 use metrics::Health;
@@ -210,7 +210,7 @@ pub(crate) fn turn(
     task: Task,
 ) -> Result<Option<Arc<Turn>>, Failure> {
     let (test, path) = parts(monitor, task);
-    let running = Running {
+    let running = TurnHolder {
         test: test.name.clone(),
         path: path.name.clone(),
         began_s: since_boot().as_secs(),

@@ -43,7 +43,7 @@ impl Push {
         let (requests, waiting) = sync_channel::<Vec<u8>>(max_queued);
         let (done, ended) = channel();
         let ends = Arc::<AtomicBool>::default();
-        let mut receiver = Connection {
+        let mut receiver = PushConnection {
             to,
             ends: ends.clone(),
             fails: false,
@@ -105,14 +105,14 @@ fn now_ns() -> u64 {
 struct Ended;
 
 /// The sending thread's state.
-struct Connection {
+struct PushConnection {
     to: HttpUrl,
     ends: Arc<AtomicBool>,
     /// The last request failed, and the user was told so.
     fails: bool,
 }
 
-impl Connection {
+impl PushConnection {
     /// Sends a request, again and again while the receiver may take it later.
     fn send(&mut self, request: &[u8]) -> Result<(), Ended> {
         let mut pause = PAUSE;

@@ -12,13 +12,13 @@ use super::words::signed;
 
 /// The column of the elapsed time, and the resolution of its clock.
 #[derive(Debug)]
-pub(super) struct Clock<'t> {
+pub(super) struct AnalysisClock<'t> {
     table: &'t Table,
     elapsed: Option<Measure>,
     is_whole: bool,
 }
 
-impl<'t> Clock<'t> {
+impl<'t> AnalysisClock<'t> {
     pub(super) fn new(table: &'t Table, columns: &Columns) -> Self {
         let elapsed = columns.measure(Quantity::Elapsed);
         let is_whole =

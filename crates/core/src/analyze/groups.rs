@@ -1,6 +1,6 @@
 //! The figures of each group: a summary of each level, and each level compared with the first.
 
-use super::clock::Clock;
+use super::clock::AnalysisClock;
 use super::document::{Contrast, Group, GroupRatio, Level, Overall};
 use super::error::AnalyzeError;
 use super::grouping::{Grouping, Rows};
@@ -14,7 +14,7 @@ pub(super) struct View<'t, 'g> {
     pub(super) table: &'t Table,
     pub(super) by: &'g [Column],
     pub(super) grouping: &'g Grouping<'t>,
-    pub(super) clock: &'g Clock<'t>,
+    pub(super) clock: &'g AnalysisClock<'t>,
 }
 
 /// The figures of one level of one group.

@@ -50,7 +50,7 @@ pub use error::AnalyzeError;
 pub use source::{Input, read};
 pub use table::{FILE_COLUMN, Format, MAX_ROWS, Source, Table};
 
-use clock::Clock;
+use clock::AnalysisClock;
 use columns::{Columns, Quantity};
 use grouping::{Grouping, Split};
 use groups::View;
@@ -103,7 +103,7 @@ pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeErro
         by: names(table, &asked.split.by),
         ..Analysis::default()
     };
-    let clock = Clock::new(table, &columns);
+    let clock = AnalysisClock::new(table, &columns);
     let grouping = asked.grouping(table, options)?;
     compare(&mut analysis, table, &asked, &grouping, &clock)?;
     explain(&mut analysis, table, &columns, options)?;
@@ -238,7 +238,7 @@ fn compare(
     table: &Table,
     asked: &ResolvedOptions,
     grouping: &Grouping<'_>,
-    clock: &Clock<'_>,
+    clock: &AnalysisClock<'_>,
 ) -> Result<(), AnalyzeError> {
     let view = View {
         table,
@@ -312,7 +312,7 @@ fn doubt(
     columns: &Columns,
     asked: &ResolvedOptions,
     grouping: &Grouping<'_>,
-    clock: &Clock<'_>,
+    clock: &AnalysisClock<'_>,
 ) -> Result<(), AnalyzeError> {
     let settings = settings(table, asked);
     let elapsed = columns

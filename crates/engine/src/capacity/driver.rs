@@ -12,7 +12,7 @@ use linerate_core::units::SplitMix64;
 use linerate_sys::poll::{Ready, wait_readable};
 
 use super::message::{Order, Status};
-use super::pool::{Pool, Transport};
+use super::pool::{Pool, PoolTransport};
 use super::tally::is_lasting;
 use super::worker::{CHANNEL, Parent};
 use crate::clock::now_ns;
@@ -52,7 +52,7 @@ pub(super) struct Driver<T> {
     next_expiry: u64,
 }
 
-impl<T: Transport> Driver<T> {
+impl<T: PoolTransport> Driver<T> {
     pub(super) fn new(pool: Pool<T>, parent: Parent, seed: u64) -> io::Result<Self> {
         pool.poller.add(&parent, CHANNEL)?;
         Ok(Self {

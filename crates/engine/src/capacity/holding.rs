@@ -16,7 +16,7 @@ use linerate_sys::proc::limits::descriptor_limit;
 
 use super::accept::PATIENCE_S;
 use super::answer::RECEIVE_BUFFER;
-use super::message::{Listen, Order, Role, Terms};
+use super::message::{Listen, Order, Terms, WorkerRole};
 use super::workers::{TCP, UDP, Workers};
 use super::{CLOSING, MAX_WORKERS, readings, share};
 use crate::clock::now;
@@ -98,10 +98,12 @@ impl Holding {
         };
         let before = readings::memory();
         let counters = ProtocolCounters::read().ok();
-        let tcp = shares.iter().map(|share| Role::AcceptTcp(listen(*share)));
+        let tcp = shares
+            .iter()
+            .map(|share| WorkerRole::AcceptTcp(listen(*share)));
         let udp = udp_shares
             .iter()
-            .map(|share| Role::AnswerUdp(listen(*share)));
+            .map(|share| WorkerRole::AnswerUdp(listen(*share)));
         let workers = Workers::start([tcp.collect(), udp.collect()])
             .map_err(|error| format!("the endpoint cannot start its workers: {error}"))?;
         Ok(Self {

@@ -6,7 +6,7 @@ use linerate_core::units::SplitMix64;
 
 /// A load in progress.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct CapacityLoad {
     /// Connections that can take a request.
     idle: VecDeque<u32>,
     began: u64,
@@ -32,7 +32,7 @@ pub(super) enum Turn {
     Over(u64),
 }
 
-impl Load {
+impl CapacityLoad {
     /// A load on `connections` of these slots, drawn at random.
     pub(super) fn new(
         mut slots: Vec<u32>,
@@ -118,8 +118,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn load(per_s: Option<f64>) -> Load {
-        Load::new(
+    fn load(per_s: Option<f64>) -> CapacityLoad {
+        CapacityLoad::new(
             (0..10).collect(),
             2,
             (0, 1.0),

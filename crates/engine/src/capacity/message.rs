@@ -14,7 +14,7 @@ use linerate_sys::poll::{Interest, wait_ready};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::tally::Tally;
+use super::tally::SocketTally;
 
 /// What every worker needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub(super) struct Connect {
 /// The role of a worker, which is its first message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Role {
+pub(super) enum WorkerRole {
     /// At the endpoint: accepts TCP connections.
     AcceptTcp(Listen),
     /// At the endpoint: answers datagrams.
@@ -80,7 +80,7 @@ pub(super) enum Role {
     OpenUdp(Connect),
 }
 
-impl Role {
+impl WorkerRole {
     pub(super) fn terms(&self) -> &Terms {
         match self {
             Self::AcceptTcp(listen) | Self::AnswerUdp(listen) => &listen.terms,
@@ -144,8 +144,8 @@ pub(super) struct Status {
     pub(super) orders: u64,
     /// Why the worker can open no more.
     pub(super) stopped: Option<FailureCause>,
-    pub(super) failures: Tally,
-    pub(super) lost: Tally,
+    pub(super) failures: SocketTally,
+    pub(super) lost: SocketTally,
 }
 
 impl Status {

@@ -1,5 +1,5 @@
 //! The connections, or the UDP sockets, of one of the client's workers: it opens them, keeps them
-//! alive, sends requests over them and replaces them. [`Transport`] is what differs between TCP and
+//! alive, sends requests over them and replaces them. [`PoolTransport`] is what differs between TCP and
 //! UDP.
 
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
 
 use super::destination::Destination;
-use super::load::{Load, Turn};
+use super::load::{CapacityLoad, Turn};
 use super::message::{Connect, Report};
 use super::tally::cause_of;
 use crate::clock::now_ns;
 
 /// A TCP connection or a UDP socket of the client, and its state.
-pub(super) trait Transport: AsFd + Sized {
+pub(super) trait PoolTransport: AsFd + Sized {
     /// Time between two searches for overdue answers, ns. A search over all sockets takes a while.
     const EXPIRE_EVERY: u64;
     /// Most sockets that are being opened at once.
@@ -55,7 +55,7 @@ pub(super) trait Transport: AsFd + Sized {
     fn wants_room(&self) -> bool {
         false
     }
-    /// Sends the rest of what [`Transport::send`] has begun.
+    /// Sends the rest of what [`PoolTransport::send`] has begun.
     fn flush(&mut self, _token: Token) -> Result<(), FailureCause> {
         Ok(())
     }
@@ -140,7 +140,7 @@ pub(super) struct Pool<T> {
     pub(super) opening: u64,
     /// Messages that wait for their answer.
     pub(super) unanswered: u64,
-    load: Option<Load>,
+    load: Option<CapacityLoad>,
     connect_first: LatencyHistogram,
     connect_again: LatencyHistogram,
     beat: LatencyHistogram,
@@ -149,7 +149,7 @@ pub(super) struct Pool<T> {
     pub(super) report: Report,
 }
 
-impl<T: Transport> Pool<T> {
+impl<T: PoolTransport> Pool<T> {
     pub(super) fn new(order: &Connect) -> Result<Self, String> {
         let poller = Poller::new().map_err(|error| format!("cannot wait: {error}"))?;
         let room = order.ports.iter().map(|port| port.count).sum::<u64>();
@@ -524,7 +524,7 @@ impl<T: Transport> Pool<T> {
         let open = (0..self.all.len() as u32)
             .filter(|slot| self.all[*slot as usize].stage == SocketStage::Idle)
             .collect();
-        let load = Load::new(open, connections, (now_ns(), seconds), per_s, random);
+        let load = CapacityLoad::new(open, connections, (now_ns(), seconds), per_s, random);
         self.report.load_connections = 0;
         for slot in load.members() {
             self.report.load_connections += 1;
@@ -582,7 +582,7 @@ impl<T: Transport> Pool<T> {
 /// Each port of the endpoint, reached from each address of this host. Two workers may have the same
 /// port of the endpoint, and UDP lets both use the same local port for it, although only one gets
 /// the answers. So each begins with the local port after the last one of the worker before it.
-fn destinations<T: Transport>(order: &Connect) -> Vec<Destination> {
+fn destinations<T: PoolTransport>(order: &Connect) -> Vec<Destination> {
     let shares = order.sources.len().max(1) as u64;
     let window = T::window(u64::from(order.backlog) / shares);
     let mut first = order.first_number;
@@ -690,7 +690,7 @@ mod tests {
         }
     }
 
-    fn turn<T: Transport>(pool: &mut Pool<T>) {
+    fn turn<T: PoolTransport>(pool: &mut Pool<T>) {
         let mut found = Vec::new();
         let patience = Duration::from_millis(10);
         pool.poller.wait_into(patience, &mut found).expect("epoll");

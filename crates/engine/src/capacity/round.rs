@@ -14,7 +14,7 @@ use linerate_core::units::format_rfc3339;
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::limits::descriptor_limit;
 
-use super::message::{Connect, Order, Role, Terms};
+use super::message::{Connect, Order, Terms, WorkerRole};
 use super::opening::{Opening, Probe};
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
 use super::workers::{TCP, UDP, Workers};
@@ -313,7 +313,7 @@ fn roles(
     ports: &HoldPorts,
     source: SocketAddr,
     [tcp, udp]: [&[u64]; 2],
-) -> [Vec<Role>; 2] {
+) -> [Vec<WorkerRole>; 2] {
     let request = test.request();
     let sources = if test.sources.is_empty() {
         vec![source]
@@ -338,7 +338,7 @@ fn roles(
         first_number: 0,
         seed: test.seed,
     };
-    let of = |ports: &[HoldPort], shares: &[u64], role: fn(Connect) -> Role| {
+    let of = |ports: &[HoldPort], shares: &[u64], role: fn(Connect) -> WorkerRole| {
         let mut first_number = 0;
         let dealt = share::deal(ports, shares).into_iter().zip(shares);
         dealt
@@ -355,8 +355,8 @@ fn roles(
             .collect()
     };
     [
-        of(&ports.tcp, tcp, Role::OpenTcp),
-        of(&ports.udp, udp, Role::OpenUdp),
+        of(&ports.tcp, tcp, WorkerRole::OpenTcp),
+        of(&ports.udp, udp, WorkerRole::OpenUdp),
     ]
 }
 

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// The number of failures of each cause.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Tally(BTreeMap<FailureCause, u64>);
+pub(super) struct SocketTally(BTreeMap<FailureCause, u64>);
 
-impl Tally {
+impl SocketTally {
     pub(super) fn count(&mut self, cause: FailureCause) {
         self.add(cause, 1);
     }
@@ -86,13 +86,13 @@ mod tests {
 
     #[test]
     fn all_causes_that_were_counted_are_listed() {
-        let mut tally = Tally::default();
+        let mut tally = SocketTally::default();
         tally.count(FailureCause::Ports);
         tally.count(FailureCause::Reset);
         tally.add(FailureCause::Reset, 4);
         tally.add(FailureCause::Closed, 0);
         assert_eq!(tally.total(), 6);
-        let mut again = Tally::default();
+        let mut again = SocketTally::default();
         again.add_all(&tally);
         assert_eq!(again, tally);
         assert_eq!(tally.list().len(), 2);

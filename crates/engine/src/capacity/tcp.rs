@@ -12,7 +12,7 @@ use linerate_sys::socket::{BeginError, begin_connect, is_established, set_nodela
 use linerate_sys::tcp_info::TcpInfo;
 
 use super::outgoing::Outgoing;
-use super::pool::{Message, NS_PER_S, Opening, Transport};
+use super::pool::{Message, NS_PER_S, Opening, PoolTransport};
 use super::tally::cause_of;
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Tcp {
     }
 }
 
-impl Transport for Tcp {
+impl PoolTransport for Tcp {
     const EXPIRE_EVERY: u64 = NS_PER_S;
     const MAX_OPENING: u64 = u64::MAX;
     const MAX_BEATS: u64 = 512;

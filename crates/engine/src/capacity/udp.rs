@@ -10,7 +10,7 @@ use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram, Header, Kind};
 use linerate_core::wire::Token;
 use linerate_sys::socket::udp_socket;
 
-use super::pool::{Message, Opening, Transport};
+use super::pool::{Message, Opening, PoolTransport};
 use super::tally::cause_of;
 use crate::clock::now_ns;
 use crate::retry::is_transient;
@@ -77,7 +77,7 @@ impl Udp {
     }
 }
 
-impl Transport for Udp {
+impl PoolTransport for Udp {
     const EXPIRE_EVERY: u64 = AGAIN / 2;
     const MAX_OPENING: u64 = WINDOW;
     const MAX_BEATS: u64 = WINDOW;

@@ -15,8 +15,8 @@ use linerate_sys::thread::CpuUsage;
 use super::accept::Acceptor;
 use super::answer::Answerer;
 use super::driver::Driver;
-use super::message::{Channel, Connect, Order, Report, Role, Status, Terms, WorkerMessage};
-use super::pool::{Pool, Transport};
+use super::message::{Channel, Connect, Order, Report, Status, Terms, WorkerMessage, WorkerRole};
+use super::pool::{Pool, PoolTransport};
 use super::tcp::Tcp;
 use super::udp::Udp;
 use crate::clock::now_ns;
@@ -50,7 +50,7 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | BrokenPipe | ConnectionReset)
 }
 
-fn role(channel: &mut Channel) -> io::Result<Role> {
+fn role(channel: &mut Channel) -> io::Result<WorkerRole> {
     loop {
         match channel.receive()? {
             None => _ = wait_readable(channel, LOOK_EVERY)?,
@@ -59,7 +59,7 @@ fn role(channel: &mut Channel) -> io::Result<Role> {
     }
 }
 
-fn work(role: Role, mut channel: Channel) -> io::Result<()> {
+fn work(role: WorkerRole, mut channel: Channel) -> io::Result<()> {
     match limit(role.terms()).and_then(|()| prepare(role)) {
         Ok((work, ports)) => {
             channel.send(&WorkerMessage::Ready { ports })?;
@@ -73,22 +73,22 @@ fn work(role: Role, mut channel: Channel) -> io::Result<()> {
 type Work = Box<dyn FnOnce(Parent) -> io::Result<()>>;
 
 /// The work of a role, and the ports at which the worker listens.
-fn prepare(role: Role) -> Result<(Work, Vec<u16>), String> {
+fn prepare(role: WorkerRole) -> Result<(Work, Vec<u16>), String> {
     Ok(match role {
-        Role::AcceptTcp(order) => {
+        WorkerRole::AcceptTcp(order) => {
             let (acceptor, ports) = Acceptor::new(&order)?;
             (Box::new(|parent| serve(acceptor, parent)), ports)
         }
-        Role::AnswerUdp(order) => {
+        WorkerRole::AnswerUdp(order) => {
             let (answerer, ports) = Answerer::new(&order)?;
             (Box::new(|parent| serve(answerer, parent)), ports)
         }
-        Role::OpenTcp(order) => (drive::<Tcp>(&order)?, Vec::new()),
-        Role::OpenUdp(order) => (drive::<Udp>(&order)?, Vec::new()),
+        WorkerRole::OpenTcp(order) => (drive::<Tcp>(&order)?, Vec::new()),
+        WorkerRole::OpenUdp(order) => (drive::<Udp>(&order)?, Vec::new()),
     })
 }
 
-fn drive<T: Transport + 'static>(order: &Connect) -> Result<Work, String> {
+fn drive<T: PoolTransport + 'static>(order: &Connect) -> Result<Work, String> {
     let (pool, seed) = (Pool::<T>::new(order)?, order.seed);
     Ok(Box::new(move |parent| {
         Driver::new(pool, parent, seed)?.run()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use linerate_core::capacity::{CapacityHalf, FailureCause};
 use linerate_sys::poll::Poller;
 
-use super::message::{Channel, Order, Report, Role, Status, WorkerMessage};
+use super::message::{Channel, Order, Report, Status, WorkerMessage, WorkerRole};
 use super::worker::CAPACITY_WORKER;
 use crate::clock::now;
 
@@ -46,7 +46,7 @@ impl Workers {
     ///
     /// # Errors
     /// A process cannot be started.
-    pub(super) fn start([tcp, udp]: [Vec<Role>; 2]) -> io::Result<Self> {
+    pub(super) fn start([tcp, udp]: [Vec<WorkerRole>; 2]) -> io::Result<Self> {
         let mut workers = Self {
             all: Vec::with_capacity(tcp.len() + udp.len()),
             tcp: tcp.len(),

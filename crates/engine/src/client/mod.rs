@@ -31,12 +31,12 @@ pub(crate) use self::flows::{
 };
 pub use self::slot::Slot;
 use crate::clock::{now, now_ns};
-use crate::control::{ControlSocket, Received};
+use crate::control::{ControlReceived, ControlSocket};
 use crate::error::MeasureError;
 use crate::host;
 use crate::measure::half::{Half, HalfEnd, HalfOptions};
 use crate::measure::live::LiveFlow;
-use crate::measure::outcome::Answer;
+use crate::measure::outcome::AnswerOutcome;
 use crate::stop::Stop;
 use crate::target::Target;
 
@@ -116,7 +116,7 @@ pub struct Client {
     connect_time: Duration,
     trains: Trains,
     profile: Option<ProfileRequest>,
-    answers: Option<Sender<Answer>>,
+    answers: Option<Sender<AnswerOutcome>>,
     /// This session may have changed the endpoint's host.
     treated: bool,
 }
@@ -290,7 +290,7 @@ impl Client {
     pub(crate) fn run_told(
         &mut self,
         test: &Test,
-        answers: Sender<Answer>,
+        answers: Sender<AnswerOutcome>,
         observe: Observe<'_>,
     ) -> Result<Outcome, MeasureError> {
         self.answers = Some(answers);
@@ -452,8 +452,8 @@ impl Client {
         let until = now() + LAST_MESSAGES;
         while !self.session.is_closed() && now() < until {
             match self.socket.receive(TICK) {
-                Received::Bytes(bytes) => self.session.handle_input(now(), bytes),
-                Received::Nothing | Received::Closed => break,
+                ControlReceived::Bytes(bytes) => self.session.handle_input(now(), bytes),
+                ControlReceived::Nothing | ControlReceived::Closed => break,
             }
         }
         self.session.handle_close();

@@ -19,7 +19,7 @@ use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::lab::LabPath;
-use crate::load::Load;
+use crate::load::LoadBeside;
 use crate::treated::{self, Treated, What};
 
 /// Test, treatments and metrics of a comparison.
@@ -110,7 +110,7 @@ pub fn compare_sides(
     observer: &mut dyn CompareObserver,
 ) -> Result<(Comparison, Option<MeasureError>), MeasureError> {
     let with = options.with.as_ref();
-    let connected = with.map(|with| Load::connect(sides.a, with, &options.test));
+    let connected = with.map(|with| LoadBeside::connect(sides.a, with, &options.test));
     let mut load = connected.transpose()?;
     if let Some(run_s) = options.test.seconds() {
         let all = options.metrics.iter().chain(&options.metrics_if_there);
@@ -171,7 +171,7 @@ fn run_pair(
     options: &CompareOptions,
     order: Order,
     ledger: &Ledger,
-    load: &mut Option<Load>,
+    load: &mut Option<LoadBeside>,
     observer: &mut dyn CompareObserver,
 ) -> Result<[Treated; 2], MeasureError> {
     let number = ledger.pairs().len() as u64 + 1;

@@ -13,7 +13,7 @@ use linerate_core::units::{Span, format_rfc3339};
 use super::{CompareObserver, CompareOptions, Sides};
 use crate::client::Client;
 use crate::error::MeasureError;
-use crate::load::Load;
+use crate::load::LoadBeside;
 use crate::treated::{self, What};
 use crate::treatment::{forget, remembers};
 
@@ -58,7 +58,7 @@ pub(super) struct Preflight {
 pub(super) fn examine(
     sides: &mut Sides<'_>,
     options: &CompareOptions,
-    load: &mut Option<Load>,
+    load: &mut Option<LoadBeside>,
     observer: &mut dyn CompareObserver,
 ) -> Result<Preflight, MeasureError> {
     let started_at = format_rfc3339(SystemTime::now());

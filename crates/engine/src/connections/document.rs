@@ -12,7 +12,7 @@ use linerate_core::units::format_rfc3339;
 use linerate_sys::proc::owner::Owner;
 
 use super::listen::hidden_caveat;
-use super::watch::{Reading, Seen};
+use super::watch::{SeenConnection, WatchReading};
 use super::{ConnectionsError, Watch, evidence};
 
 impl Watch {
@@ -43,7 +43,7 @@ impl Watch {
     }
 
     /// Puts these in front, those with the largest rates first.
-    fn fill(&self, document: &mut ConnectionsDocument, mut seen: Vec<&Seen>) {
+    fn fill(&self, document: &mut ConnectionsDocument, mut seen: Vec<&SeenConnection>) {
         document.started_at = format_rfc3339(SystemTime::now());
         document.seconds = self.seconds();
         let lost = || {
@@ -98,7 +98,7 @@ impl Watch {
         Ok(())
     }
 
-    fn connection(&self, seen: &Seen) -> Connection {
+    fn connection(&self, seen: &SeenConnection) -> Connection {
         let seconds = self.seconds();
         let (sent, received) = seen.bytes();
         let vantage = if sent >= received {
@@ -125,10 +125,11 @@ impl Watch {
     }
 }
 
-impl Seen {
+impl SeenConnection {
     /// Payload acknowledged and payload received since the first reading.
     fn bytes(&self) -> (u64, u64) {
-        let payload = |reading: Option<&Reading>, sends| reading.map_or(0, |it| it.payload(sends));
+        let payload =
+            |reading: Option<&WatchReading>, sends| reading.map_or(0, |it| it.payload(sends));
         let (first, last) = (self.readings.first(), self.readings.last());
         let grown = |sends| payload(last, sends).saturating_sub(payload(first, sends));
         (grown(true), grown(false))

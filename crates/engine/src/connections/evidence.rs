@@ -6,14 +6,19 @@ use linerate_core::connection::{Connection, Vantage};
 use linerate_core::record::{Interval, StepRates};
 use linerate_sys::tcp_info::TcpInfo;
 
-use super::watch::{Reading, Seen};
+use super::watch::{SeenConnection, WatchReading};
 use crate::measure::tcp_readings::{ReceiverFacts, SenderFacts, TcpReadings};
 
 /// Kernel settings of the host, by key.
 type Settings = BTreeMap<String, String>;
 
 /// Fills in what the socket's readings tell.
-pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings, began_ns: u64) {
+pub(super) fn fill(
+    connection: &mut Connection,
+    seen: &SeenConnection,
+    settings: &Settings,
+    began_ns: u64,
+) {
     let sends = connection.vantage == Vantage::Sender;
     let mut readings = seen.readings.clone();
     if seen.is_new && sends {
@@ -61,8 +66,8 @@ pub(super) fn fill(connection: &mut Connection, seen: &Seen, settings: &Settings
 
 /// Leaves out the handshake: the empty first reading is moved to the time at which the kernel began
 /// to count the sender as busy.
-fn begin_with_data(readings: &mut Vec<Reading>) {
-    let busy_us = |reading: &Reading| reading.info.busy_time.unwrap_or(0);
+fn begin_with_data(readings: &mut Vec<WatchReading>) {
+    let busy_us = |reading: &WatchReading| reading.info.busy_time.unwrap_or(0);
     let Some(begun) = readings.iter().position(|reading| busy_us(reading) > 0) else {
         return;
     };
@@ -74,11 +79,11 @@ fn begin_with_data(readings: &mut Vec<Reading>) {
 
 /// The readings up to the first one that has all of the payload. Its time is moved back to when the
 /// last byte was acknowledged, by the kernel's count of busy time, because closing takes time too.
-fn while_it_carried(readings: &[Reading], sends: bool) -> Vec<Reading> {
+fn while_it_carried(readings: &[WatchReading], sends: bool) -> Vec<WatchReading> {
     let all = readings.last().map_or(0, |last| last.payload(sends));
-    let has_all = |reading: &Reading| reading.payload(sends) >= all;
+    let has_all = |reading: &WatchReading| reading.payload(sends) >= all;
     let end = readings.iter().position(has_all);
-    let mut carried: Vec<Reading> = readings.to_vec();
+    let mut carried: Vec<WatchReading> = readings.to_vec();
     carried.truncate(end.map_or(0, |end| end.max(1) + 1));
     if let [.., before, last] = &mut carried[..]
         && let (Some(was_us), Some(is_us)) = (before.info.busy_time, last.info.busy_time)
@@ -93,9 +98,9 @@ fn while_it_carried(readings: &[Reading], sends: bool) -> Vec<Reading> {
 
 /// Share of the looks at which the program had to wait for its socket: to send, because the buffer
 /// was full; to receive, because there was nothing to read.
-pub(super) fn waiting_share(seen: &Seen, sends: bool) -> Option<f64> {
+pub(super) fn waiting_share(seen: &SeenConnection, sends: bool) -> Option<f64> {
     let looks = seen.readings.get(1..).filter(|looks| !looks.is_empty())?;
-    let waits = |reading: &&Reading| {
+    let waits = |reading: &&WatchReading| {
         if sends {
             is_full(reading)
         } else {
@@ -108,13 +113,13 @@ pub(super) fn waiting_share(seen: &Seen, sends: bool) -> Option<f64> {
 /// The kernel wakes a writer when a third of the buffer is free (`sk_stream_is_writeable`,
 /// include/net/sock.h). A program that limits itself by `TCP_NOTSENT_LOWAT` does not fill the
 /// buffer, but then segments wait unsent.
-fn is_full(reading: &Reading) -> bool {
+fn is_full(reading: &WatchReading) -> bool {
     let (queue, buffer) = (reading.memory.send_queue, reading.memory.send_buffer);
     let unsent = reading.info.notsent_bytes.unwrap_or(0);
     u64::from(queue) * 3 >= u64::from(buffer) * 2 || unsent >= reading.info.snd_mss.max(1)
 }
 
-fn sender_facts(seen: &Seen, last: &Reading, settings: &Settings) -> SenderFacts {
+fn sender_facts(seen: &SeenConnection, last: &WatchReading, settings: &Settings) -> SenderFacts {
     let buffer = last.memory.send_buffer;
     SenderFacts {
         congestion: seen.congestion.clone(),
@@ -141,10 +146,14 @@ fn is_tuned(buffer: u32, info: &TcpInfo, settings: &Settings) -> bool {
 
 /// Takes a receive buffer for set by the program if it stayed the same in all readings and has
 /// neither the default nor the largest size: the kernel would have grown one that it tunes.
-fn receiver_facts(seen: &Seen, last: &Reading, settings: &Settings) -> ReceiverFacts {
+fn receiver_facts(
+    seen: &SeenConnection,
+    last: &WatchReading,
+    settings: &Settings,
+) -> ReceiverFacts {
     let [_, default, most] = triple(settings, "net.ipv4.tcp_rmem");
     let buffer = last.memory.receive_buffer;
-    let is_constant = |reading: &Reading| reading.memory.receive_buffer == buffer;
+    let is_constant = |reading: &WatchReading| reading.memory.receive_buffer == buffer;
     let constant = seen.readings.iter().all(is_constant);
     ReceiverFacts {
         congestion: seen.congestion.clone(),
@@ -168,13 +177,13 @@ fn triple(settings: &Settings, key: &str) -> [u64; 3] {
 /// How much payload had passed at each time.
 struct Moved {
     /// Seconds since the first reading, bytes since then, and the reading.
-    totals: Vec<(f64, u64, Reading)>,
+    totals: Vec<(f64, u64, WatchReading)>,
 }
 
 impl Moved {
-    fn new(readings: &[Reading], sends: bool) -> Self {
+    fn new(readings: &[WatchReading], sends: bool) -> Self {
         let first = readings[0];
-        let total = |reading: &Reading| {
+        let total = |reading: &WatchReading| {
             let at_s = reading.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
             let bytes = reading.payload(sends).saturating_sub(first.payload(sends));
             (at_s, bytes, *reading)

@@ -11,7 +11,7 @@ use linerate_core::record::{Caveat, CaveatKind, CpuSeconds, EndReport, Environme
 use linerate_sys::proc::threads::{self, SchedTimes, ThreadTimes};
 
 use super::evidence::waiting_share;
-use super::watch::Seen;
+use super::watch::SeenConnection;
 use super::{ConnectionsError, Selection, Watch};
 use crate::clock::now_ns;
 use crate::host;
@@ -59,7 +59,7 @@ pub fn explain_connections(
     document.status = Status::new(!stop.is_requested());
     let host = meter.report(&[]);
     for connection in &mut document.connections {
-        let is_it = |seen: &&Seen| {
+        let is_it = |seen: &&SeenConnection| {
             seen.local.to_string() == connection.local
                 && seen.remote.to_string() == connection.remote
         };
@@ -111,7 +111,7 @@ enum Whose {
 }
 
 impl Whose {
-    fn of(watch: &Watch, seen: &Seen) -> Self {
+    fn of(watch: &Watch, seen: &SeenConnection) -> Self {
         let owner = watch.owner(seen.inode);
         owner.map_or(Self::User(seen.uid), |owner| Self::Process(owner.pid))
     }
@@ -142,7 +142,7 @@ impl Owners {
     fn report(
         &self,
         watch: &Watch,
-        seen: &Seen,
+        seen: &SeenConnection,
         connection: &Connection,
         host: &EndReport,
     ) -> EndReport {

@@ -21,7 +21,7 @@ use crate::host;
 
 /// What the kernel said of one socket at one look.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
+pub(crate) struct WatchReading {
     /// On this process's monotonic clock.
     pub(crate) at_ns: u64,
     pub(crate) info: TcpInfo,
@@ -30,7 +30,7 @@ pub(crate) struct Reading {
     pub(crate) unread: u32,
 }
 
-impl Reading {
+impl WatchReading {
     /// Payload bytes of its life: those acknowledged if this host sends, else those received.
     pub(super) fn payload(&self, sends: bool) -> u64 {
         if sends {
@@ -43,7 +43,7 @@ impl Reading {
 
 /// One socket, as far as it was seen.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenConnection {
     /// The kernel's number for the socket.
     pub(crate) cookie: u64,
     pub(crate) local: SocketAddr,
@@ -54,7 +54,7 @@ pub(crate) struct Seen {
     pub(crate) is_mptcp: bool,
     pub(crate) congestion: Option<String>,
     /// The first reading, and each later one at which something had moved.
-    pub(crate) readings: Vec<Reading>,
+    pub(crate) readings: Vec<WatchReading>,
     pub(crate) has_ended: bool,
     look: u64,
     /// Those of the last reading; if they are the same again the socket is idle.
@@ -72,7 +72,7 @@ pub struct Watch {
     /// The sockets of those processes, those that have ended included.
     of_pids: HashSet<u32>,
     /// As the kernel lists them, so that a look goes through memory in its order.
-    seen: IndexMap<u64, Seen>,
+    seen: IndexMap<u64, SeenConnection>,
     /// Sockets that came, moved or ended since the watch began, or began again.
     pub(super) changed: HashSet<u64>,
     looks: u64,
@@ -148,9 +148,9 @@ impl Watch {
             if is_wanted(socket.inode) {
                 let entry = seen.entry(socket.cookie);
                 let one = entry.or_insert_with(|| match of_pids {
-                    None if look > 1 => Seen::opened(socket, before_ns),
+                    None if look > 1 => SeenConnection::opened(socket, before_ns),
                     // What a process holds may have come from another.
-                    _ => Seen::new(socket),
+                    _ => SeenConnection::new(socket),
                 });
                 let is_here = one.look > 0;
                 shown += usize::from(one.look < look);
@@ -177,7 +177,7 @@ impl Watch {
                 let one = match seen.entry(socket.cookie) {
                     Entry::Occupied(one) => one.into_mut(),
                     Entry::Vacant(one) if is_new && room => {
-                        one.insert(Seen::opened(socket, before_ns))
+                        one.insert(SeenConnection::opened(socket, before_ns))
                     }
                     Entry::Vacant(_) => return,
                 };
@@ -231,12 +231,12 @@ impl Watch {
         (time.as_secs_f64() * rate).clamp(1.0, f64::from(u32::MAX)) as u32
     }
 
-    pub(crate) fn seen(&self) -> impl Iterator<Item = &Seen> {
+    pub(crate) fn seen(&self) -> impl Iterator<Item = &SeenConnection> {
         self.seen.values()
     }
 
     /// By the number that the kernel gave its socket.
-    pub(super) fn find(&self, cookie: u64) -> Option<&Seen> {
+    pub(super) fn find(&self, cookie: u64) -> Option<&SeenConnection> {
         self.seen.get(&cookie)
     }
 
@@ -268,7 +268,7 @@ impl Watch {
     }
 }
 
-impl Seen {
+impl SeenConnection {
     fn new(socket: &Socket<'_>) -> Self {
         Self {
             cookie: socket.cookie,
@@ -290,7 +290,7 @@ impl Seen {
 
     /// A socket that was opened since the look before, so that all it carried was carried since.
     fn opened(socket: &Socket<'_>, before_ns: u64) -> Self {
-        let first = Reading {
+        let first = WatchReading {
             at_ns: before_ns,
             info: TcpInfo::default(),
             memory: socket.memory.unwrap_or_default(),
@@ -333,7 +333,7 @@ impl Seen {
             }
         }
         let last = self.readings.last();
-        self.readings.push(Reading {
+        self.readings.push(WatchReading {
             at_ns,
             info,
             memory: (socket.memory)

@@ -24,7 +24,7 @@ use linerate_sys::socket;
 use super::BACKLOG;
 use super::registry::{Registry, SessionName};
 use crate::measure::flow::{Flow, FlowSocket};
-use crate::measure::source::{Arrival, Door, FlowSource, SLICE};
+use crate::measure::source::{Door, FlowSource, SLICE, SourceArrival};
 use crate::shares::lock;
 
 /// How often the acceptor looks at the door while a test has it.
@@ -196,7 +196,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn admit(&self, stream: TcpStream, from: IpAddr) -> Option<Arrival> {
+    fn admit(&self, stream: TcpStream, from: IpAddr) -> Option<SourceArrival> {
         self.listeners.taken.fetch_add(1, Ordering::Relaxed);
         let mut bytes = [0; HELLO_BYTES];
         // The hello has arrived or is about to: the wait is short.
@@ -208,7 +208,7 @@ impl Keeper {
             Some(HelloKind::Data { token, flow })
                 if (token, from) == (self.own.token, self.own.source) && flow < self.own.flows =>
             {
-                Some(Arrival {
+                Some(SourceArrival {
                     stream,
                     known_bytes: HELLO_BYTES as u64,
                 })

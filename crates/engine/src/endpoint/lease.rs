@@ -6,7 +6,7 @@ use linerate_core::session::message::RefusalReason;
 use linerate_core::treatment::HostChange;
 use thiserror::Error;
 
-use super::occupancy::Place;
+use super::occupancy::HeldPlace;
 use crate::treatment::{Applied, TreatError};
 use crate::words;
 
@@ -15,7 +15,7 @@ use crate::words;
 pub(super) struct Lease {
     // Dropped first: the changes are undone before anybody else may measure.
     applied: Option<Applied>,
-    place: Place,
+    place: HeldPlace,
 }
 
 /// Why a treatment was not applied or not undone.
@@ -45,7 +45,7 @@ impl LeaseError {
 }
 
 impl Lease {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(place: HeldPlace) -> Self {
         Self {
             applied: None,
             place,
@@ -53,7 +53,7 @@ impl Lease {
     }
 
     /// The session's use of the host.
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &HeldPlace {
         &self.place
     }
 

@@ -46,7 +46,7 @@ struct Users {
 }
 
 /// One session's use of the host; it ends when this is dropped.
-pub(super) struct Place {
+pub(super) struct HeldPlace {
     occupancy: Occupancy,
     token: Token,
 }
@@ -59,8 +59,8 @@ impl Occupancy {
         }
     }
 
-    pub(super) fn place(&self, token: Token) -> Place {
-        Place {
+    pub(super) fn place(&self, token: Token) -> HeldPlace {
+        HeldPlace {
             occupancy: self.clone(),
             token,
         }
@@ -96,7 +96,7 @@ impl Users {
     }
 }
 
-impl Place {
+impl HeldPlace {
     /// Begins a test of this session.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HeldPlace {
     fn drop(&mut self) {
         self.end_test();
         self.end_treatment();
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    fn places(patience: Duration) -> [Place; 3] {
+    fn places(patience: Duration) -> [HeldPlace; 3] {
         let occupancy = Occupancy::new(patience);
         [1, 2, 3].map(|n| occupancy.place(Token([n; 16])))
     }

@@ -18,19 +18,19 @@ const OTHERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// Counts by address. The time in which an address's events are counted begins with the first.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct GuessCounts {
     lasts: Duration,
     by_address: HashMap<IpAddr, (Instant, u64)>,
 }
 
 /// Counts within a minute.
-impl Default for Counts {
+impl Default for GuessCounts {
     fn default() -> Self {
         Self::within(MINUTE)
     }
 }
 
-impl Counts {
+impl GuessCounts {
     /// Counts within this time.
     pub(super) fn within(lasts: Duration) -> Self {
         Self {
@@ -82,7 +82,7 @@ const GUESSES: u64 = 5;
 
 /// Wrong passwords by address.
 #[derive(Debug, Default)]
-pub(super) struct Guesses(Mutex<Counts>);
+pub(super) struct Guesses(Mutex<GuessCounts>);
 
 impl Guesses {
     /// Whether so many have come from an address that for a minute none is looked at.
@@ -129,10 +129,10 @@ pub(super) struct LogLimit(Arc<Mutex<LogCounts>>);
 
 #[derive(Default)]
 struct LogCounts {
-    refusals: Counts,
-    lines: Counts,
+    refusals: GuessCounts,
+    lines: GuessCounts,
     /// The lines that those of one address leave, under one address for all.
-    all: Counts,
+    all: GuessCounts,
 }
 
 impl LogLimit {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_minute_begins_with_the_first_count_and_excess_addresses_are_counted_together() {
-        let (mut counts, began) = (Counts::default(), Instant::now());
+        let (mut counts, began) = (GuessCounts::default(), Instant::now());
         let address = |n: u32| IpAddr::from(n.to_be_bytes());
         let noted = [1, 1].map(|n| counts.note(address(n), began));
         assert_eq!(noted, [1, 2]);

@@ -23,9 +23,9 @@ pub(crate) enum SessionName {
 
 /// The sessions that are open, by name.
 #[derive(Clone, Default)]
-pub(crate) struct Registry(Arc<Mutex<HashMap<SessionName, Entry>>>);
+pub(crate) struct Registry(Arc<Mutex<HashMap<SessionName, RegisteredSession>>>);
 
-struct Entry {
+struct RegisteredSession {
     /// The address of the control connection. Data connections must come from it, or from the one
     /// that the test names.
     peer: IpAddr,
@@ -55,7 +55,7 @@ pub(crate) struct Registration {
 }
 
 impl Registry {
-    fn entries(&self) -> MutexGuard<'_, HashMap<SessionName, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<SessionName, RegisteredSession>> {
         lock(&self.0)
     }
 
@@ -65,7 +65,7 @@ impl Registry {
         let hash_map::Entry::Vacant(place) = entries.entry(name) else {
             return None;
         };
-        place.insert(Entry {
+        place.insert(RegisteredSession {
             peer: peer.to_canonical(),
             is_admitted: false,
             inbox: None,
@@ -83,7 +83,7 @@ impl Registry {
 
     /// Whether a client with a control connection from this address is admitted.
     pub(crate) fn has_peer(&self, peer: IpAddr) -> bool {
-        let is_it = |entry: &Entry| entry.is_admitted && entry.peer == peer;
+        let is_it = |entry: &RegisteredSession| entry.is_admitted && entry.peer == peer;
         self.entries().values().any(is_it)
     }
 
@@ -117,7 +117,7 @@ impl Registry {
     }
 }
 
-impl Entry {
+impl RegisteredSession {
     /// The inbox of the test that expects this flow from this address, and the flow's number.
     fn inbox_for(&mut self, flow: Option<u32>, from: IpAddr) -> Option<(&mut Inbox, u32)> {
         let inbox = self.inbox.as_mut()?;
@@ -130,7 +130,7 @@ impl Entry {
 }
 
 impl Registration {
-    fn change(&self, change: impl FnOnce(&mut Entry)) {
+    fn change(&self, change: impl FnOnce(&mut RegisteredSession)) {
         if let Some(entry) = self.registry.entries().get_mut(&self.name) {
             change(entry);
         }

@@ -82,7 +82,7 @@ pub fn run_experiment(
     stop: &Stop,
     observer: &mut dyn ExperimentObserver,
 ) -> Result<(ExperimentDocument, Option<ExperimentError>), ExperimentError> {
-    let mut course = Course {
+    let mut course = ExperimentCourse {
         experiment,
         runs: records.take_runs(),
         unavailable: Vec::new(),
@@ -117,7 +117,7 @@ pub fn run_experiment(
 }
 
 /// How far an experiment has come.
-pub(crate) struct Course<'a> {
+pub(crate) struct ExperimentCourse<'a> {
     experiment: &'a Experiment,
     pub(crate) runs: Vec<Run>,
     /// Cells that cannot be run here, and why.
@@ -129,7 +129,7 @@ pub(crate) struct Course<'a> {
     failures: u32,
 }
 
-impl Course<'_> {
+impl ExperimentCourse<'_> {
     fn next(&self) -> Option<Slot> {
         self.experiment.next(&self.runs, &self.unavailable())
     }

@@ -27,8 +27,8 @@ fn experiment(text: &str) -> Experiment {
     Experiment::from_toml(text, &Choice::default(), &|_| Err("no files".to_owned())).unwrap()
 }
 
-fn course(experiment: &Experiment) -> Course<'_> {
-    Course {
+fn course(experiment: &Experiment) -> ExperimentCourse<'_> {
+    ExperimentCourse {
         experiment,
         runs: Vec::new(),
         unavailable: Vec::new(),

@@ -44,7 +44,7 @@ pub use error::LabError;
 pub use path::{LabEnds, LabPath};
 
 use build::Built;
-use pump::{OneWaySetup, Pump, Reading};
+use pump::{GaugeReading, OneWaySetup, Pump};
 
 /// What a lab needs besides its topology.
 #[derive(Debug, Clone, Default)]
@@ -225,7 +225,7 @@ impl Lab {
 }
 
 /// The figures of one direction, as documents have them.
-fn direction(reading: &Reading) -> LabDirection {
+fn direction(reading: &GaugeReading) -> LabDirection {
     let counters = &reading.counters;
     let lateness_us = reading.lateness.summary();
     LabDirection {

@@ -15,7 +15,7 @@ use crate::stop::Stop;
 
 /// A session that sends while another one measures.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct LoadBeside {
     client: Client,
     test: Test,
 }
@@ -25,7 +25,7 @@ const SPARE: Duration = Duration::from_secs(60);
 /// Beside a run whose length nobody knows.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-impl Load {
+impl LoadBeside {
     /// A further session with the endpoint of `client`, for a load beside runs of `beside`.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ mod tests {
         let mut client = Client::connect(endpoint.target("here"), Stop::new()).unwrap();
         let run = test(Workload::Rr, &[("count", "50")]);
         let load = test(Workload::Stream, &[("warm-up", "20ms")]);
-        let mut load = Load::connect(&client, &load, &run).unwrap();
+        let mut load = LoadBeside::connect(&client, &load, &run).unwrap();
         for _ in 0..2 {
             let measure = || Ok(client.run(&run, &mut |_| true)?.record);
             let (record, figure) = load.beside(measure).unwrap();

@@ -21,7 +21,7 @@ use linerate_core::session::operation::STAMP;
 use linerate_core::treatment::Treatments;
 use linerate_core::units::{End, Span};
 
-pub(crate) use self::beside::Load;
+pub(crate) use self::beside::LoadBeside;
 use crate::campaign::Observer;
 use crate::client::{Client, FarClock, Outcome, Start};
 use crate::clock::{nanos, now_ns};

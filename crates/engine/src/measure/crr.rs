@@ -19,9 +19,9 @@ use linerate_sys::socket::{self, Connecting};
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
 use super::options::QuickAck;
-use super::outcome::Answer;
+use super::outcome::AnswerOutcome;
 use super::shared::{FlowState, Shared, WorkerEnd};
-use super::source::{Arrival, Connect};
+use super::source::{Connect, SourceArrival};
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;
 use crate::measure::options;
@@ -150,7 +150,7 @@ impl<'a> Requester<'a> {
                 tally.answered(start_ns, answered_ns);
                 if let Some(answers) = &self.shared.answers {
                     // The receiver may be gone.
-                    let _ = answers.send(Answer {
+                    let _ = answers.send(AnswerOutcome {
                         began_ns,
                         connected_ns,
                         answered_ns,
@@ -273,10 +273,10 @@ pub(crate) fn respond(
 }
 
 fn serve(
-    Arrival {
+    SourceArrival {
         stream,
         known_bytes,
-    }: &Arrival,
+    }: &SourceArrival,
     test: &ExchangeTest,
     mover: &Mover<'_>,
     request: &mut [u8],

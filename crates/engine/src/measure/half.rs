@@ -21,9 +21,9 @@ use linerate_sys::thread::{self as sys_thread, CpuUsage, set_real_time_policy, w
 
 use super::flow::{Flow, FlowSocket};
 use super::live::LiveFlow;
-use super::outcome::{Answer, ExchangeOutcome};
+use super::outcome::{AnswerOutcome, ExchangeOutcome};
 use super::qos::{BacklogMeter, QosMeter};
-use super::sampler::{self, Course};
+use super::sampler::{self, SamplerCourse};
 use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use super::source::FlowSource;
 use super::{connect_transfer, crr, exchange, stream, udp};
@@ -40,7 +40,7 @@ struct Worked {
 pub(crate) struct Half {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Worked>>,
-    sampler: JoinHandle<Course>,
+    sampler: JoinHandle<SamplerCourse>,
 }
 
 /// The report of a half, and what only a client's workers know.
@@ -386,7 +386,12 @@ fn work_alone(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
     }
 }
 
-fn report(shared: &Shared, mut course: Course, worked: Vec<Worked>, facts: HostFacts) -> HalfEnd {
+fn report(
+    shared: &Shared,
+    mut course: SamplerCourse,
+    worked: Vec<Worked>,
+    facts: HostFacts,
+) -> HalfEnd {
     let usage: Vec<CpuUsage> = worked.iter().map(|worked| worked.usage).collect();
     let mut report = HalfReport {
         end: EndReport {
@@ -446,7 +451,7 @@ fn lost_flow(flow: &FlowState, error: &io::Error) -> Caveat {
 fn flow_half(
     shared: &Shared,
     flow: &FlowState,
-    course: &mut Course,
+    course: &mut SamplerCourse,
     index: usize,
     end: WorkerEnd,
 ) -> FlowHalf {
@@ -499,7 +504,7 @@ pub(crate) struct HalfOptions {
     /// Profile this host during the run.
     pub(crate) profile: Option<ProfileRequest>,
     /// Gets each transaction of `crr` when it has ended.
-    pub(crate) answers: Option<Sender<Answer>>,
+    pub(crate) answers: Option<Sender<AnswerOutcome>>,
     /// When to begin, by [`crate::clock::now_ns`]; at once if that has passed.
     pub(crate) at_ns: Option<u64>,
     /// Header of the test's datagrams.

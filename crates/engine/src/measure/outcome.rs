@@ -12,7 +12,7 @@ use super::exchange::LostEachWay;
 
 /// The times of a transaction of `crr` whose response is complete, by [`crate::clock`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerOutcome {
     pub(crate) began_ns: u64,
     pub(crate) connected_ns: u64,
     pub(crate) answered_ns: u64,

@@ -39,7 +39,7 @@ pub(crate) struct FlowCourse {
 }
 
 /// The sampler's results.
-pub(crate) struct Course {
+pub(crate) struct SamplerCourse {
     pub(crate) flows: Vec<FlowCourse>,
     pub(crate) probes: Vec<Option<TcpProbe>>,
     pub(crate) meter: Meter,
@@ -57,11 +57,15 @@ pub(crate) struct Course {
 }
 
 /// Runs until the measured time is over; the result is the course of the run.
-pub(crate) fn watch(shared: &Shared, qos: Option<QosMeter>, profiler: Option<&Profiler>) -> Course {
+pub(crate) fn watch(
+    shared: &Shared,
+    qos: Option<QosMeter>,
+    profiler: Option<&Profiler>,
+) -> SamplerCourse {
     let test = &shared.test;
     let window = test.options.receive_window_bytes.map(|window| window.0);
     let flows = shared.flows.iter();
-    let mut course = Course {
+    let mut course = SamplerCourse {
         flows: vec![FlowCourse::default(); shared.flows.len()],
         probes: flows.map(|f| TcpProbe::from_flow(f, window)).collect(),
         meter: Meter::new(shared.shares.len()),
@@ -173,7 +177,7 @@ fn sleep_until(at_ns: u64, shared: &Shared) -> bool {
     }
 }
 
-impl Course {
+impl SamplerCourse {
     fn begin(&mut self, shared: &Shared, now: u64, from_zero: bool) {
         for (course, flow) in self.flows.iter_mut().zip(&shared.flows) {
             // Without a warm-up everything counts, even what moved before this thread first ran.

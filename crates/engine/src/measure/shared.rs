@@ -15,7 +15,7 @@ use linerate_core::units::End;
 use super::exchange::{Pages, crowd};
 use super::flow::{Counters, Flow, FlowSocket, flow_direction, sends};
 use super::half::HalfOptions;
-use super::outcome::{Answer, ExchangeOutcome};
+use super::outcome::{AnswerOutcome, ExchangeOutcome};
 use super::source::FlowSource;
 use crate::clock::now_ns;
 use crate::stop::Stop;
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) shares: Vec<Range<usize>>,
     pub(crate) source: FlowSource,
     /// Gets each transaction of `crr` when it has ended.
-    pub(crate) answers: Option<Sender<Answer>>,
+    pub(crate) answers: Option<Sender<AnswerOutcome>>,
     /// The page that a test of pages fetches at present.
     pub(crate) pages: Option<Pages>,
     pub(crate) stop: Stop,

@@ -51,10 +51,10 @@ pub(crate) struct Door {
 }
 
 /// Whether a connection that was just accepted belongs to the test.
-pub(crate) type Admit = dyn Fn(TcpStream, IpAddr) -> Option<Arrival> + Send + Sync;
+pub(crate) type Admit = dyn Fn(TcpStream, IpAddr) -> Option<SourceArrival> + Send + Sync;
 
 /// A connection whose calls do not block, or only for a short time.
-pub(crate) struct Arrival {
+pub(crate) struct SourceArrival {
     pub(crate) stream: TcpStream,
     /// Bytes before the first request that were checked and are still to be read.
     pub(crate) known_bytes: u64,
@@ -123,10 +123,10 @@ impl FlowSource {
 
 impl Arrivals<'_> {
     /// The next connection of the test; `None` when the stop is requested or no more can come.
-    pub(crate) fn next(&self, stop: &Stop) -> Option<Arrival> {
+    pub(crate) fn next(&self, stop: &Stop) -> Option<SourceArrival> {
         let FlowSource::Door(door) = self.source else {
             let (_, stream) = self.source.accept(stop)?;
-            return Arrival::of_others(stream);
+            return SourceArrival::of_others(stream);
         };
         while !stop.is_requested() {
             if let Some(arrival) = door.inbox.as_ref().and_then(handed_over) {
@@ -156,7 +156,7 @@ impl Arrivals<'_> {
     }
 }
 
-impl Arrival {
+impl SourceArrival {
     /// A connection that another thread has accepted.
     fn of_others(stream: TcpStream) -> Option<Self> {
         stream.set_nonblocking(true).ok()?;
@@ -167,9 +167,9 @@ impl Arrival {
     }
 }
 
-fn handed_over(inbox: &Mutex<Receiver<Flow>>) -> Option<Arrival> {
+fn handed_over(inbox: &Mutex<Receiver<Flow>>) -> Option<SourceArrival> {
     match inbox.try_lock().ok()?.try_recv().ok()?.socket {
-        FlowSocket::Tcp(stream) => Arrival::of_others(stream),
+        FlowSocket::Tcp(stream) => SourceArrival::of_others(stream),
         FlowSocket::Udp(_) => None,
     }
 }

@@ -25,7 +25,7 @@ use linerate_sys::netns::{Namespace, NamespaceError};
 use thiserror::Error;
 
 use super::kept::KeptReports;
-use super::owner::Owner;
+use super::owner::SiteOwner;
 use super::run;
 use crate::endpoint::{Admission, Booked, Endpoint, ServeOptions};
 use crate::error::MeasureError;
@@ -104,7 +104,7 @@ impl Agent {
             directory: options.unsent.clone(),
             source,
         })?;
-        let owner = Arc::new(Owner::new(options.limits.clone(), &options.unsent));
+        let owner = Arc::new(SiteOwner::new(options.limits.clone(), &options.unsent));
         let serve = serve_options(&options, &owner);
         let bind = || Endpoint::bind(&serve);
         let endpoint = match namespace {
@@ -173,7 +173,7 @@ fn started(
 }
 
 /// The owner's limits, as the endpoint applies them to tests of other sites.
-fn serve_options(options: &AgentOptions, owner: &Arc<Owner>) -> ServeOptions {
+fn serve_options(options: &AgentOptions, owner: &Arc<SiteOwner>) -> ServeOptions {
     let longest = options.limits.longest;
     let is_limited = options.limits != OwnerLimits::default();
     ServeOptions {
@@ -208,7 +208,7 @@ struct BusThread {
     bus: Arc<dyn Bus>,
     unsent: KeptReports,
     stop: Stop,
-    owner: Arc<Owner>,
+    owner: Arc<SiteOwner>,
     running: Vec<Active>,
     say: Say,
 }

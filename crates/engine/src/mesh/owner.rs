@@ -17,7 +17,7 @@ use crate::endpoint::{Admission, Booked};
 
 /// An owner's limits, and what is used of them.
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(super) struct SiteOwner {
     limits: OwnerLimits,
     book: Mutex<Book>,
     /// The beginning, by a clock that nobody sets and by the host's: a day is one of the first.
@@ -31,7 +31,7 @@ struct Book {
     targets: BTreeMap<String, Vec<IpAddr>>,
 }
 
-impl Owner {
+impl SiteOwner {
     /// With what an earlier agent has left in the directory.
     pub(super) fn new(limits: OwnerLimits, directory: &Path) -> Self {
         let begun = (Instant::now(), unix_seconds());
@@ -102,7 +102,7 @@ impl Owner {
     }
 }
 
-impl Admission for Owner {
+impl Admission for SiteOwner {
     /// A client says nothing of its site: it is known by its address.
     fn admit(&self, peer: IpAddr, test: &Test) -> Result<Booked, String> {
         let mut book = self.book();
@@ -138,9 +138,9 @@ mod tests {
 
     const FILE: &str = "rate = \"80mbit\"\nbytes-per-day = \"100MB\"\n";
 
-    fn owner(directory: &Path, more: &str) -> Arc<Owner> {
+    fn owner(directory: &Path, more: &str) -> Arc<SiteOwner> {
         let limits = OwnerLimits::from_toml(&format!("{FILE}{more}")).unwrap();
-        Arc::new(Owner::new(limits, directory))
+        Arc::new(SiteOwner::new(limits, directory))
     }
 
     fn stream(time: &str) -> Test {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     /// What becomes of a client's test against an endpoint with this owner.
-    fn run(owner: &Arc<Owner>, test: &Test) -> Result<u64, String> {
+    fn run(owner: &Arc<SiteOwner>, test: &Test) -> Result<u64, String> {
         let endpoint = Endpoint::bind(&ServeOptions {
             bind: Some([127, 0, 0, 1].into()),
             admission: Some(owner.clone()),
@@ -176,7 +176,7 @@ mod tests {
         Ok(record.bytes())
     }
 
-    fn used(owner: &Owner) -> u64 {
+    fn used(owner: &SiteOwner) -> u64 {
         owner.book().used.carried(owner.day_clock())
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use linerate_sys::perf::{Chain, Record, Subject, records};
 
-use super::task::{Owner, Tasks};
+use super::task::{Tasks, ThreadOwner};
 
 /// Limit for all call chains together, in words of eight bytes. A run has some thousands of
 /// different chains of 40 words each.
@@ -15,7 +15,7 @@ type Key = Box<[u64]>;
 
 /// Samples by layer and function.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct SampleCounts {
     stacks: HashMap<Key, u64>,
     words: usize,
     /// Samples whose chain there was no room for.
@@ -29,15 +29,15 @@ pub(super) struct Counts {
     scratch: Vec<u64>,
 }
 
-const OWNERS: [Owner; 5] = [
-    Owner::Flow,
-    Owner::Tool,
-    Owner::Neighbour,
-    Owner::Spinner,
-    Owner::Foreign,
+const OWNERS: [ThreadOwner; 5] = [
+    ThreadOwner::Flow,
+    ThreadOwner::Tool,
+    ThreadOwner::Neighbour,
+    ThreadOwner::Spinner,
+    ThreadOwner::Foreign,
 ];
 
-impl Counts {
+impl SampleCounts {
     /// Counts the records that a ring gave.
     pub(super) fn take(&mut self, subject: Subject, bytes: &[u8], tasks: &mut Tasks) {
         for record in records(bytes) {
@@ -60,7 +60,7 @@ impl Counts {
         }
     }
 
-    fn count(&mut self, owner: Owner) {
+    fn count(&mut self, owner: ThreadOwner) {
         self.samples += 1;
         self.scratch.clear();
         let number = OWNERS.iter().position(|known| *known == owner);
@@ -69,11 +69,11 @@ impl Counts {
         self.scratch.extend_from_slice(&self.chain.kernel);
         // What others run in user mode is private: one frame without an address says that they did.
         let user: &[u64] = match owner {
-            Owner::Flow => &self.chain.user,
+            ThreadOwner::Flow => &self.chain.user,
             _ => &self.chain.user[..self.chain.user.len().min(1)],
         };
         match owner {
-            Owner::Flow => self.scratch.extend_from_slice(user),
+            ThreadOwner::Flow => self.scratch.extend_from_slice(user),
             _ => self.scratch.extend(user.iter().map(|_| 0)),
         }
         if let Some(count) = self.stacks.get_mut(self.scratch.as_slice()) {
@@ -87,7 +87,7 @@ impl Counts {
     }
 
     /// Each different chain: owner, frames of the kernel, frames in user mode, samples.
-    pub(super) fn chains(&self) -> impl Iterator<Item = (Owner, &[u64], &[u64], u64)> {
+    pub(super) fn chains(&self) -> impl Iterator<Item = (ThreadOwner, &[u64], &[u64], u64)> {
         self.stacks.iter().map(|(key, count)| {
             let (kernel, user) = key[2..].split_at(key[1] as usize);
             (OWNERS[key[0] as usize], kernel, user, *count)

@@ -7,8 +7,8 @@ use linerate_core::profile::{FoldedStack, MAX_FRAMES, MAX_FUNCTION, TaskClass, U
 use linerate_sys::kallsyms::KernelSymbols;
 use linerate_sys::own_symbols;
 
-use super::count::Counts;
-use super::task::Owner;
+use super::count::SampleCounts;
+use super::task::ThreadOwner;
 
 /// Functions that enter soft interrupts: since Linux 6.10, and before.
 const SOFTIRQ_ENTRIES: [&str; 3] = [
@@ -99,8 +99,8 @@ impl<'a> Names<'a> {
     }
 
     /// Looks up this process's own functions in what was counted, all at once.
-    pub(super) fn with_own(mut self, counts: &Counts) -> Self {
-        let flows = counts.chains().filter(|chain| chain.0 == Owner::Flow);
+    pub(super) fn with_own(mut self, counts: &SampleCounts) -> Self {
+        let flows = counts.chains().filter(|chain| chain.0 == ThreadOwner::Flow);
         let mut addresses: Vec<u64> = flows.flat_map(|chain| calls(chain.2)).collect();
         addresses.sort_unstable();
         addresses.dedup();
@@ -152,20 +152,20 @@ impl<'a> Names<'a> {
         frames.iter().rposition(is_entry).map_or(0, |at| at + 1)
     }
 
-    fn class(&self, owner: Owner, frames: &[Name], in_user_mode: bool) -> TaskClass {
+    fn class(&self, owner: ThreadOwner, frames: &[Name], in_user_mode: bool) -> TaskClass {
         let has_root = |root: FunctionMark| {
             let mut outermost = frames.iter().rev().take(ROOT_FRAMES);
             outermost.any(|name| self.mark(*name) == root)
         };
         match owner {
-            Owner::Flow => TaskClass::Flow,
-            Owner::Tool => TaskClass::Tool,
-            Owner::Neighbour => TaskClass::Other,
-            Owner::Spinner => TaskClass::Idle,
-            Owner::Foreign if in_user_mode => TaskClass::Other,
-            Owner::Foreign if has_root(FunctionMark::IdleRoot) => TaskClass::Idle,
-            Owner::Foreign if has_root(FunctionMark::ThreadRoot) => TaskClass::Kernel,
-            Owner::Foreign => TaskClass::Other,
+            ThreadOwner::Flow => TaskClass::Flow,
+            ThreadOwner::Tool => TaskClass::Tool,
+            ThreadOwner::Neighbour => TaskClass::Other,
+            ThreadOwner::Spinner => TaskClass::Idle,
+            ThreadOwner::Foreign if in_user_mode => TaskClass::Other,
+            ThreadOwner::Foreign if has_root(FunctionMark::IdleRoot) => TaskClass::Idle,
+            ThreadOwner::Foreign if has_root(FunctionMark::ThreadRoot) => TaskClass::Kernel,
+            ThreadOwner::Foreign => TaskClass::Other,
         }
     }
 }
@@ -191,7 +191,7 @@ fn plain(name: &str) -> String {
 
 /// The counted chains by name. In no order: [`linerate_core::profile::EndProfile::bound`] sorts
 /// them.
-pub(super) fn fold(counts: &Counts, names: &mut Names<'_>) -> Vec<FoldedStack> {
+pub(super) fn fold(counts: &SampleCounts, names: &mut Names<'_>) -> Vec<FoldedStack> {
     let mut folded: HashMap<(TaskClass, u32, u32, Vec<Name>), u64> = HashMap::new();
     for (owner, kernel, user, count) in counts.chains() {
         let mut frames = Vec::with_capacity(kernel.len() + user.len());
@@ -301,7 +301,7 @@ mod tests {
     fn folded(samples: &[Vec<u8>]) -> Vec<FoldedStack> {
         let mut tasks = Tasks::new();
         tasks.set_flows(vec![FLOW]);
-        let mut counts = Counts::default();
+        let mut counts = SampleCounts::default();
         counts.take(Subject::Cpu(0), &samples.concat(), &mut tasks);
         fold(&counts, &mut Names::new(&symbols()))
     }
@@ -417,7 +417,7 @@ mod tests {
             .expect("a kernel has functions");
         let mut tasks = Tasks::new();
         tasks.set_flows(vec![FLOW]);
-        let mut counts = Counts::default();
+        let mut counts = SampleCounts::default();
         let rings = rings(base);
         let started = (Instant::now(), linerate_sys::thread::cpu_time());
         let took = || {
@@ -477,7 +477,7 @@ mod tests {
     /// A MiB of this program's code.
     fn own_code() -> std::ops::Range<u64> {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("it is always there");
-        let here = fold as fn(&Counts, &mut Names<'_>) -> Vec<FoldedStack> as usize as u64;
+        let here = fold as fn(&SampleCounts, &mut Names<'_>) -> Vec<FoldedStack> as usize as u64;
         let ranges = maps.lines().filter_map(|line| {
             let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
             let [begin, end] = [begin, end].map(|hex| u64::from_str_radix(hex, 16));

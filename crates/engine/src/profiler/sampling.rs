@@ -14,7 +14,7 @@ use linerate_sys::perf::{Sampling, Subject};
 use linerate_sys::thread::CpuUsage;
 
 use super::cost;
-use super::count::Counts;
+use super::count::SampleCounts;
 use super::fold::{Names, fold};
 use super::source::Source;
 use super::task::Tasks;
@@ -43,7 +43,7 @@ pub(crate) struct Profiler {
 
 /// What the profiler's thread leaves.
 struct Drained {
-    counts: Counts,
+    counts: SampleCounts,
     /// CPU time of the thread, to the end of the measured time.
     cpu: Duration,
 }
@@ -152,7 +152,7 @@ impl SharedSampling {
     }
 
     fn drain_until_over(&self) -> Drained {
-        let (mut counts, mut tasks) = (Counts::default(), Tasks::new());
+        let (mut counts, mut tasks) = (SampleCounts::default(), Tasks::new());
         let mut bytes = Vec::new();
         let before = CpuUsage::of_thread();
         for look in 1_u32.. {
@@ -173,7 +173,7 @@ impl SharedSampling {
         }
     }
 
-    fn drain(&self, counts: &mut Counts, tasks: &mut Tasks, bytes: &mut Vec<u8>) {
+    fn drain(&self, counts: &mut SampleCounts, tasks: &mut Tasks, bytes: &mut Vec<u8>) {
         tasks.set_flows(self.flows().clone());
         for (subject, sampler) in &self.source().samplers {
             bytes.clear();
@@ -228,7 +228,7 @@ impl SharedSampling {
     }
 }
 
-fn cpus(source: &Source, counts: &Counts) -> Vec<CpuSamples> {
+fn cpus(source: &Source, counts: &SampleCounts) -> Vec<CpuSamples> {
     let mut numbers: BTreeSet<u32> = counts.cpus.keys().copied().collect();
     for (subject, _) in &source.samplers {
         if let Subject::Cpu(cpu) = subject {

@@ -5,7 +5,7 @@ use std::fs;
 
 /// Owner of a thread, found by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Owner {
+pub(super) enum ThreadOwner {
     /// It carries this end's data.
     Flow,
     /// Another of this end's process.
@@ -23,7 +23,7 @@ pub(super) enum Owner {
 pub(super) struct Tasks {
     process: u32,
     flows: Vec<u32>,
-    known: HashMap<u32, Owner>,
+    known: HashMap<u32, ThreadOwner>,
 }
 
 impl Tasks {
@@ -42,12 +42,12 @@ impl Tasks {
         }
     }
 
-    pub(super) fn owner(&mut self, process: u32, thread: u32) -> Owner {
+    pub(super) fn owner(&mut self, process: u32, thread: u32) -> ThreadOwner {
         if process != self.process {
-            return Owner::Foreign;
+            return ThreadOwner::Foreign;
         }
         if self.flows.contains(&thread) {
-            return Owner::Flow;
+            return ThreadOwner::Flow;
         }
         *self.known.entry(thread).or_insert_with(|| {
             let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
@@ -57,12 +57,12 @@ impl Tasks {
 }
 
 /// By the names that threads of linerate have.
-fn by_name(name: &str) -> Owner {
+fn by_name(name: &str) -> ThreadOwner {
     match name {
-        "pump" | "neighbour" => Owner::Neighbour,
-        _ if name.starts_with("flow-") => Owner::Neighbour,
-        _ if name.starts_with(linerate_sys::idle::THREAD_NAME) => Owner::Spinner,
-        _ => Owner::Tool,
+        "pump" | "neighbour" => ThreadOwner::Neighbour,
+        _ if name.starts_with("flow-") => ThreadOwner::Neighbour,
+        _ if name.starts_with(linerate_sys::idle::THREAD_NAME) => ThreadOwner::Spinner,
+        _ => ThreadOwner::Tool,
     }
 }
 
@@ -75,20 +75,20 @@ mod tests {
         let own = linerate_sys::thread::thread_id();
         let mut tasks = Tasks::new();
         let process = std::process::id();
-        assert_eq!(tasks.owner(process, own), Owner::Tool);
-        assert_eq!(tasks.owner(process + 1, own), Owner::Foreign);
+        assert_eq!(tasks.owner(process, own), ThreadOwner::Tool);
+        assert_eq!(tasks.owner(process + 1, own), ThreadOwner::Foreign);
         tasks.set_flows(vec![own]);
-        assert_eq!(tasks.owner(process, own), Owner::Flow);
+        assert_eq!(tasks.owner(process, own), ThreadOwner::Flow);
         std::thread::Builder::new()
             .name("pump".to_owned())
             .spawn(move || {
                 let own = linerate_sys::thread::thread_id();
-                assert_eq!(Tasks::new().owner(process, own), Owner::Neighbour);
+                assert_eq!(Tasks::new().owner(process, own), ThreadOwner::Neighbour);
             })
             .unwrap()
             .join()
             .unwrap();
-        assert_eq!(by_name("flow-3"), Owner::Neighbour);
-        assert_eq!(by_name("sampler"), Owner::Tool);
+        assert_eq!(by_name("flow-3"), ThreadOwner::Neighbour);
+        assert_eq!(by_name("sampler"), ThreadOwner::Tool);
     }
 }

@@ -19,31 +19,31 @@ use super::hook::{Hooks, prefix};
 use super::load::Loaded;
 use super::port::Port;
 use super::queue;
-use super::site::Site;
-use super::state::{Hooked, Mode, State, Which};
+use super::site::QosSite;
+use super::state::{Hooked, InterfaceState, Mode, Which};
 
 /// The change of one interface.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct QosChange {
     pub(super) port: Port,
-    pub(super) old: Option<State>,
-    pub(super) next: State,
+    pub(super) old: Option<InterfaceState>,
+    pub(super) next: InterfaceState,
     pub(super) loaded: Vec<(Direction, Loaded)>,
     /// Notes for the document.
     pub(super) notes: Vec<String>,
 }
 
-impl Change {
+impl QosChange {
     /// Whether an HTB of our number is ours.
     pub(super) fn has_root(&self) -> bool {
-        self.old.as_ref().is_some_and(State::has_root)
+        self.old.as_ref().is_some_and(InterfaceState::has_root)
     }
 }
 
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 
 /// Makes all changes, or none.
-pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosError> {
+pub(super) fn commit(site: &mut QosSite, changes: Vec<QosChange>) -> Result<(), QosError> {
     let made = changes.iter().try_for_each(|change| begin(site, change));
     let made = made.and_then(|()| {
         (changes.iter()).try_for_each(|change| {
@@ -67,7 +67,7 @@ pub(super) fn commit(site: &mut Site, changes: Vec<Change>) -> Result<(), QosErr
 }
 
 /// Cleans up after a command that was killed, and answers the state that is in force.
-pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
+pub(super) fn settle(site: &mut QosSite, port: &Port) -> Result<Option<InterfaceState>, QosError> {
     let hooks = site.hooks(port);
     let current = site.directory.read(&port.key, Which::Current);
     let next = match (site.directory.read(&port.key, Which::Next), &current) {
@@ -100,7 +100,7 @@ pub(super) fn settle(site: &mut Site, port: &Port) -> Result<Option<State>, QosE
 
 /// Handles pins without a state. They are left by a command that was killed before anything was in
 /// force, or belong to a policy whose state file somebody has removed.
-fn orphan(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
+fn orphan(site: &mut QosSite, port: &Port) -> Result<Option<InterfaceState>, QosError> {
     let hooks = site.hooks(port);
     let mut is_ours = !hooks.pins()?.is_empty() && queue::has_ours(&mut site.netlink, port)?;
     for direction in DIRECTIONS {
@@ -115,7 +115,7 @@ fn orphan(site: &mut Site, port: &Port) -> Result<Option<State>, QosError> {
 }
 
 /// The state of a policy whose file is lost, as far as the kernel shows it.
-fn lost(site: &mut Site, port: &Port, why: String) -> Result<State, QosError> {
+fn lost(site: &mut QosSite, port: &Port, why: String) -> Result<InterfaceState, QosError> {
     let hooks = site.hooks(port);
     let mut hooked = |direction| -> Result<Hooked, QosError> {
         Ok(Hooked {
@@ -123,7 +123,7 @@ fn lost(site: &mut Site, port: &Port, why: String) -> Result<State, QosError> {
             ..Hooked::default()
         })
     };
-    Ok(State {
+    Ok(InterfaceState {
         interface: port.name().to_owned(),
         index: port.index(),
         adapter: port.name().to_owned(),
@@ -131,12 +131,12 @@ fn lost(site: &mut Site, port: &Port, why: String) -> Result<State, QosError> {
         ingress: hooked(Direction::Ingress)?,
         classes: queue::found(&mut site.netlink, port)?,
         lost: Some(why),
-        ..State::default()
+        ..InterfaceState::default()
     })
 }
 
 /// Whether all programs of a state are there, attached or not.
-fn can_put(site: &mut Site, port: &Port, state: &State) -> Result<bool, QosError> {
+fn can_put(site: &mut QosSite, port: &Port, state: &InterfaceState) -> Result<bool, QosError> {
     let hooks = site.hooks(port);
     for direction in DIRECTIONS {
         if let Some(program) = state.hooked(direction).program
@@ -149,7 +149,7 @@ fn can_put(site: &mut Site, port: &Port, state: &State) -> Result<bool, QosError
 }
 
 /// Pins what was loaded, and writes down the new state.
-fn begin(site: &mut Site, change: &Change) -> Result<(), QosError> {
+fn begin(site: &mut QosSite, change: &QosChange) -> Result<(), QosError> {
     let hooks = site.hooks(&change.port);
     hooks.make_directory()?;
     for (direction, loaded) in &change.loaded {
@@ -168,15 +168,15 @@ fn begin(site: &mut Site, change: &Change) -> Result<(), QosError> {
 /// Makes everything as `wanted` says, even if a part of it is there already. `other` is the state
 /// that is left: the old one, or the new one if the change is taken back.
 fn enforce(
-    site: &mut Site,
+    site: &mut QosSite,
     port: &Port,
-    wanted: Option<&State>,
-    other: Option<&State>,
+    wanted: Option<&InterfaceState>,
+    other: Option<&InterfaceState>,
 ) -> Result<(), QosError> {
     let wanted = wanted.filter(|state| state.mode != Mode::Removed);
     let hooks = site.hooks(port);
     let netlink = &mut site.netlink;
-    let offload = |state: Option<&State>| state.and_then(|state| state.offload);
+    let offload = |state: Option<&InterfaceState>| state.and_then(|state| state.offload);
     queue::cap(netlink, port, offload(wanted), offload(other))?;
     if let Some(state) = wanted {
         queue::add(netlink, port, state)?;
@@ -188,7 +188,11 @@ fn enforce(
         }
     }
     // An HTB with our number that no state knows is somebody else's.
-    if [wanted, other].into_iter().flatten().any(State::has_root) {
+    if [wanted, other]
+        .into_iter()
+        .flatten()
+        .any(InterfaceState::has_root)
+    {
         let replaced = other.map_or(&[][..], |other| &other.replaced);
         queue::trim(netlink, port, wanted, replaced)
     } else {
@@ -198,10 +202,10 @@ fn enforce(
 
 /// Concludes a change: the new state becomes the state in force.
 fn conclude(
-    site: &mut Site,
+    site: &mut QosSite,
     port: &Port,
-    old: Option<&State>,
-    mut next: State,
+    old: Option<&InterfaceState>,
+    mut next: InterfaceState,
 ) -> Result<(), QosError> {
     let hooks = site.hooks(port);
     if next.mode == Mode::Removed {
@@ -222,8 +226,8 @@ fn conclude(
 fn take_over(
     hooks: &Hooks,
     direction: Direction,
-    old: Option<&State>,
-    next: &mut State,
+    old: Option<&InterfaceState>,
+    next: &mut InterfaceState,
 ) -> Result<(), QosError> {
     let names = next.slots.clone();
     let hooked = next.hooked_mut(direction);
@@ -249,7 +253,12 @@ fn take_over(
 }
 
 /// Takes a change back: the old state is in force again.
-fn back(site: &mut Site, port: &Port, old: Option<&State>, next: &State) -> Result<(), QosError> {
+fn back(
+    site: &mut QosSite,
+    port: &Port,
+    old: Option<&InterfaceState>,
+    next: &InterfaceState,
+) -> Result<(), QosError> {
     let mut there = old.cloned();
     let hooks = site.hooks(port);
     if let Some(there) = &mut there {
@@ -269,7 +278,7 @@ fn back(site: &mut Site, port: &Port, old: Option<&State>, next: &State) -> Resu
     hooks.tidy(old)
 }
 
-impl State {
+impl InterfaceState {
     pub(super) fn hooked(&self, direction: Direction) -> &Hooked {
         match direction {
             Direction::Egress => &self.egress,

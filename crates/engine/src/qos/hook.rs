@@ -12,7 +12,7 @@ use linerate_sys::netlink::{Direction, Netlink};
 
 use super::error::QosError;
 use super::port::Port;
-use super::state::State;
+use super::state::InterfaceState;
 use crate::state_files::{StateError, is_unshared};
 
 /// How programs are attached on this host.
@@ -200,7 +200,7 @@ impl Hooks {
     }
 
     /// Removes the pins of programs and maps that the state does not use any more.
-    pub(super) fn tidy(&self, state: Option<&State>) -> Result<(), QosError> {
+    pub(super) fn tidy(&self, state: Option<&InterfaceState>) -> Result<(), QosError> {
         for pin in self.pins()? {
             if !state.is_some_and(|state| state.owns(&pin)) {
                 bpf::unpin(&self.pin(&pin))?;

@@ -55,13 +55,13 @@ pub use port::speeds;
 pub use state::{Mode, tell_when_waiting};
 pub use watch::{check_persist, persist, watch};
 
-use change::{Change, DIRECTIONS, commit, settle};
+use change::{DIRECTIONS, QosChange, commit, settle};
 use counters::Readings;
 use hook::Via;
 use port::Port;
-use prepare::{Wanted, prepare};
-use site::Site;
-use state::{State, Which};
+use prepare::{WantedPolicy, prepare};
+use site::QosSite;
+use state::{InterfaceState, Which};
 
 /// How a policy is applied.
 #[derive(Debug, Clone, Default)]
@@ -112,7 +112,7 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
                 "" => unmet.text.clone(),
                 file => format!("{file}:{}:{}: {}", unmet.line, unmet.column, unmet.text),
             }));
-            let wanted = Wanted {
+            let wanted = WantedPolicy {
                 policy: Some((text, &file, adapter)),
                 forced: options.force,
                 with_ingress: options.ingress,
@@ -125,8 +125,8 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
 
 /// Puts the policies in force, on all of the interfaces or on none.
 fn put(
-    site: &mut Site,
-    all: Vec<(Port, Wanted<'_>)>,
+    site: &mut QosSite,
+    all: Vec<(Port, WantedPolicy<'_>)>,
     mut notes: Vec<String>,
 ) -> Result<QosDocument, QosError> {
     let mut changes = Vec::new();
@@ -140,7 +140,7 @@ fn put(
 }
 
 /// Notes about interfaces that have a policy and that the file does not name.
-fn left_out(site: &mut Site, chosen: &[(&Adapter, String)]) -> Result<Vec<String>, QosError> {
+fn left_out(site: &mut QosSite, chosen: &[(&Adapter, String)]) -> Result<Vec<String>, QosError> {
     let (ports, _) = site.ports()?;
     let is_chosen = |port: &Port| chosen.iter().any(|(_, name)| name == port.name());
     let left = ports.iter().filter(|port| !is_chosen(port)).map(Port::name);
@@ -272,7 +272,7 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
                 .iter()
                 .find(|adapter| adapter.name == state.adapter);
             let adapter = adapter.ok_or_else(|| no_policy(port.name()))?;
-            let wanted = Wanted {
+            let wanted = WantedPolicy {
                 policy: Some((&state.text, file, adapter)),
                 forced: state.forced,
                 with_ingress: state.with_ingress,
@@ -300,7 +300,7 @@ pub fn passthrough(interface: Option<&str>) -> Result<QosDocument, QosError> {
         let mut all = Vec::new();
         for port in ports {
             let old = settle(site, &port)?;
-            let wanted = Wanted {
+            let wanted = WantedPolicy {
                 policy: None,
                 forced: old.as_ref().is_some_and(|old| old.forced),
                 with_ingress: old.as_ref().is_some_and(|old| old.with_ingress),
@@ -390,9 +390,9 @@ pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError>
 /// Finds a bpffs in which pins last: in the mounts of the host's first process, if this process may
 /// look there. The mounts of `ip netns exec` end with its process, and the pins in them too.
 fn on_site<T: Send>(
-    work: impl FnOnce(&mut Site) -> Result<T, QosError> + Send,
+    work: impl FnOnce(&mut QosSite) -> Result<T, QosError> + Send,
 ) -> Result<T, QosError> {
-    let work = || work(&mut Site::open()?);
+    let work = || work(&mut QosSite::open()?);
     let outermost = outermost_process();
     match shares_mounts_with(outermost) {
         Ok(false) => in_mounts_of(outermost, work)
@@ -441,7 +441,10 @@ fn choose<'a>(
 }
 
 /// The interfaces with a policy that are meant, and what is said of those that are gone.
-fn known(site: &mut Site, interface: Option<&str>) -> Result<(Vec<Port>, Vec<String>), QosError> {
+fn known(
+    site: &mut QosSite,
+    interface: Option<&str>,
+) -> Result<(Vec<Port>, Vec<String>), QosError> {
     let (ports, gone) = site.ports()?;
     let gone = gone
         .iter()
@@ -454,7 +457,10 @@ fn known(site: &mut Site, interface: Option<&str>) -> Result<(Vec<Port>, Vec<Str
 }
 
 /// Interfaces with the state in force on each; at least one.
-fn held(site: &mut Site, interface: Option<&str>) -> Result<Vec<(Port, State)>, QosError> {
+fn held(
+    site: &mut QosSite,
+    interface: Option<&str>,
+) -> Result<Vec<(Port, InterfaceState)>, QosError> {
     let (ports, _) = known(site, interface)?;
     let mut held = Vec::new();
     for port in ports {
@@ -473,7 +479,7 @@ fn held(site: &mut Site, interface: Option<&str>) -> Result<Vec<(Port, State)>, 
 }
 
 /// The interfaces, unless the state of one was lost.
-fn whole(held: Vec<(Port, State)>) -> Result<Vec<(Port, State)>, QosError> {
+fn whole(held: Vec<(Port, InterfaceState)>) -> Result<Vec<(Port, InterfaceState)>, QosError> {
     for (port, state) in &held {
         if let Some(why) = &state.lost {
             return Err(QosError::Lost {
@@ -504,7 +510,7 @@ fn end(interface: Option<&str>, mode: Mode) -> Result<QosDocument, QosError> {
             let capped = cap.map(|bytes| {
                 format!("{name}: gso_max_size stays at {bytes}: what it was before is not known")
             });
-            Change {
+            QosChange {
                 notes: removed.into_iter().chain(capped).collect(),
                 port,
                 old: Some(old),
@@ -519,8 +525,8 @@ fn end(interface: Option<&str>, mode: Mode) -> Result<QosDocument, QosError> {
 
 /// Makes the changes, and answers the document of what is then in force.
 fn conclude(
-    site: &mut Site,
-    changes: Vec<Change>,
+    site: &mut QosSite,
+    changes: Vec<QosChange>,
     mut notes: Vec<String>,
 ) -> Result<QosDocument, QosError> {
     let ports: Vec<_> = changes.iter().map(|change| change.port.clone()).collect();
@@ -567,8 +573,8 @@ fn conclude(
 
 /// Refuses to replace or join somebody else's programs and disciplines, except with `--force`.
 fn refuse_foreign(
-    site: &mut Site,
-    change: &mut Change,
+    site: &mut QosSite,
+    change: &mut QosChange,
     notes: &mut Vec<String>,
 ) -> Result<(), QosError> {
     let (port, next) = (&change.port, &change.next);

@@ -13,18 +13,18 @@ use linerate_sys::bpf::{BpfError, Map};
 use linerate_sys::netlink::{Direction, Netlink};
 use linerate_sys::proc::cgroup::group_id;
 
-use super::change::{COUNTERS, Change, DIRECTIONS, hooked};
+use super::change::{COUNTERS, DIRECTIONS, QosChange, hooked};
 use super::counters::Readings;
 use super::error::QosError;
 use super::load::{Loaded, load};
 use super::port::Port;
 use super::queue;
-use super::site::Site;
-use super::state::{Hooked, Mode, State};
+use super::site::QosSite;
+use super::state::{Hooked, InterfaceState, Mode};
 
 /// Policy and options that are wanted of an interface.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedPolicy<'a> {
     /// The file as it was given, and read; none to pass everything through.
     pub(super) policy: Option<(&'a str, &'a PolicyFile, &'a Adapter)>,
     pub(super) forced: bool,
@@ -34,11 +34,11 @@ pub(super) struct Wanted<'a> {
 
 /// Compiles and loads; nothing on the interface is changed.
 pub(super) fn prepare(
-    site: &mut Site,
+    site: &mut QosSite,
     port: Port,
-    old: Option<State>,
-    wanted: Wanted<'_>,
-) -> Result<Change, QosError> {
+    old: Option<InterfaceState>,
+    wanted: WantedPolicy<'_>,
+) -> Result<QosChange, QosError> {
     let mut next = begin(&port, old.as_ref(), wanted);
     let names = wanted.policy.map_or(Vec::new(), |(_, file, _)| names(file));
     let fresh = match wanted.policy {
@@ -51,7 +51,7 @@ pub(super) fn prepare(
         next.bound = bound(&bindings);
         plan(&port, file, adapter, &mut bindings, &mut next, old.as_ref())?;
     }
-    let mut change = Change {
+    let mut change = QosChange {
         port,
         old,
         next,
@@ -83,15 +83,15 @@ pub(super) fn prepare(
 }
 
 /// What stays as it was, and what is asked for.
-fn begin(port: &Port, old: Option<&State>, wanted: Wanted<'_>) -> State {
+fn begin(port: &Port, old: Option<&InterfaceState>, wanted: WantedPolicy<'_>) -> InterfaceState {
     let old = old.cloned();
-    let kept = |hooked: fn(&State) -> &Hooked| {
+    let kept = |hooked: fn(&InterfaceState) -> &Hooked| {
         let mut hooked = old.as_ref().map(hooked).cloned().unwrap_or_default();
         hooked.program = None;
         hooked
     };
     let (egress, ingress) = (kept(|state| &state.egress), kept(|state| &state.ingress));
-    let mut next = State {
+    let mut next = InterfaceState {
         interface: port.name().to_owned(),
         index: port.index(),
         mode: Mode::PassingThrough,
@@ -100,7 +100,7 @@ fn begin(port: &Port, old: Option<&State>, wanted: Wanted<'_>) -> State {
         with_ingress: wanted.with_ingress,
         egress,
         ingress,
-        ..State::default()
+        ..InterfaceState::default()
     };
     if let Some(old) = old {
         (next.text, next.adapter) = (old.text, old.adapter);
@@ -230,8 +230,8 @@ fn plan(
     file: &PolicyFile,
     adapter: &Adapter,
     bindings: &mut Bindings,
-    next: &mut State,
-    old: Option<&State>,
+    next: &mut InterfaceState,
+    old: Option<&InterfaceState>,
 ) -> Result<(), QosError> {
     let plan = ClassPlan::new(file, adapter, &bindings.policy_slots, port.speed())?;
     let rate = plan.as_ref().map(|plan| plan.rate);
@@ -266,7 +266,7 @@ fn plan(
 /// of its rate. A class that gets a much higher rate takes its other number, because HTB would hold
 /// it to a debt of the old rate for seconds. So does a class that moves into another, or gets or
 /// loses inner classes, because HTB moves no class.
-fn number(plan: &mut ClassPlan, policy: usize, name: &str, old: &State) {
+fn number(plan: &mut ClassPlan, policy: usize, name: &str, old: &InterfaceState) {
     let (Some(id), Some(was)) = (plan.of_policy[policy], old.class_of.get(name)) else {
         return;
     };
@@ -295,8 +295,8 @@ fn of_direction(bindings: &Bindings, direction: Direction) -> Bindings {
 
 /// Compiles and loads the program of one direction.
 fn attach(
-    site: &Site,
-    change: &mut Change,
+    site: &QosSite,
+    change: &mut QosChange,
     direction: Direction,
     rules: &RuleSet,
     fresh: &BTreeSet<String>,
@@ -333,8 +333,8 @@ fn attach(
 
 /// A direction without a program keeps its counts.
 fn detach(
-    site: &Site,
-    change: &mut Change,
+    site: &QosSite,
+    change: &mut QosChange,
     direction: Direction,
     fresh: &BTreeSet<String>,
 ) -> Result<(), QosError> {
@@ -394,7 +394,7 @@ pub(super) fn trial(rules: &RuleSet, link: LinkType, slots: u32) -> Result<Loade
 }
 
 /// The verifier's log goes into a file, its end into the message.
-fn refused(site: &Site, port: &Port, error: BpfError) -> QosError {
+fn refused(site: &QosSite, port: &Port, error: BpfError) -> QosError {
     let Some(log) = error.verifier_log() else {
         return error.into();
     };

@@ -9,7 +9,7 @@ use linerate_sys::netlink::{HtbClass, LinkChange, Netlink, TrafficClass};
 
 use super::error::QosError;
 use super::port::Port;
-use super::state::{Offload, Replaced, State};
+use super::state::{InterfaceState, OffloadCap, Replaced};
 
 /// The classes of a plan, as HTB wants them.
 pub(super) fn classes(plan: &ClassPlan, port: &Port) -> Vec<HtbClass> {
@@ -41,14 +41,18 @@ fn burst(rate: u64, frame: u32) -> u32 {
 }
 
 /// The cap that the plan asks for, if the device sends longer frames; `before` is the one in force.
-pub(super) fn offload(plan: &ClassPlan, port: &Port, before: Option<Offload>) -> Option<Offload> {
+pub(super) fn offload(
+    plan: &ClassPlan,
+    port: &Port,
+    before: Option<OffloadCap>,
+) -> Option<OffloadCap> {
     let was = before.map(|before| before.was).or(port.link.gso_max_size)?;
     let was_ipv4 = match before {
         Some(before) => before.was_ipv4,
         None => port.link.gso_ipv4_max_size,
     };
     let set = largest_offload(plan.rate, port.link.mtu).filter(|bytes| *bytes < was)?;
-    Some(Offload { set, was, was_ipv4 })
+    Some(OffloadCap { set, was, was_ipv4 })
 }
 
 /// The root queueing discipline, if somebody has put another there, in words. The kernel's own have
@@ -70,7 +74,11 @@ pub(super) fn foreign_root(
 
 /// Makes the classes of a state, or changes those that are there; others stay. Nothing is sent to a
 /// new class before a program says so.
-pub(super) fn add(netlink: &mut Netlink, port: &Port, state: &State) -> Result<(), QosError> {
+pub(super) fn add(
+    netlink: &mut Netlink,
+    port: &Port,
+    state: &InterfaceState,
+) -> Result<(), QosError> {
     if state.classes.is_empty() {
         return Ok(());
     }
@@ -135,7 +143,7 @@ pub(super) fn leaves(
 pub(super) fn fault(
     netlink: &mut Netlink,
     port: &Port,
-    state: &State,
+    state: &InterfaceState,
 ) -> Result<Option<String>, QosError> {
     if state.classes.is_empty() {
         return Ok(None);
@@ -288,7 +296,7 @@ pub(super) fn found(netlink: &mut Netlink, port: &Port) -> Result<Vec<HtbClass>,
 pub(super) fn trim(
     netlink: &mut Netlink,
     port: &Port,
-    state: Option<&State>,
+    state: Option<&InterfaceState>,
     replaced: &[Replaced],
 ) -> Result<(), QosError> {
     if !has_ours(netlink, port)? {
@@ -318,8 +326,8 @@ pub(super) fn trim(
 pub(super) fn cap(
     netlink: &mut Netlink,
     port: &Port,
-    wanted: Option<Offload>,
-    other: Option<Offload>,
+    wanted: Option<OffloadCap>,
+    other: Option<OffloadCap>,
 ) -> Result<(), QosError> {
     let now = netlink.link_by_index(port.index())?;
     match (wanted, other) {

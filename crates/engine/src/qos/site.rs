@@ -14,14 +14,14 @@ use super::state::{Directory, Which};
 /// The calling thread's network namespace, this host's bpffs and the states, with no other command
 /// beside.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct QosSite {
     pub(super) netlink: Netlink,
     pub(super) directory: Directory,
     bpffs: PathBuf,
     via: Via,
 }
 
-impl Site {
+impl QosSite {
     /// # Errors
     /// This process may not, or the kernel has no eBPF.
     pub(super) fn open() -> Result<Self, QosError> {

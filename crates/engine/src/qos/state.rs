@@ -38,7 +38,7 @@ pub enum Mode {
 
 /// State of one interface.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct InterfaceState {
     pub(super) interface: String,
     pub(super) index: u32,
     pub(super) mode: Mode,
@@ -61,7 +61,7 @@ pub(super) struct State {
     pub(super) default_class: Option<u32>,
     /// Class of each policy that has one.
     pub(super) class_of: BTreeMap<String, u32>,
-    pub(super) offload: Option<Offload>,
+    pub(super) offload: Option<OffloadCap>,
     /// The kernel's numbers of what the filters name, `cgroup PATH` and `interface NAME`: one that
     /// is made anew has another.
     #[serde(default)]
@@ -98,14 +98,14 @@ pub(super) struct Replaced {
 
 /// The cap on offloaded frames, and what it was before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Offload {
+pub(super) struct OffloadCap {
     pub(super) set: u32,
     pub(super) was: u32,
     /// Earlier value for IPv4, where the kernel tells it apart.
     pub(super) was_ipv4: Option<u32>,
 }
 
-impl State {
+impl InterfaceState {
     /// The classes that packets wait in.
     pub(super) fn leaves(&self) -> impl Iterator<Item = &HtbClass> {
         let is_leaf = |one: &&HtbClass| self.classes.iter().all(|of| of.parent != Some(one.id));
@@ -150,7 +150,7 @@ impl Which {
 
 /// What a file says; none if there is no file, and an error in words if it is not whole or not of
 /// this program.
-pub(super) type Stored = Option<Result<State, String>>;
+pub(super) type Stored = Option<Result<InterfaceState, String>>;
 
 /// The directory of the states, locked against other commands.
 #[derive(Debug)]
@@ -218,7 +218,12 @@ impl Directory {
     }
 
     /// Replaces the whole file.
-    pub(super) fn write(&self, key: &str, which: Which, state: &State) -> Result<(), StateError> {
+    pub(super) fn write(
+        &self,
+        key: &str,
+        which: Which,
+        state: &InterfaceState,
+    ) -> Result<(), StateError> {
         replace_json(&self.file(key, which), state, 0o600)
     }
 

@@ -14,14 +14,14 @@ use super::hook::Via;
 use super::port::Port;
 use super::prepare::{CGROUP, filter_name, policy_name};
 use super::queue;
-use super::site::Site;
-use super::state::{Mode, State};
+use super::site::QosSite;
+use super::state::{InterfaceState, Mode};
 
 /// Report of one interface.
 pub(super) fn report(
-    site: &mut Site,
+    site: &mut QosSite,
     port: &Port,
-    state: &State,
+    state: &InterfaceState,
 ) -> Result<AdapterReport, QosError> {
     let fault = fault(site, port, state)?;
     let condition = match (state.mode, &fault) {
@@ -63,9 +63,9 @@ pub(super) fn report(
 
 /// Difference from what was applied, in words.
 pub(super) fn fault(
-    site: &mut Site,
+    site: &mut QosSite,
     port: &Port,
-    state: &State,
+    state: &InterfaceState,
 ) -> Result<Option<String>, QosError> {
     if let Some(why) = &state.lost {
         return Ok(Some(format!(
@@ -83,9 +83,9 @@ pub(super) fn fault(
 }
 
 fn program_fault(
-    site: &mut Site,
+    site: &mut QosSite,
     port: &Port,
-    state: &State,
+    state: &InterfaceState,
     direction: Direction,
 ) -> Result<Option<String>, QosError> {
     let hooks = site.hooks(port);
@@ -107,7 +107,7 @@ fn program_fault(
 
 /// A control group or an interface that has gone and come back is not the one that the program
 /// compares with. Of one that is gone there are no packets.
-fn made_anew(netlink: &mut Netlink, state: &State) -> Option<String> {
+fn made_anew(netlink: &mut Netlink, state: &InterfaceState) -> Option<String> {
     let mut bound = state.bound.iter();
     let (name, _) = bound.find(|(name, number)| {
         let now = match name.split_once(' ') {
@@ -123,9 +123,9 @@ fn made_anew(netlink: &mut Netlink, state: &State) -> Option<String> {
 }
 
 fn add_counters(
-    site: &Site,
+    site: &QosSite,
     port: &Port,
-    state: &State,
+    state: &InterfaceState,
     report: &mut AdapterReport,
 ) -> Result<(), QosError> {
     let hooks = site.hooks(port);
@@ -165,9 +165,9 @@ fn add_counters(
 }
 
 fn add_classes(
-    site: &mut Site,
+    site: &mut QosSite,
     port: &Port,
-    state: &State,
+    state: &InterfaceState,
     report: &mut AdapterReport,
 ) -> Result<(), QosError> {
     if state.classes.is_empty() {

@@ -22,7 +22,7 @@ use linerate_sys::signal::EndRequests;
 use super::change::settle;
 use super::error::QosError;
 use super::prepare::CGROUP;
-use super::state::State;
+use super::state::InterfaceState;
 use super::{Standing, on_site, put_back, standing};
 use crate::state_files::{
     SCRATCH, StateError, is_of_root, read_json, remove_file, replace_file, replace_json,
@@ -38,7 +38,7 @@ pub fn watch(mut say: impl FnMut(&str)) -> Result<(), QosError> {
     let requests = EndRequests::catch()
         .map_err(io::Error::other)
         .map_err(waiting)?;
-    let mut watch = Watch::new(&requests)?;
+    let mut watch = QosWatch::new(&requests)?;
     while !requests.requested() {
         let looked = Instant::now();
         watch.look()?.iter().for_each(|words| say(words));
@@ -54,7 +54,7 @@ pub fn watch(mut say: impl FnMut(&str)) -> Result<(), QosError> {
 
 /// The policies that interfaces are to have, and which interface each was seen on.
 #[derive(Debug)]
-struct Watch {
+struct QosWatch {
     kept: BTreeMap<String, Kept>,
     /// What was said last of each that could not be put in force.
     said: BTreeMap<String, String>,
@@ -73,7 +73,7 @@ struct Kept {
     standing: Standing,
 }
 
-impl Watch {
+impl QosWatch {
     fn new(requests: &EndRequests) -> Result<Self, QosError> {
         let announcements = Announcements::open()?;
         let poller = || -> io::Result<_> {
@@ -133,7 +133,7 @@ impl Watch {
     }
 
     /// The interfaces whose policy is not in force as it should be, and why.
-    fn spoiled(&mut self, site: &mut super::Site) -> Result<Vec<(String, String)>, QosError> {
+    fn spoiled(&mut self, site: &mut super::QosSite) -> Result<Vec<(String, String)>, QosError> {
         let states = site.directory.path();
         self.directories
             .watch(states)
@@ -176,7 +176,7 @@ impl Watch {
 
     /// Watches where the control groups that filters name come and go; those where that fails wait
     /// for the next slow look.
-    fn follow_groups(&self, state: &State) {
+    fn follow_groups(&self, state: &InterfaceState) {
         let groups = state
             .bound
             .keys()
@@ -191,8 +191,8 @@ impl Watch {
     }
 }
 
-impl From<State> for Standing {
-    fn from(state: State) -> Self {
+impl From<InterfaceState> for Standing {
+    fn from(state: InterfaceState) -> Self {
         Self {
             mode: state.mode,
             text: state.text,

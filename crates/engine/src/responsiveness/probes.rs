@@ -13,13 +13,13 @@ use crate::client::Client;
 use crate::clock::{nanos, now_ns};
 use crate::error::MeasureError;
 use crate::join::joined;
-use crate::measure::outcome::Answer;
+use crate::measure::outcome::AnswerOutcome;
 use crate::stop::Stop;
 
 /// Probes under way.
 pub(super) struct Probes<'scope> {
-    told: Receiver<Answer>,
-    answers: Vec<Answer>,
+    told: Receiver<AnswerOutcome>,
+    answers: Vec<AnswerOutcome>,
     thread: ScopedJoinHandle<'scope, Result<(), MeasureError>>,
 }
 
@@ -95,18 +95,18 @@ impl<'scope> Probes<'scope> {
     ///
     /// # Errors
     /// They could not be begun, or ended early.
-    pub(super) fn end(self) -> Result<Vec<Answer>, MeasureError> {
+    pub(super) fn end(self) -> Result<Vec<AnswerOutcome>, MeasureError> {
         joined(self.thread).map(|()| self.answers)
     }
 }
 
 /// Probes that ended between two times.
-pub(super) fn between(answers: &[Answer], from_ns: u64, to_ns: u64) -> Vec<Probe> {
+pub(super) fn between(answers: &[AnswerOutcome], from_ns: u64, to_ns: u64) -> Vec<Probe> {
     let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
     let ended = answers
         .iter()
         .filter(|answer| (from_ns..to_ns).contains(&answer.answered_ns));
-    let probe = |answer: &Answer| Probe {
+    let probe = |answer: &AnswerOutcome| Probe {
         connect_us: us(answer.began_ns, answer.connected_ns),
         request_us: us(answer.connected_ns, answer.answered_ns),
     };

@@ -128,7 +128,7 @@ fn no_device(device: &str, source: io::Error) -> TraceError {
 }
 
 /// Sockets with what their bytes mean.
-pub(super) struct Channel {
+pub(super) struct ProbeChannel {
     codec: ProbeCodec,
     method: Method,
     /// Sends, and receives unless `listener` does.
@@ -140,7 +140,7 @@ pub(super) struct Channel {
     buffer: ReceiveBuffer,
 }
 
-impl Channel {
+impl ProbeChannel {
     /// Sockets for probes of that way with the session's number.
     pub(super) fn open(way: &mut Way, session: u16) -> Result<Self, TraceError> {
         let poller = Poller::new().map_err(|source| kernel("make a poller", source))?;

@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 pub use channel::Method;
 pub use error::TraceError;
 
-use channel::{Channel, Way};
+use channel::{ProbeChannel, Way};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::trace::{
     Answer, AsTable, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, HopDocument, PathEnd, ProbeKind,
@@ -35,7 +35,7 @@ use linerate_core::trace::{
 };
 use linerate_core::units::{Nanos, format_rfc3339};
 use linerate_sys::probe::ProbeSocket;
-use names::Names;
+use names::HopNames;
 use strategy::Strategy;
 
 use crate::clock::now_ns;
@@ -142,7 +142,7 @@ pub fn join_reverse(
     if let Some(back) = &mut reverse.trace
         && options.names
     {
-        let mut names = Names::new();
+        let mut names = HopNames::new();
         let addresses = back.hops.iter().filter_map(|hop| hop.address);
         addresses.for_each(|address| names.ask(address));
         let found = names.finish(NAMES_WAIT);
@@ -219,7 +219,7 @@ fn pause_until(at_ns: u64, stop: &Stop) {
 struct RoundContext<'a> {
     way: Way,
     stop: &'a Stop,
-    names: Option<Names>,
+    names: Option<HopNames>,
     known: BTreeMap<IpAddr, String>,
     started_at: String,
     method: Option<Method>,
@@ -239,7 +239,7 @@ impl<'a> RoundContext<'a> {
         Ok(Self {
             way: Way::find(ends, options.device.clone(), (kind, port))?,
             stop,
-            names: options.names.then(Names::new),
+            names: options.names.then(HopNames::new),
             known: BTreeMap::new(),
             started_at: format_rfc3339(SystemTime::now()),
             method: None,
@@ -255,7 +255,7 @@ impl<'a> RoundContext<'a> {
 
     /// Feeds a strategy until it is done or the user stops it.
     fn drive(&mut self, strategy: &mut impl Strategy) -> Result<(), TraceError> {
-        let mut channel = Channel::open(&mut self.way, strategy.session())?;
+        let mut channel = ProbeChannel::open(&mut self.way, strategy.session())?;
         self.method = Some(channel.method());
         while strategy.poll_timeout().is_some() && !self.stop.is_requested() {
             // What has come by now is read before anybody is given up: this process may have slept.

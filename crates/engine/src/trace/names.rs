@@ -14,7 +14,7 @@ const MAX_AT_ONCE: usize = 64;
 const STACK: usize = 256 << 10;
 
 /// Lookups that run. Those that take too long are left behind: they end by themselves.
-pub(super) struct Names {
+pub(super) struct HopNames {
     asked: BTreeSet<IpAddr>,
     waiting: Vec<IpAddr>,
     running: usize,
@@ -23,7 +23,7 @@ pub(super) struct Names {
     receiver: Receiver<(IpAddr, Option<String>)>,
 }
 
-impl Names {
+impl HopNames {
     pub(super) fn new() -> Self {
         let (sender, receiver) = channel();
         Self {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn each_address_is_asked_once_and_the_end_does_not_wait_longer_than_allowed() {
-        let mut names = Names::new();
+        let mut names = HopNames::new();
         for _ in 0..3 {
             names.ask("127.0.0.1".parse().unwrap());
         }

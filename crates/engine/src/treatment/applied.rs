@@ -8,7 +8,7 @@ use linerate_sys::netns::Namespace;
 use super::error::TreatError;
 use super::journal;
 use super::leftovers;
-use super::place::Place;
+use super::place::NamespacePlace;
 use super::step::{Planned, Step, Undone, plan};
 use crate::state_files::{HeldDirectory, JsonLog, StateDirectory, remove_file};
 
@@ -61,7 +61,7 @@ impl Applied {
         planned: &[Planned],
         peer: IpAddr,
     ) -> Result<(), TreatError> {
-        let place = Place::here()?;
+        let place = NamespacePlace::here()?;
         self.namespace = Some(Namespace::current()?);
         let held = journal::hold(directory)?;
         leftovers::undo_in(&held)?;
@@ -152,7 +152,7 @@ pub(super) fn undo_step(step: &Step) -> Result<Undone, TreatError> {
 pub(super) fn check_free(
     held: &HeldDirectory,
     step: &Step,
-    place: &Place,
+    place: &NamespacePlace,
 ) -> Result<(), TreatError> {
     let others = journal::entries(held)?;
     let busy = others.iter().find_map(|entry| {

@@ -117,7 +117,7 @@ impl TreatError {
     }
 
     /// A setting that the kernel refused, `what` being as a treatment is written.
-    pub(super) fn set(what: impl Into<String>, source: impl Refusal) -> Self {
+    pub(super) fn set(what: impl Into<String>, source: impl TreatmentRefusal) -> Self {
         let what = what.into();
         if source.is_for_privilege() {
             Self::NotPermitted {
@@ -138,24 +138,24 @@ impl TreatError {
 }
 
 /// What the kernel says no with.
-pub(super) trait Refusal: Error + Send + Sync + 'static {
+pub(super) trait TreatmentRefusal: Error + Send + Sync + 'static {
     /// Another process might have been allowed it.
     fn is_for_privilege(&self) -> bool;
 }
 
-impl Refusal for NetlinkError {
+impl TreatmentRefusal for NetlinkError {
     fn is_for_privilege(&self) -> bool {
         self.errno() == Some(EPERM)
     }
 }
 
-impl Refusal for CallError {
+impl TreatmentRefusal for CallError {
     fn is_for_privilege(&self) -> bool {
         self.errno() == Some(EPERM)
     }
 }
 
-impl Refusal for SysctlError {
+impl TreatmentRefusal for SysctlError {
     fn is_for_privilege(&self) -> bool {
         matches!(self, Self::NotPermitted { .. })
     }

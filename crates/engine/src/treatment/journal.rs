@@ -10,7 +10,7 @@ use linerate_sys::process::start_time;
 use serde::{Deserialize, Serialize};
 
 use super::error::TreatError;
-use super::place::Place;
+use super::place::NamespacePlace;
 use super::step::Step;
 use crate::state_files::{
     HeldDirectory, JsonLog, PATIENCE, StateDirectory, StateError, run, runtime, temporary,
@@ -23,12 +23,12 @@ pub(super) struct Header {
     /// In clock ticks since boot.
     pub(super) started: u64,
     #[serde(flatten)]
-    pub(super) place: Place,
+    pub(super) place: NamespacePlace,
 }
 
 /// A journal that somebody wrote.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     pub(super) path: PathBuf,
     /// None if the file has no header: its process was killed before it set anything.
     pub(super) header: Option<Header>,
@@ -61,7 +61,7 @@ pub(super) fn candidates() -> Vec<PathBuf> {
 }
 
 /// Begins a journal of this process. The lock on it goes with it.
-pub(super) fn begin(held: &HeldDirectory, place: Place) -> Result<JsonLog, TreatError> {
+pub(super) fn begin(held: &HeldDirectory, place: NamespacePlace) -> Result<JsonLog, TreatError> {
     let pid = process::id();
     let path = held.directory().path();
     let fault = StateError::new("begin a journal in", path);
@@ -80,18 +80,18 @@ pub(super) fn begin(held: &HeldDirectory, place: Place) -> Result<JsonLog, Treat
 }
 
 /// All journals that are there, those of this process among them.
-pub(super) fn entries(held: &HeldDirectory) -> Result<Vec<Entry>, StateError> {
+pub(super) fn entries(held: &HeldDirectory) -> Result<Vec<JournalEntry>, StateError> {
     let names = held.directory().names(PREFIX, SUFFIX)?;
     // Another user's file, or a link, is no journal.
     let read = |name: String| read(held, &format!("{PREFIX}{name}{SUFFIX}")).ok()?;
     Ok(names.into_iter().filter_map(read).collect())
 }
 
-fn read(held: &HeldDirectory, name: &str) -> Result<Option<Entry>, StateError> {
+fn read(held: &HeldDirectory, name: &str) -> Result<Option<JournalEntry>, StateError> {
     let Some((journal, is_held)) = held.claimed(name)? else {
         return Ok(None);
     };
-    let mut entry = Entry {
+    let mut entry = JournalEntry {
         path: journal.path().to_owned(),
         header: None,
         steps: Vec::new(),

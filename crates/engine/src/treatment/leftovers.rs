@@ -9,7 +9,7 @@ use linerate_sys::process::{Process, new_session, start_time};
 
 use super::applied::undo_step;
 use super::error::TreatError;
-use super::journal::{self, Entry, Header};
+use super::journal::{self, Header, JournalEntry};
 use super::place::Visit;
 use super::step::Undone;
 use crate::state_files::{HeldDirectory, StateDirectory, StateError, remove_file};
@@ -76,7 +76,7 @@ pub(super) fn undo_in(held: &HeldDirectory) -> Result<Vec<String>, StateError> {
     Ok(left.flat_map(|entry| undo_entry(&entry)).collect())
 }
 
-fn undo_entry(entry: &Entry) -> Vec<String> {
+fn undo_entry(entry: &JournalEntry) -> Vec<String> {
     // One that stays is found done by the next start.
     let forget = || drop(remove_file(&entry.path));
     let of_this_boot = |header: &&Header| header.place.is_of_this_boot();

@@ -22,7 +22,7 @@ pub(super) struct MtuStep {
     set: u32,
     /// The device and those whose MTU goes with it, each after the one that it stands on.
     #[serde(default)]
-    stack: Vec<Layer>,
+    stack: Vec<MtuLayer>,
     /// IPv6 routes by these that have an MTU of their own.
     #[serde(default)]
     routes: Vec<RouteMtu>,
@@ -30,7 +30,7 @@ pub(super) struct MtuStep {
 
 /// A device as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Layer {
+struct MtuLayer {
     index: u32,
     mtu: u32,
     /// `net.ipv6.conf.DEV.mtu`; none where the device has no IPv6.
@@ -59,7 +59,7 @@ impl MtuStep {
         }
         let mut stack = Vec::new();
         for link in stacked(&mut netlink, &device)? {
-            let layer = Layer::new(&link)?;
+            let layer = MtuLayer::new(&link)?;
             if bytes < MIN_FOR_IPV6 && link.mtu > bytes && layer.ipv6.is_some() {
                 let why = format!(
                     "below 1280 Linux would take away the IPv6 addresses and settings of {}, for \
@@ -94,7 +94,7 @@ impl MtuStep {
     fn put_back(
         &self,
         netlink: &mut Netlink,
-        layer: &Layer,
+        layer: &MtuLayer,
         ipv6: Option<u32>,
     ) -> Result<(), TreatError> {
         let Some(link) = by_index(netlink, layer.index)? else {
@@ -189,7 +189,7 @@ impl Reversible for MtuStep {
     }
 }
 
-impl Layer {
+impl MtuLayer {
     fn new(link: &Link) -> Result<Self, TreatError> {
         Ok(Self {
             index: link.index,
@@ -228,7 +228,7 @@ fn stacked(netlink: &mut Netlink, device: &Link) -> Result<Vec<Link>, TreatError
 /// What routes by these devices have for an MTU.
 fn route_mtus(
     netlink: &mut Netlink,
-    layers: &[Layer],
+    layers: &[MtuLayer],
     what: &str,
 ) -> Result<Vec<RouteMtu>, TreatError> {
     let routes = ipv6_routes(netlink)?;

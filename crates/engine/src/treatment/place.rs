@@ -13,7 +13,7 @@ use super::error::TreatError;
 
 /// A network namespace of one boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct NamespacePlace {
     boot_id: String,
     /// Another namespace may have the same one after this one is gone.
     inode: u64,
@@ -31,7 +31,7 @@ pub(super) enum Visit<T> {
     Closed,
 }
 
-impl Place {
+impl NamespacePlace {
     /// The namespace of the calling thread.
     pub(super) fn here() -> Result<Self, TreatError> {
         Ok(Self {

@@ -16,7 +16,7 @@ pub(super) struct RouteStep {
     pub(super) peer: IpAddr,
     /// There was no host route: ours is deleted again.
     made: bool,
-    fields: Vec<Field>,
+    fields: Vec<RouteField>,
     /// Whether every metric was in force already.
     #[serde(default)]
     idle: bool,
@@ -24,7 +24,7 @@ pub(super) struct RouteStep {
 
 /// A property of the route; none where the route leaves it to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Field {
+struct RouteField {
     setting: RouteSetting,
     was: Option<String>,
     set: Option<String>,
@@ -41,7 +41,7 @@ impl RouteStep {
         }
         let entry = host_route(&mut netlink, peer)?;
         let in_force = route_to(&mut netlink, peer)?;
-        let field = |(setting, value): &(RouteSetting, Value)| Field {
+        let field = |(setting, value): &(RouteSetting, Value)| RouteField {
             setting: *setting,
             was: entry.as_ref().and_then(|entry| of(entry, *setting)),
             set: match value {
@@ -49,8 +49,8 @@ impl RouteStep {
                 value => Some(value.to_string()),
             },
         };
-        let fields: Vec<Field> = wanted.iter().map(field).collect();
-        let holds = |field: &Field| of(&in_force, field.setting) == field.set;
+        let fields: Vec<RouteField> = wanted.iter().map(field).collect();
+        let holds = |field: &RouteField| of(&in_force, field.setting) == field.set;
         let idle = !in_force.is_learnt() && fields.iter().all(holds);
         Ok(Self {
             peer,
@@ -127,8 +127,8 @@ impl Reversible for RouteStep {
         let Some(mut entry) = host_route(&mut netlink, self.peer)? else {
             return Ok(Undone::Gone);
         };
-        let is_ours = |field: &&Field| of(&entry, field.setting) == field.set;
-        let ours: Vec<&Field> = self.fields.iter().filter(is_ours).collect();
+        let is_ours = |field: &&RouteField| of(&entry, field.setting) == field.set;
+        let ours: Vec<&RouteField> = self.fields.iter().filter(is_ours).collect();
         let result = if self.made {
             if ours.len() < self.fields.len() {
                 return Ok(Undone::NotOurs);

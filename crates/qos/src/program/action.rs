@@ -4,7 +4,7 @@ use crate::policy::Family;
 use crate::rules::Action;
 
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{NO_HALF, Slot, context};
+use super::frame::{NO_HALF, StackSlot, context};
 use super::generator::{COUNTERS, Generator, Layer};
 
 use Condition::{Above, Equal, NotEqual};
@@ -100,7 +100,7 @@ impl Generator<'_> {
         self.if_asked(effect.drop, dropped);
         if effect.drop_red != Asked::Never {
             let kept = self.code.label();
-            self.take(R0, Slot::Colour);
+            self.take(R0, StackSlot::Colour);
             self.code.branch_with(NotEqual, R0, 2, kept);
             self.if_asked(effect.drop_red, dropped);
             self.code.bind(kept);
@@ -149,7 +149,7 @@ impl Generator<'_> {
 
     /// Counts the packet for its filter and its policy.
     fn count(&mut self, effect: &Effect, dropped: bool) {
-        self.take(R0, Slot::Filter);
+        self.take(R0, StackSlot::Filter);
         self.count_in_slot(effect, dropped);
         self.number(R0, effect.slot);
         self.count_in_slot(effect, dropped);
@@ -159,8 +159,8 @@ impl Generator<'_> {
     /// it.
     fn count_in_slot(&mut self, effect: &Effect, dropped: bool) {
         let [none, several] = std::array::from_fn(|_| self.code.label());
-        self.put(Slot::Segments, R0);
-        self.find(COUNTERS, Slot::Segments.offset(), none);
+        self.put(StackSlot::Segments, R0);
+        self.find(COUNTERS, StackSlot::Segments.offset(), none);
         // Packets on the wire; at least one.
         self.context(R1, context::SEGMENTS);
         self.code.branch_with(NotEqual, R1, 0, several);
@@ -175,7 +175,7 @@ impl Generator<'_> {
         }
         if effect.meter.is_some() {
             let uncoloured = self.code.label();
-            self.take(R2, Slot::Colour);
+            self.take(R2, StackSlot::Colour);
             self.code.branch_with(Above, R2, 2, uncoloured);
             self.code.operate_with(ShiftLeft, R2, 3);
             self.code.operate(Add, R0, R2);
@@ -205,7 +205,7 @@ impl Generator<'_> {
         }
         let [written, unmarked] = std::array::from_fn(|_| self.code.label());
         if effect.meter.is_some() {
-            self.take(R1, Slot::Colour);
+            self.take(R1, StackSlot::Colour);
             for (colour, asked) in [(1, yellow), (2, red)] {
                 let other = self.code.label();
                 self.code.branch_with(NotEqual, R1, colour, other);
@@ -294,7 +294,7 @@ impl Generator<'_> {
         }
         self.code.operate_with(ShiftLeft, R0, 13);
         self.code.copy(R7, R0);
-        self.take(R1, Slot::Tci);
+        self.take(R1, StackSlot::Tci);
         self.code.branch_with(Equal, R1, NO_HALF as i32, untagged);
         self.code.copy(R2, R1);
         self.code.operate_with(And, R1, 0x1fff);
@@ -302,7 +302,7 @@ impl Generator<'_> {
         self.code.branch(Equal, R7, R2, same);
         self.code.copy(R1, R6);
         self.code.call(Helper::VlanPop);
-        self.take(R2, Slot::Tpid);
+        self.take(R2, StackSlot::Tpid);
         self.code.jump(push);
         self.code.bind(untagged);
         self.code.set(R2, u64::from(0x8100_u16.to_be()));

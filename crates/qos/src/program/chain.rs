@@ -4,7 +4,7 @@ use crate::policy::Family;
 use crate::rules::{Field, Ranges, Rule};
 
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{Slot, context, mac, wide};
+use super::frame::{StackSlot, context, mac, wide};
 use super::generator::{Generator, Layer};
 
 use Condition::{Above, Below, NotEqual};
@@ -79,7 +79,7 @@ impl Generator<'_> {
         self.observe_rule(number);
         let rule = &self.rules.family(family)[number];
         let (_, slot) = self.rules.filters[rule.filter];
-        self.put_constant(Slot::Filter, slot.0);
+        self.put_constant(StackSlot::Filter, slot.0);
         let action = self.action(layer, rule.action);
         self.code.jump(action);
     }
@@ -262,22 +262,22 @@ impl Generator<'_> {
             Field::Source => self.network_word(12),
             Field::Destination => self.network_word(16),
             Field::Protocol if family == Family::V4 => self.code.load(Byte, R0, R7, 9),
-            Field::Protocol => self.take(R0, Slot::Protocol),
-            Field::SourcePort => self.take(R0, Slot::SourcePort),
-            Field::DestinationPort => self.take(R0, Slot::DestinationPort),
+            Field::Protocol => self.take(R0, StackSlot::Protocol),
+            Field::SourcePort => self.take(R0, StackSlot::SourcePort),
+            Field::DestinationPort => self.take(R0, StackSlot::DestinationPort),
             Field::Dscp => self.dscp(family),
             Field::Ecn => self.ecn(family),
-            Field::IcmpType => self.take(R0, Slot::IcmpType),
-            Field::IcmpCode => self.take(R0, Slot::IcmpCode),
-            Field::TcpFlags => self.take(R0, Slot::TcpFlags),
+            Field::IcmpType => self.take(R0, StackSlot::IcmpType),
+            Field::IcmpCode => self.take(R0, StackSlot::IcmpCode),
+            Field::TcpFlags => self.take(R0, StackSlot::TcpFlags),
             Field::FlowLabel => {
                 self.network_word(0);
                 self.code.operate_with(And, R0, 0xf_ffff);
             }
             Field::Vlan => self.vlan(),
-            Field::EtherType => self.take(R0, Slot::EtherType),
-            Field::Length => self.take(R0, Slot::Length),
-            Field::Uid => self.take(R0, Slot::Uid),
+            Field::EtherType => self.take(R0, StackSlot::EtherType),
+            Field::Length => self.take(R0, StackSlot::Length),
+            Field::Uid => self.take(R0, StackSlot::Uid),
             Field::Incoming => self.context(R0, context::INCOMING),
             Field::Mark(mask) => {
                 self.context(R0, context::MARK);
@@ -325,7 +325,7 @@ impl Generator<'_> {
             self.code.set(R0, 0x1000);
             return;
         }
-        self.take(R0, Slot::Tci);
+        self.take(R0, StackSlot::Tci);
         self.code.copy(R1, R0);
         self.code.operate_with(ShiftRight, R1, 4);
         self.code.operate_with(And, R1, 0x1000);

@@ -9,7 +9,7 @@ use crate::rules::Field;
 
 /// A 32-bit number on the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum StackSlot {
     Protocol,
     SourcePort,
     DestinationPort,
@@ -36,7 +36,7 @@ pub(super) enum Slot {
     Segments,
 }
 
-impl Slot {
+impl StackSlot {
     /// Its offset from the frame pointer.
     pub(super) const fn offset(self) -> i16 {
         -4 - 8 * (self as i16)

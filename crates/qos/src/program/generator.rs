@@ -7,7 +7,7 @@ use crate::policy::{Family, Fragments};
 use crate::rules::{Field, Rule, RuleSet};
 
 use super::assembler::{Assembler, Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{Slot, context};
+use super::frame::{StackSlot, context};
 use super::output::{Lifetime, MapKind, MapSpec, Program, Target};
 use super::tables::Tables;
 use Condition::{Above, Equal};
@@ -184,7 +184,7 @@ impl<'a> Generator<'a> {
         if needs.has(Field::Uid) {
             self.code.copy(R1, R6);
             self.code.call(Helper::SocketUid);
-            self.put(Slot::Uid, R0);
+            self.put(StackSlot::Uid, R0);
         }
         if self.tables.has(family) {
             self.ask_tables(family, layer)
@@ -235,16 +235,16 @@ impl<'a> Generator<'a> {
         self.maps.len() - 1
     }
 
-    pub(super) fn put(&mut self, slot: Slot, value: Register) {
+    pub(super) fn put(&mut self, slot: StackSlot, value: Register) {
         self.code.store(Word, R10, slot.offset(), value);
     }
 
-    pub(super) fn put_constant(&mut self, slot: Slot, value: u32) {
+    pub(super) fn put_constant(&mut self, slot: StackSlot, value: u32) {
         let (base, offset) = (R10, slot.offset());
         self.code.store_constant(Word, base, offset, value as i32);
     }
 
-    pub(super) fn take(&mut self, to: Register, slot: Slot) {
+    pub(super) fn take(&mut self, to: Register, slot: StackSlot) {
         self.code.load(Word, to, R10, slot.offset());
     }
 

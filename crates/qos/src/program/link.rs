@@ -5,7 +5,7 @@ use crate::policy::Family;
 use crate::rules::Field;
 
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{NO_HALF, NO_MAC, Slot, context, mac};
+use super::frame::{NO_HALF, NO_MAC, StackSlot, context, mac};
 use super::generator::{Generator, Layer};
 
 use Condition::{AtLeast, AtMost, Equal, NotEqual};
@@ -49,7 +49,7 @@ impl Generator<'_> {
         if ways.other != self.unmatched {
             self.code.bind(ways.other);
             self.code.swap(R1, 16);
-            self.put(Slot::EtherType, R1);
+            self.put(StackSlot::EtherType, R1);
             self.code.bind(ways.asked);
             self.ask(Family::Other, Layer::None);
         }
@@ -75,14 +75,14 @@ impl Generator<'_> {
     /// Reads the tag that the kernel keeps beside the bytes.
     fn tag_beside(&mut self) {
         let none = self.code.label();
-        self.put_constant(Slot::Tci, NO_HALF);
-        self.put_constant(Slot::Tpid, 0);
+        self.put_constant(StackSlot::Tci, NO_HALF);
+        self.put_constant(StackSlot::Tpid, 0);
         self.context(R0, context::VLAN_PRESENT);
         self.code.branch_with(Equal, R0, 0, none);
         self.context(R0, context::VLAN_TCI);
-        self.put(Slot::Tci, R0);
+        self.put(StackSlot::Tci, R0);
         self.context(R0, context::VLAN_PROTOCOL);
-        self.put(Slot::Tpid, R0);
+        self.put(StackSlot::Tpid, R0);
         self.code.bind(none);
     }
 
@@ -133,7 +133,7 @@ impl Generator<'_> {
         self.code.bind(again);
         self.tag(ways, None);
         self.code.bind(cut);
-        self.put_constant(Slot::EtherType, NO_HALF);
+        self.put_constant(StackSlot::EtherType, NO_HALF);
         self.code.jump(ways.asked);
     }
 
@@ -169,12 +169,12 @@ impl Generator<'_> {
         self.within(4, ways.other);
         if self.looks_at_tag() {
             let known = self.code.label();
-            self.take(R0, Slot::Tci);
+            self.take(R0, StackSlot::Tci);
             self.code.branch_with(NotEqual, R0, NO_HALF as i32, known);
             self.code.load(Half, R0, R7, 0);
             self.code.swap(R0, 16);
-            self.put(Slot::Tci, R0);
-            self.put(Slot::Tpid, R1);
+            self.put(StackSlot::Tci, R0);
+            self.put(StackSlot::Tpid, R1);
             self.code.bind(known);
         }
         self.code.load(Half, R1, R7, 2);

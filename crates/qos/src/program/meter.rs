@@ -10,7 +10,7 @@ use crate::rules::{Buckets, MAX_METERED_BYTES, UNITS_PER_BYTE};
 
 use super::action::{Effect, Value};
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{Slot, context};
+use super::frame::{StackSlot, context};
 use super::generator::{Generator, Layer, METERS};
 
 use Condition::{Above, AtLeast, AtMost, Below, Equal, NotEqual};
@@ -99,15 +99,15 @@ impl Generator<'_> {
     pub(super) fn meter(&mut self, layer: Layer, effect: &Effect, metering: &Metering) {
         let done = self.code.label();
         if metering.has != Value::Known(1) {
-            self.put_constant(Slot::Colour, UNCOLOURED);
+            self.put_constant(StackSlot::Colour, UNCOLOURED);
             self.number(R0, metering.has);
             self.code.branch_with(Equal, R0, 0, done);
         }
         self.precolour(layer, metering);
-        self.put_constant(Slot::Colour, 0);
+        self.put_constant(StackSlot::Colour, 0);
         self.number(R0, effect.slot);
-        self.put(Slot::Segments, R0);
-        self.find(METERS, Slot::Segments.offset(), done);
+        self.put(StackSlot::Segments, R0);
+        self.find(METERS, StackSlot::Segments.offset(), done);
         self.code.copy(R9, R0);
         self.now();
         self.lock(done);
@@ -120,7 +120,7 @@ impl Generator<'_> {
 
     /// Finds the colour of the packet on arrival (0 green, 1 yellow, 2 red).
     fn precolour(&mut self, layer: Layer, metering: &Metering) {
-        self.put_constant(Slot::Precolour, 0);
+        self.put_constant(StackSlot::Precolour, 0);
         let Some(family) = Self::family_of(layer) else {
             return;
         };
@@ -132,7 +132,7 @@ impl Generator<'_> {
             let other = self.code.label();
             self.number(R1, code);
             self.code.branch(NotEqual, R0, R1, other);
-            self.put_constant(Slot::Precolour, colour);
+            self.put_constant(StackSlot::Precolour, colour);
             self.code.bind(other);
         }
     }
@@ -271,14 +271,14 @@ impl Generator<'_> {
     }
 
     fn colour(&mut self, colour: u32, done: Label) {
-        self.put_constant(Slot::Colour, colour);
+        self.put_constant(StackSlot::Colour, colour);
         self.code.jump(done);
     }
 
     /// RFC 2697, 3.2.
     fn spend_single(&mut self, metering: &Metering, done: Label) {
         let [yellow, red] = std::array::from_fn(|_| self.code.label());
-        self.take(R0, Slot::Precolour);
+        self.take(R0, StackSlot::Precolour);
         self.code.branch_with(NotEqual, R0, 0, yellow);
         self.affords(R1, metering.depths[0], yellow);
         self.code.operate(Add, R1, R5);
@@ -295,7 +295,7 @@ impl Generator<'_> {
     /// RFC 2698, 3.2.
     fn spend_two(&mut self, metering: &Metering, done: Label) {
         let [yellow, red] = std::array::from_fn(|_| self.code.label());
-        self.take(R0, Slot::Precolour);
+        self.take(R0, StackSlot::Precolour);
         self.code.branch_with(Above, R0, 1, red);
         self.affords(R2, metering.depths[1], red);
         self.code.operate(Add, R2, R5);

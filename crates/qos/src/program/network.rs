@@ -9,7 +9,7 @@ use crate::policy::Family;
 use crate::rules::Field;
 
 use super::assembler::{Condition, Helper, Label, Operation, Register, Size};
-use super::frame::{BUFFER, FIRST, FRAGMENT_KEY, LATER, NO_BYTE, NO_LENGTH, Slot, context};
+use super::frame::{BUFFER, FIRST, FRAGMENT_KEY, LATER, NO_BYTE, NO_LENGTH, StackSlot, context};
 use super::generator::{FRAGMENTS, Generator, Layer, Needs};
 
 use Condition::{Above, AtLeast, Bits, Equal, NotEqual};
@@ -76,7 +76,7 @@ impl Generator<'_> {
         self.code.jump(asked);
         self.code.bind(first);
         if needs.track {
-            self.put_constant(Slot::Fragment, FIRST as u32);
+            self.put_constant(StackSlot::Fragment, FIRST as u32);
         }
         self.code.bind(whole);
         self.slow_transport(needs, Family::V4);
@@ -87,7 +87,7 @@ impl Generator<'_> {
     fn begin(&mut self, needs: &Needs, family: Family) {
         self.no_transport(needs);
         if needs.track {
-            self.put_constant(Slot::Fragment, 0);
+            self.put_constant(StackSlot::Fragment, 0);
         }
         if needs.has(Field::Length) {
             let plain = self.code.label();
@@ -97,10 +97,10 @@ impl Generator<'_> {
             if family == Family::V6 {
                 self.code.operate_with(Add, R2, 40);
             }
-            self.put(Slot::Length, R2);
+            self.put(StackSlot::Length, R2);
             self.context(R0, context::SEGMENT_SIZE);
             self.code.branch_with(Equal, R0, 0, plain);
-            self.put_constant(Slot::Length, NO_LENGTH);
+            self.put_constant(StackSlot::Length, NO_LENGTH);
             self.code.bind(plain);
         }
     }
@@ -124,7 +124,7 @@ impl Generator<'_> {
             self.begin(&needs, Family::V6);
             self.code.load(Byte, R1, R7, 6);
             self.if_in(R1, &EXTENSIONS, walk);
-            self.put(Slot::Protocol, R1);
+            self.put(StackSlot::Protocol, R1);
             self.transport(&needs, Family::V6, 40, slow);
             self.code.jump(asked);
             self.code.bind(slow);
@@ -156,11 +156,11 @@ impl Generator<'_> {
         let nothing = self.code.label();
         self.if_in(R8, &EXTENSIONS, nothing);
         self.code.bind(known);
-        self.put(Slot::Protocol, R8);
+        self.put(StackSlot::Protocol, R8);
         self.slow_transport(needs, Family::V6);
         self.code.jump(asked);
         self.code.bind(nothing);
-        self.put_constant(Slot::Protocol, NO_BYTE);
+        self.put_constant(StackSlot::Protocol, NO_BYTE);
         self.code.jump(asked);
     }
 
@@ -191,7 +191,7 @@ impl Generator<'_> {
     fn fragment_header(&mut self, needs: &Needs, asked: Label) {
         let [whole, first] = std::array::from_fn(|_| self.code.label());
         if needs.track {
-            self.put_constant(Slot::Fragment, 0);
+            self.put_constant(StackSlot::Fragment, 0);
         }
         self.code.load(Half, R2, R10, BUFFER + 2);
         self.code.swap(R2, 16);
@@ -206,7 +206,7 @@ impl Generator<'_> {
         self.later_v6(needs, asked);
         self.code.bind(first);
         if needs.track {
-            self.put_constant(Slot::Fragment, FIRST as u32);
+            self.put_constant(StackSlot::Fragment, FIRST as u32);
         }
         self.code.bind(whole);
     }
@@ -215,10 +215,10 @@ impl Generator<'_> {
     fn later_v6(&mut self, needs: &Needs, asked: Label) {
         let [extension, known] = std::array::from_fn(|_| self.code.label());
         self.if_in(R8, &EXTENSIONS, extension);
-        self.put(Slot::Protocol, R8);
+        self.put(StackSlot::Protocol, R8);
         self.code.jump(known);
         self.code.bind(extension);
-        self.put_constant(Slot::Protocol, NO_BYTE);
+        self.put_constant(StackSlot::Protocol, NO_BYTE);
         self.code.bind(known);
         if needs.track {
             self.remembered(Family::V6, Layer::V6);
@@ -263,7 +263,7 @@ impl Generator<'_> {
     /// A later fragment gets the rule of the first, if known; otherwise it continues here.
     fn remembered(&mut self, family: Family, layer: Layer) {
         let unknown = self.code.label();
-        self.put_constant(Slot::Fragment, LATER as u32);
+        self.put_constant(StackSlot::Fragment, LATER as u32);
         self.find(FRAGMENTS, FRAGMENT_KEY, unknown);
         self.code.load(Word, R9, R0, 0);
         let rules = self.rules.family(family).len();
@@ -278,13 +278,13 @@ impl Generator<'_> {
             return;
         }
         let other = self.code.label();
-        self.take(R0, Slot::Fragment);
+        self.take(R0, StackSlot::Fragment);
         self.code.branch_with(NotEqual, R0, FIRST, other);
-        self.put(Slot::Rule, R9);
+        self.put(StackSlot::Rule, R9);
         let map = self.map(FRAGMENTS);
         self.code.map(R1, map);
         self.address(R2, R10, FRAGMENT_KEY);
-        self.address(R3, R10, Slot::Rule.offset());
+        self.address(R3, R10, StackSlot::Rule.offset());
         self.code.set(R4, 0);
         self.code.call(Helper::MapUpdate);
         self.code.bind(other);

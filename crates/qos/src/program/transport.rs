@@ -6,7 +6,7 @@ use crate::policy::words::{PROTOCOLS_WITH_PORTS, TCP, UDP};
 use crate::rules::Field;
 
 use super::assembler::{Condition, Label, Operation, Register, Size};
-use super::frame::{BUFFER, NO_BYTE, NO_HALF, Slot, context};
+use super::frame::{BUFFER, NO_BYTE, NO_HALF, StackSlot, context};
 use super::generator::{Generator, Needs};
 
 use Condition::{Equal, NotEqual};
@@ -118,13 +118,13 @@ impl Generator<'_> {
         self.code.copy(R0, R7);
         self.code.operate(Sub, R0, R2);
         self.code.operate(Sub, R1, R0);
-        self.put(Slot::Length, R1);
+        self.put(StackSlot::Length, R1);
     }
 
     fn ports(&mut self, needs: &Needs, base: Register, at: i16) {
         for (field, slot, offset) in [
-            (Field::SourcePort, Slot::SourcePort, 0),
-            (Field::DestinationPort, Slot::DestinationPort, 2),
+            (Field::SourcePort, StackSlot::SourcePort, 0),
+            (Field::DestinationPort, StackSlot::DestinationPort, 2),
         ] {
             if needs.has(field) {
                 self.code.load(Half, R2, base, at + offset);
@@ -136,8 +136,8 @@ impl Generator<'_> {
 
     fn icmp(&mut self, needs: &Needs, base: Register, at: i16) {
         for (field, slot, offset) in [
-            (Field::IcmpType, Slot::IcmpType, 0),
-            (Field::IcmpCode, Slot::IcmpCode, 1),
+            (Field::IcmpType, StackSlot::IcmpType, 0),
+            (Field::IcmpCode, StackSlot::IcmpCode, 1),
         ] {
             if needs.has(field) {
                 self.code.load(Byte, R2, base, at + offset);
@@ -148,15 +148,15 @@ impl Generator<'_> {
 
     fn flags(&mut self, base: Register, at: i16) {
         self.code.load(Byte, R2, base, at + 13);
-        self.put(Slot::TcpFlags, R2);
+        self.put(StackSlot::TcpFlags, R2);
     }
 }
 
 /// Fields of the transport header and the values that stand for none.
-const FIELDS: [(Field, Slot, u32); 5] = [
-    (Field::SourcePort, Slot::SourcePort, NO_HALF),
-    (Field::DestinationPort, Slot::DestinationPort, NO_HALF),
-    (Field::IcmpType, Slot::IcmpType, NO_BYTE),
-    (Field::IcmpCode, Slot::IcmpCode, NO_BYTE),
-    (Field::TcpFlags, Slot::TcpFlags, NO_BYTE),
+const FIELDS: [(Field, StackSlot, u32); 5] = [
+    (Field::SourcePort, StackSlot::SourcePort, NO_HALF),
+    (Field::DestinationPort, StackSlot::DestinationPort, NO_HALF),
+    (Field::IcmpType, StackSlot::IcmpType, NO_BYTE),
+    (Field::IcmpCode, StackSlot::IcmpCode, NO_BYTE),
+    (Field::TcpFlags, StackSlot::TcpFlags, NO_BYTE),
 ];

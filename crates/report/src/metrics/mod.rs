@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 /// Metric families with their samples.
 #[derive(Debug, Clone, Default)]
-pub struct Metrics(Vec<Family>);
+pub struct Metrics(Vec<MetricFamily>);
 
 #[derive(Debug, Clone)]
-struct Family {
+struct MetricFamily {
     name: &'static str,
     kind: Kind,
     help: &'static str,
@@ -31,7 +31,7 @@ pub enum Kind {
 impl Metrics {
     /// Begins a metric family; the samples that follow belong to it.
     pub fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Self {
-        self.0.push(Family {
+        self.0.push(MetricFamily {
             name,
             kind,
             help,
@@ -54,7 +54,7 @@ impl Metrics {
     /// The metrics in the text format of Prometheus.
     pub fn page(&self) -> String {
         let mut page = String::new();
-        for Family {
+        for MetricFamily {
             name,
             kind,
             help,

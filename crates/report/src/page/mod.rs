@@ -28,7 +28,7 @@ pub(crate) enum Emphasis {
 
 /// A part of a page.
 #[derive(Debug)]
-pub(crate) enum Block {
+pub(crate) enum PageBlock {
     /// A blank line before the next block, unless the page begins there.
     Blank,
     /// The title of the blocks up to the next blank line; left out if there are none.
@@ -49,7 +49,7 @@ pub(crate) enum Block {
 /// A page that is being written.
 #[derive(Debug)]
 pub struct Page {
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<PageBlock>,
     pub(crate) style: Style,
     /// Whether rows that can be spared are left out until the page fits on a screen.
     pub(crate) is_screen: bool,
@@ -79,9 +79,9 @@ impl Page {
     /// The page's first sentence, on one line.
     pub(crate) fn answer(&self) -> Option<String> {
         let first = self.blocks.iter().find_map(|block| match block {
-            Block::Words { label, words, .. } => Some(format!("{} {words}", label.trim())),
-            Block::Section(title) => Some(title.clone()),
-            Block::Blank | Block::Command(_) | Block::Table(_) => None,
+            PageBlock::Words { label, words, .. } => Some(format!("{} {words}", label.trim())),
+            PageBlock::Section(title) => Some(title.clone()),
+            PageBlock::Blank | PageBlock::Command(_) | PageBlock::Table(_) => None,
         })?;
         Some(printable(first.trim()).replace(NBSP, " "))
     }
@@ -111,19 +111,19 @@ impl Page {
 
     /// Writes an empty line, unless the page begins here or has one already.
     pub fn gap(&mut self) {
-        self.blocks.push(Block::Blank);
+        self.blocks.push(PageBlock::Blank);
     }
 
     /// Writes an empty line and the title of what follows up to the next one; nothing if nothing
     /// follows.
     pub(crate) fn section(&mut self, title: impl Into<String>) {
-        self.blocks.push(Block::Section(title.into()));
+        self.blocks.push(PageBlock::Section(title.into()));
     }
 
     /// Writes words that fill the lines; all lines but the first are indented by `hang` columns.
     pub(crate) fn paragraph(&mut self, emphasis: Emphasis, label: &str, hang: usize, words: &str) {
         if !label.is_empty() || !words.is_empty() {
-            self.blocks.push(Block::Words {
+            self.blocks.push(PageBlock::Words {
                 emphasis,
                 label: label.to_owned(),
                 hang,
@@ -222,12 +222,12 @@ impl Page {
     /// Writes a command on lines of its own, never wrapped. A comment that does not fit stands
     /// below, as a comment that can be pasted too.
     pub(crate) fn command(&mut self, command: &str) {
-        self.blocks.push(Block::Command(command.to_owned()));
+        self.blocks.push(PageBlock::Command(command.to_owned()));
     }
 
     /// Writes a table, and how many columns do not fit; nothing without a row.
     pub fn table<R>(&mut self, table: &Table<R>) {
-        self.blocks.push(Block::Table(table.grid.clone()));
+        self.blocks.push(PageBlock::Table(table.grid.clone()));
     }
 }
 

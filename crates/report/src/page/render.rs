@@ -7,7 +7,7 @@ use linerate_core::remedy::shell_word;
 use linerate_core::units::printable;
 
 use super::table::Grid;
-use super::{Block, Emphasis, Page};
+use super::{Emphasis, Page, PageBlock};
 use crate::number::{NBSP, joined, plural};
 use crate::style::{Form, Style};
 use crate::svg::escaped;
@@ -19,7 +19,7 @@ pub(super) fn page(page: &Page) -> String {
         return laid_out(page, u8::MAX);
     }
     let ranks = page.blocks.iter().map(|block| match block {
-        Block::Table(grid) => grid.highest_row_rank(),
+        PageBlock::Table(grid) => grid.highest_row_rank(),
         _ => 0,
     });
     let mut pages = (0..=ranks.max().unwrap_or(0))
@@ -43,9 +43,9 @@ fn laid_out(page: &Page, highest: u8) -> String {
             text: String::new(),
         };
         match block {
-            Block::Blank => (is_apart, title) = (true, None),
-            Block::Section(words) => (is_apart, title) = (true, Some(words)),
-            Block::Words {
+            PageBlock::Blank => (is_apart, title) = (true, None),
+            PageBlock::Section(words) => (is_apart, title) = (true, Some(words)),
+            PageBlock::Words {
                 emphasis,
                 label,
                 hang,
@@ -53,8 +53,8 @@ fn laid_out(page: &Page, highest: u8) -> String {
             } => {
                 written.words(*emphasis, label, *hang, words);
             }
-            Block::Command(command) => written.command(command),
-            Block::Table(grid) => written.table(grid),
+            PageBlock::Command(command) => written.command(command),
+            PageBlock::Table(grid) => written.table(grid),
         }
         if written.text.is_empty() {
             continue;

@@ -98,13 +98,13 @@ pub struct Table<R> {
 /// A table's texts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grid {
-    columns: Vec<Column>,
+    columns: Vec<TableColumn>,
     /// The rank of each row for being left out: the highest goes first, 0 stays.
     spare_rows: Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
-struct Column {
+struct TableColumn {
     head: Vec<String>,
     align: Align,
     /// Rank for being left out: the highest goes first, 0 stays.
@@ -139,7 +139,7 @@ impl<R> Table<R> {
             let text = cell(row).text();
             printable(text.as_deref().unwrap_or(UNKNOWN))
         });
-        self.grid.columns.push(Column {
+        self.grid.columns.push(TableColumn {
             head: head.0,
             align,
             spare: 0,
@@ -166,8 +166,8 @@ impl<R> Table<R> {
 
 impl Grid {
     /// The columns that have a value.
-    fn known(&self) -> impl Iterator<Item = &Column> {
-        let known = |column: &&Column| column.cells.iter().any(|cell| cell != UNKNOWN);
+    fn known(&self) -> impl Iterator<Item = &TableColumn> {
+        let known = |column: &&TableColumn| column.cells.iter().any(|cell| cell != UNKNOWN);
         self.columns.iter().filter(known)
     }
 
@@ -197,12 +197,12 @@ impl Grid {
     }
 
     /// The table laid out for a terminal of `width` columns, without the rows above a rank.
-    pub(crate) fn layout(&self, width: usize, highest: u8) -> Layout {
+    pub(crate) fn layout(&self, width: usize, highest: u8) -> TableLayout {
         let rows: Vec<usize> = (0..self.spare_rows.len())
             .filter(|row| self.spare_rows[*row] <= highest)
             .collect();
-        let sized = |column| (column, Column::width(column, &rows));
-        let mut shown: Vec<(&Column, usize)> = self.known().map(sized).collect();
+        let sized = |column| (column, TableColumn::width(column, &rows));
+        let mut shown: Vec<(&TableColumn, usize)> = self.known().map(sized).collect();
         let all = shown.len();
         while least_width(&shown, 1) > width {
             match shown.iter().map(|(column, _)| column.spare).max() {
@@ -211,12 +211,13 @@ impl Grid {
             }
         }
         let gap = if least_width(&shown, 2) > width { 1 } else { 2 };
-        let line = |cell: &dyn Fn(&Column) -> &str| row(&shown, gap, width, cell);
-        let is_named = |(column, _): &(&Column, usize)| column.head.iter().any(|it| !it.is_empty());
+        let line = |cell: &dyn Fn(&TableColumn) -> &str| row(&shown, gap, width, cell);
+        let is_named =
+            |(column, _): &(&TableColumn, usize)| column.head.iter().any(|it| !it.is_empty());
         let heads = shown.iter().map(|(column, _)| column.head.len()).max();
         let heads = heads.filter(|_| shown.iter().any(is_named)).unwrap_or(0);
         let rows = if shown.is_empty() { &[][..] } else { &rows };
-        Layout {
+        TableLayout {
             heads: (0..if rows.is_empty() { 0 } else { heads })
                 .flat_map(|at| line(&|column| column.head_line(at, heads)))
                 .collect(),
@@ -230,7 +231,7 @@ impl Grid {
 }
 
 /// A table's lines.
-pub(crate) struct Layout {
+pub(crate) struct TableLayout {
     /// Lines of the heads; none where no column has one.
     pub(crate) heads: Vec<String>,
     /// Lines of the rows, indented by two; two spaces between columns, one where it is narrow.
@@ -240,7 +241,7 @@ pub(crate) struct Layout {
 }
 
 /// Width of the columns with `gap` blanks between them and the last one wrapped.
-fn least_width(columns: &[(&Column, usize)], gap: usize) -> usize {
+fn least_width(columns: &[(&TableColumn, usize)], gap: usize) -> usize {
     let widths = columns.iter().map(|(_, width)| width);
     let natural = INDENT + widths.sum::<usize>() + gap * columns.len().saturating_sub(1);
     match columns.last() {
@@ -251,7 +252,7 @@ fn least_width(columns: &[(&Column, usize)], gap: usize) -> usize {
     }
 }
 
-impl Column {
+impl TableColumn {
     fn width(&self, rows: &[usize]) -> usize {
         let cells = rows.iter().map(|row| &self.cells[*row]);
         let widths = self
@@ -271,10 +272,10 @@ impl Column {
 
 /// The lines of a row: the last cell is wrapped under itself.
 fn row(
-    columns: &[(&Column, usize)],
+    columns: &[(&TableColumn, usize)],
     gap: usize,
     width: usize,
-    cell: &dyn Fn(&Column) -> &str,
+    cell: &dyn Fn(&TableColumn) -> &str,
 ) -> Vec<String> {
     let mut line = " ".repeat(INDENT);
     for (position, &(column, room)) in columns.iter().enumerate() {

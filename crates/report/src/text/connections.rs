@@ -111,7 +111,7 @@ pub fn connections_headline(document: &ConnectionsDocument) -> String {
         Source::Capture { file, .. } => format!(" in {file}"),
     };
     let number = plural(all.len() as u64, "TCP connection");
-    let group = Group::from_iter(all);
+    let group = ConnectionGroup::from_iter(all);
     let time = seconds(document.seconds);
     if all.is_empty() {
         return format!("no TCP connection{place} in {time}");
@@ -219,16 +219,17 @@ pub fn connections_by(document: &ConnectionsDocument, by: GroupBy, style: Style)
         group.push(connection);
     }
     let groups = groups.into_iter();
-    let groups = groups.map(|(key, connections)| (key, Group::from_iter(connections)));
-    let mut groups: Vec<(String, Group)> = groups.collect();
+    let groups = groups.map(|(key, connections)| (key, ConnectionGroup::from_iter(connections)));
+    let mut groups: Vec<(String, ConnectionGroup)> = groups.collect();
     groups.sort_by(|(_, a), (_, b)| b.rate_bps().total_cmp(&a.rate_bps()));
     let head = match by {
         GroupBy::Cause => "bottleneck",
         GroupBy::Process => "process",
         GroupBy::Peer => "peer",
     };
-    let often =
-        |(_, group): &&(String, Group)| group.most_frequent().filter(|_| by != GroupBy::Cause);
+    let often = |(_, group): &&(String, ConnectionGroup)| {
+        group.most_frequent().filter(|_| by != GroupBy::Cause)
+    };
     let table = table! { &groups, row @ (key, group) =>
         left head => key.clone();
         right "connections" => group.all;
@@ -262,7 +263,7 @@ fn key(connection: &Connection, by: GroupBy) -> String {
 
 /// Sums over connections.
 #[derive(Default)]
-struct Group {
+struct ConnectionGroup {
     all: u64,
     active: u64,
     out_bps: f64,
@@ -271,7 +272,7 @@ struct Group {
     causes: BTreeMap<&'static str, u64>,
 }
 
-impl<'a> FromIterator<&'a Connection> for Group {
+impl<'a> FromIterator<&'a Connection> for ConnectionGroup {
     fn from_iter<T: IntoIterator<Item = &'a Connection>>(connections: T) -> Self {
         let mut group = Self::default();
         for one in connections {
@@ -289,7 +290,7 @@ impl<'a> FromIterator<&'a Connection> for Group {
     }
 }
 
-impl Group {
+impl ConnectionGroup {
     fn rate_bps(&self) -> f64 {
         self.out_bps + self.in_bps
     }

@@ -17,7 +17,7 @@ pub(super) struct Attributes<'a> {
 /// The commands of bpf(2) that are used (`enum bpf_cmd`), each with the number of bytes of the
 /// union that it takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Command {
+pub(super) enum BpfCommand {
     MapCreate = 0,
     MapLookup = 1,
     MapUpdate = 2,
@@ -32,7 +32,7 @@ pub(super) enum Command {
     LinkDetach = 34,
 }
 
-impl Command {
+impl BpfCommand {
     fn size(self) -> usize {
         match self {
             Self::MapCreate => 72,
@@ -90,7 +90,7 @@ impl<'a> Attributes<'a> {
 /// Each buffer that was put in must be as long as the command takes it to be: by a length that
 /// stands in the union too, or by the sizes of the map's keys and values.
 pub(super) unsafe fn bpf(
-    command: Command,
+    command: BpfCommand,
     attributes: &mut Attributes<'_>,
 ) -> io::Result<libc::c_int> {
     // SAFETY: the union is at least as long as said and lives through the call; its buffers are
@@ -114,7 +114,7 @@ pub(super) unsafe fn bpf(
 /// # Safety
 /// As for [`bpf`], and the command must be one of those.
 pub(super) unsafe fn open(
-    command: Command,
+    command: BpfCommand,
     attributes: &mut Attributes<'_>,
 ) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::BpfError;
-use super::call::{Attributes, Command, bpf};
+use super::call::{Attributes, BpfCommand, bpf};
 use crate::bytes;
 
 /// A map's id, kind and sizes (`struct bpf_map_info`).
@@ -80,7 +80,7 @@ fn read<const LENGTH: usize>(object: BorrowedFd<'_>) -> io::Result<[u8; LENGTH]>
         .u32(4, LENGTH as u32)
         .output(8, &mut info);
     // SAFETY: the length of the buffer stands beside it.
-    unsafe { bpf(Command::ObjInfo, &mut attributes)? };
+    unsafe { bpf(BpfCommand::ObjInfo, &mut attributes)? };
     Ok(info)
 }
 

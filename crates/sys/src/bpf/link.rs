@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::call::{Attributes, Command, bpf, open};
+use super::call::{Attributes, BpfCommand, bpf, open};
 use super::info::LinkInfo;
 use super::{BpfError, Program, pin};
 
@@ -40,7 +40,7 @@ impl TcxLink {
             .u32(12, BEFORE);
         let object = format!("program {} to interface {interface}", program.name());
         // SAFETY: this command takes no buffers.
-        let fd = unsafe { open(Command::LinkCreate, &mut attributes) }
+        let fd = unsafe { open(BpfCommand::LinkCreate, &mut attributes) }
             .map_err(BpfError::new("attach", object))?;
         Ok(Self { fd })
     }
@@ -72,7 +72,7 @@ impl TcxLink {
                 .u32(12, old.as_fd().as_raw_fd() as u32);
         }
         // SAFETY: this command takes no buffers.
-        unsafe { bpf(Command::LinkUpdate, &mut attributes) }
+        unsafe { bpf(BpfCommand::LinkUpdate, &mut attributes) }
             .map(drop)
             .map_err(BpfError::new("replace the running program by", new.name()))
     }
@@ -84,7 +84,7 @@ impl TcxLink {
     pub fn detach(&self) -> Result<(), BpfError> {
         let mut attributes = Attributes::new().u32(0, self.fd.as_raw_fd() as u32);
         // SAFETY: this command takes no buffers.
-        unsafe { bpf(Command::LinkDetach, &mut attributes) }
+        unsafe { bpf(BpfCommand::LinkDetach, &mut attributes) }
             .map(drop)
             .map_err(BpfError::new("detach", "a link of TCX"))
     }
@@ -126,7 +126,7 @@ pub fn query(interface: u32, place: Attach) -> Result<Vec<u32>, BpfError> {
         .output(16, &mut programs)
         .u32(24, MAX_PROGRAMS as u32);
     // SAFETY: the buffer has room for the number of programs that stands beside it.
-    unsafe { bpf(Command::ProgQuery, &mut attributes) }.map_err(BpfError::new(
+    unsafe { bpf(BpfCommand::ProgQuery, &mut attributes) }.map_err(BpfError::new(
         "list the programs of",
         format!("interface {interface}"),
     ))?;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::call::{Attributes, Command, bpf, object_name, open};
+use super::call::{Attributes, BpfCommand, bpf, object_name, open};
 use super::info::MapInfo;
 use super::{BpfError, pin};
 use crate::proc::cpu;
@@ -55,7 +55,7 @@ impl Map {
             .u32(12, request.entries)
             .bytes(28, &object_name(request.name));
         // SAFETY: this command takes no buffers.
-        let fd = unsafe { open(Command::MapCreate, &mut attributes) }
+        let fd = unsafe { open(BpfCommand::MapCreate, &mut attributes) }
             .map_err(BpfError::new("create map", request.name))?;
         Self::from_fd(fd)
     }
@@ -100,7 +100,7 @@ impl Map {
         let mut attributes = self.attributes().input(8, key).output(16, &mut value);
         // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value
         // for each.
-        match unsafe { bpf(Command::MapLookup, &mut attributes) } {
+        match unsafe { bpf(BpfCommand::MapLookup, &mut attributes) } {
             Ok(_) => Ok(Some(value)),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(source) => Err(error(source)),
@@ -122,7 +122,7 @@ impl Map {
         let mut attributes = self.attributes().input(8, key).input(16, value);
         // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value
         // for each.
-        unsafe { bpf(Command::MapUpdate, &mut attributes) }.map(drop)
+        unsafe { bpf(BpfCommand::MapUpdate, &mut attributes) }.map(drop)
     }
 
     /// Overwrites the first values of an array that all CPUs share. `content` is a whole number of

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::BpfError;
-use super::call::{Attributes, Command, bpf, open};
+use super::call::{Attributes, BpfCommand, bpf, open};
 
 pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), BpfError> {
     let pin = || {
@@ -16,7 +16,7 @@ pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), BpfError> {
             .input(0, name.as_bytes_with_nul())
             .u32(8, object.as_raw_fd() as u32);
         // SAFETY: the path ends with NUL.
-        unsafe { bpf(Command::ObjPin, &mut attributes) }.map(drop)
+        unsafe { bpf(BpfCommand::ObjPin, &mut attributes) }.map(drop)
     };
     pin().map_err(BpfError::new("pin", path.display()))
 }
@@ -26,7 +26,7 @@ pub(super) fn open_pinned(path: &Path) -> Result<OwnedFd, BpfError> {
         let name = text(path)?;
         let mut attributes = Attributes::new().input(0, name.as_bytes_with_nul());
         // SAFETY: the path ends with NUL.
-        unsafe { open(Command::ObjGet, &mut attributes) }
+        unsafe { open(BpfCommand::ObjGet, &mut attributes) }
     };
     open().map_err(BpfError::new("open pinned", path.display()))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use super::call::{Attributes, Command, object_name, open};
+use super::call::{Attributes, BpfCommand, object_name, open};
 use super::link::Attach;
 use super::{BpfError, info, pin};
 
@@ -133,7 +133,7 @@ fn load(request: &LoadRequest<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
     loop {
         // SAFETY: the number of instructions and the length of the log stand beside them; the
         // licence ends with NUL.
-        match unsafe { open(Command::ProgLoad, &mut attributes) } {
+        match unsafe { open(BpfCommand::ProgLoad, &mut attributes) } {
             // A signal ends the verifier's work (`do_check` of kernel/bpf/verifier.c). It has been
             // taken since.
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && attempts < ATTEMPTS => {

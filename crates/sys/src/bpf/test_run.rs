@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use super::call::{Attributes, Command, bpf};
+use super::call::{Attributes, BpfCommand, bpf};
 use super::{BpfError, Program};
 use crate::bytes::u32_at;
 
@@ -78,7 +78,7 @@ impl Program {
             .input(48, &context_in)
             .output(56, &mut context_out);
         // SAFETY: the lengths of all four buffers stand beside them.
-        if let Err(source) = unsafe { bpf(Command::ProgTestRun, &mut attributes) } {
+        if let Err(source) = unsafe { bpf(BpfCommand::ProgTestRun, &mut attributes) } {
             return Err(error(source));
         }
         let verdict = attributes.read_u32(4);

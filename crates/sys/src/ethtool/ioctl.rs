@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 /// Commands that read a structure of fixed size.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Command {
+pub(super) enum EthtoolCommand {
     /// `struct ethtool_drvinfo`
     Driver,
     /// `struct ethtool_coalesce`
@@ -18,7 +18,7 @@ pub(super) enum Command {
     FeatureCount,
 }
 
-impl Command {
+impl EthtoolCommand {
     /// The first words to send, and the words of the structure.
     fn request(self) -> (&'static [u32], usize) {
         match self {
@@ -45,7 +45,11 @@ pub(super) struct FeatureBlock {
 }
 
 /// Reads the structure of `command`.
-pub(super) fn read(socket: &UdpSocket, link: &str, command: Command) -> io::Result<Vec<u32>> {
+pub(super) fn read(
+    socket: &UdpSocket,
+    link: &str,
+    command: EthtoolCommand,
+) -> io::Result<Vec<u32>> {
     let (request, length) = command.request();
     let mut words = vec![0; length];
     words[..request.len()].copy_from_slice(request);
@@ -85,7 +89,7 @@ pub(super) fn link_settings(socket: &UdpSocket, link: &str) -> io::Result<Vec<u3
 
 /// The names of all features that this kernel knows.
 pub(super) fn feature_names(socket: &UdpSocket, link: &str) -> io::Result<Vec<String>> {
-    let count = read(socket, link, Command::FeatureCount)?[4];
+    let count = read(socket, link, EthtoolCommand::FeatureCount)?[4];
     let mut words = vec![0; 3 + count as usize * NAME_BYTES / size_of::<u32>()];
     words[..3].copy_from_slice(&[GSTRINGS, FEATURES_SET, count]);
     // SAFETY: the number of feature names is a constant of the running kernel, so there is room for

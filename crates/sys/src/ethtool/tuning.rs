@@ -1,7 +1,7 @@
 //! Ring sizes and interrupt coalescing, one figure at a time.
 
 use super::Ethtool;
-use super::ioctl::{self, Command};
+use super::ioctl::{self, EthtoolCommand};
 use crate::CallError;
 
 /// A figure of a driver that can be set.
@@ -28,16 +28,16 @@ pub enum DriverSetting {
 impl DriverSetting {
     /// The structure that the figure is in, the place in it (include/uapi/linux/ethtool.h), and the
     /// command that sets it.
-    fn place(self) -> (Command, usize, u32) {
+    fn place(self) -> (EthtoolCommand, usize, u32) {
         match self {
-            Self::RxRing => (Command::Rings, 5, SRINGPARAM),
-            Self::TxRing => (Command::Rings, 8, SRINGPARAM),
-            Self::RxRingMax => (Command::Rings, 1, SRINGPARAM),
-            Self::TxRingMax => (Command::Rings, 4, SRINGPARAM),
-            Self::RxMicroseconds => (Command::Coalescing, 1, SCOALESCE),
-            Self::RxFrames => (Command::Coalescing, 2, SCOALESCE),
-            Self::TxMicroseconds => (Command::Coalescing, 5, SCOALESCE),
-            Self::RxAdaptive => (Command::Coalescing, 10, SCOALESCE),
+            Self::RxRing => (EthtoolCommand::Rings, 5, SRINGPARAM),
+            Self::TxRing => (EthtoolCommand::Rings, 8, SRINGPARAM),
+            Self::RxRingMax => (EthtoolCommand::Rings, 1, SRINGPARAM),
+            Self::TxRingMax => (EthtoolCommand::Rings, 4, SRINGPARAM),
+            Self::RxMicroseconds => (EthtoolCommand::Coalescing, 1, SCOALESCE),
+            Self::RxFrames => (EthtoolCommand::Coalescing, 2, SCOALESCE),
+            Self::TxMicroseconds => (EthtoolCommand::Coalescing, 5, SCOALESCE),
+            Self::RxAdaptive => (EthtoolCommand::Coalescing, 10, SCOALESCE),
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
                 return false;
             }
             let ethtool = Ethtool::open("tap0").unwrap();
-            let words = || ioctl::read(&ethtool.socket, &ethtool.link, Command::Coalescing);
+            let words = || ioctl::read(&ethtool.socket, &ethtool.link, EthtoolCommand::Coalescing);
             let before = words().unwrap();
             ethtool
                 .set_driver_setting(DriverSetting::RxFrames, 17)

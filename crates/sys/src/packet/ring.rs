@@ -67,7 +67,7 @@ pub(super) struct Ring {
 
 /// What stands in a filled slot.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct RingSlot {
     /// `None` for a kind of frame that is not known.
     pub(super) header: Option<VirtioHeader>,
     /// Nanoseconds since 1970 by the system's clock.
@@ -110,7 +110,7 @@ impl Ring {
     }
 
     /// What stands in the current slot; none if there is no frame, or not all of it.
-    pub(super) fn slot(&self) -> Option<Slot> {
+    pub(super) fn slot(&self) -> Option<RingSlot> {
         if !self.filled() {
             return None;
         }
@@ -128,7 +128,7 @@ impl Ring {
             let begin = self.current().add(offset - header::BYTES);
             begin.cast::<[u8; header::BYTES]>().read_unaligned()
         };
-        Some(Slot {
+        Some(RingSlot {
             header: VirtioHeader::decode(virtio),
             realtime_ns,
             vlan_tci: (raw.tp_status & libc::TP_STATUS_VLAN_VALID != 0).then_some(raw.tp_vlan_tci),
@@ -138,7 +138,7 @@ impl Ring {
     }
 
     /// The bytes of the frame in the current slot, as [`Self::slot`] describes it.
-    pub(super) fn frame(&self, slot: &Slot) -> &[u8] {
+    pub(super) fn frame(&self, slot: &RingSlot) -> &[u8] {
         // SAFETY: `slot` was checked to lie within the current slot; the kernel leaves it alone
         // until it is released, for which the ring must be borrowed mutably.
         unsafe { std::slice::from_raw_parts(self.current().add(slot.offset), slot.length) }

@@ -25,7 +25,7 @@ pub use rule::stopping_point;
 
 use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::identity::MAX_FLOWS;
-use super::ledger::Ledger;
+use super::ledger::ProbeLedger;
 use super::probe::{Answer, AnswerKind, Probe, ProbeId};
 use super::tracer::session_of;
 use linerate_units::Nanos;
@@ -84,7 +84,7 @@ impl MultipathConfig {
 #[derive(Debug, Clone)]
 pub struct PathFinder {
     config: MultipathConfig,
-    ledger: Ledger,
+    ledger: ProbeLedger,
     /// The cells, by TTL and flow.
     cells: BTreeMap<(u8, u16), FlowCell>,
     /// The TTLs, from the lowest.
@@ -145,7 +145,7 @@ impl PathFinder {
         config.check()?;
         let first_flows = stopping_point(1, config.confidence).min(usize::from(config.most_flows));
         let mut finder = Self {
-            ledger: Ledger::new(config.trace.target, session_of(seed)),
+            ledger: ProbeLedger::new(config.trace.target, session_of(seed)),
             cells: BTreeMap::new(),
             levels: vec![LevelState::default(); usize::from(config.trace.ttls())],
             flows: u16::try_from(first_flows).unwrap_or(config.most_flows),

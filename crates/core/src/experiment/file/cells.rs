@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::super::model::{Cell, ExperimentPath, Place};
 use super::super::workload::{COMMANDS, Command, EXTENTS, Work, WorkDraft};
-use super::levels::{FileFactor, PathKeys, Setting, all_levels};
+use super::levels::{FileFactor, LevelSetting, PathKeys, all_levels};
 use super::{Files, file_text};
 use crate::lab::Topology;
 use crate::link::PathSpec;
@@ -16,8 +16,8 @@ use crate::units::{Family, shortened};
 
 /// Everything in the file of which cells are built.
 pub(super) struct Resolver<'a> {
-    pub(super) base: Setting<'a>,
-    pub(super) quick: Option<Setting<'a>>,
+    pub(super) base: LevelSetting<'a>,
+    pub(super) quick: Option<LevelSetting<'a>>,
     pub(super) factors: &'a [FileFactor<'a>],
     /// The user's address family, which replaces the file's.
     pub(super) family: Option<Family>,
@@ -28,7 +28,7 @@ pub(super) struct Resolver<'a> {
 /// A key of a workload, its value, and the number of the level that has it: a level's key must fit
 /// its cell's command, others' are for the cells that they fit.
 #[derive(Clone, Copy)]
-struct Entry<'a> {
+struct CellEntry<'a> {
     level: Option<usize>,
     key: At<&'a str>,
     text: At<&'a str>,
@@ -45,7 +45,7 @@ impl<'a> Resolver<'a> {
         let chosen: Vec<_> = (self.factors.iter().zip(levels))
             .map(|(factor, level)| &factor.levels[*level])
             .collect();
-        let settings: Vec<&Setting<'a>> = chosen.iter().map(|level| &level.setting).collect();
+        let settings: Vec<&LevelSetting<'a>> = chosen.iter().map(|level| &level.setting).collect();
         let work = self.work(&settings, levels)?;
         let treatments = self.treatments(&settings)?;
         if let (Work::Test(test), Some((at, treatments))) = (&work, &treatments) {
@@ -79,7 +79,11 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    pub(super) fn work(&self, settings: &[&Setting<'a>], levels: &[usize]) -> Result<Work, Fault> {
+    pub(super) fn work(
+        &self,
+        settings: &[&LevelSetting<'a>],
+        levels: &[usize],
+    ) -> Result<Work, Fault> {
         let of_levels = settings.iter().enumerate();
         let of_levels = of_levels.map(|(level, setting)| (Some(level), *setting));
         let quick = self.quick.iter().map(|quick| (None, quick));
@@ -87,10 +91,10 @@ impl<'a> Resolver<'a> {
             .into_iter()
             .chain(of_levels)
             .chain(quick);
-        let (commands, entries): (Vec<Entry>, Vec<Entry>) = tables
+        let (commands, entries): (Vec<CellEntry>, Vec<CellEntry>) = tables
             .flat_map(|(level, setting)| entries_of(level, &setting.workload))
             .partition(|entry| entry.key.value == "command");
-        let named = |entry: Option<&Entry>| match entry {
+        let named = |entry: Option<&CellEntry>| match entry {
             None => Ok(Command::Test(Workload::Stream)),
             Some(entry) => entry.text.choice("command", &COMMANDS),
         };
@@ -113,7 +117,10 @@ impl<'a> Resolver<'a> {
     }
 
     /// All treatments of a cell, and the place of the last one.
-    fn treatments(&self, settings: &[&Setting<'a>]) -> Result<Option<(usize, Treatments)>, Fault> {
+    fn treatments(
+        &self,
+        settings: &[&LevelSetting<'a>],
+    ) -> Result<Option<(usize, Treatments)>, Fault> {
         let own = self.base.treatments.iter();
         let of_levels = settings.iter().flat_map(|setting| &setting.treatments);
         let given = own.chain(of_levels).filter(|at| at.value.trim() != "none");
@@ -129,7 +136,7 @@ impl<'a> Resolver<'a> {
         Ok(Some((last.offset, treatments)))
     }
 
-    fn place(&self, settings: &[&Setting<'a>]) -> Result<Place, Fault> {
+    fn place(&self, settings: &[&LevelSetting<'a>]) -> Result<Place, Fault> {
         let mut path = self.base.path.clone();
         for setting in settings.iter().copied().chain(&self.quick) {
             let other = &setting.path;
@@ -219,9 +226,9 @@ impl<'a> Resolver<'a> {
 fn entries_of<'e>(
     level: Option<usize>,
     workload: &'e [KeyText<'_>],
-) -> impl Iterator<Item = Entry<'e>> {
+) -> impl Iterator<Item = CellEntry<'e>> {
     let entries = workload.iter();
-    entries.map(move |(key, text)| Entry {
+    entries.map(move |(key, text)| CellEntry {
         level,
         key: *key,
         text: text.as_str(),
@@ -231,11 +238,11 @@ fn entries_of<'e>(
 /// The keys that the command has, each once. Keys that are meant for all cells are left out where
 /// they do not fit; of keys that exclude each other, the later ones count.
 fn fitting(
-    entries: Vec<Entry<'_>>,
+    entries: Vec<CellEntry<'_>>,
     command: Command,
     is_other: bool,
-) -> Result<Vec<Entry<'_>>, Fault> {
-    let mut kept: Vec<Entry> = Vec::new();
+) -> Result<Vec<CellEntry<'_>>, Fault> {
+    let mut kept: Vec<CellEntry> = Vec::new();
     for entry in entries {
         if !command.keys().contains(&entry.key.value) {
             let mut all = COMMANDS.iter();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::measure::Measure;
 use super::super::model::Column;
-use super::levels::{Factors, FileFactor, Level, all_levels, factor_index, level_index, texts};
+use super::levels::{Factors, FileFactor, FileLevel, all_levels, factor_index, level_index, texts};
 use super::{Files, file_fault, file_text};
 use crate::stats::Summary;
 use crate::toml_reader::{At, Fault, Section};
@@ -125,7 +125,7 @@ pub(super) fn figures(
         return Ok(vec![BTreeMap::new(); cells.len()]);
     };
     let file = section.required("file", "a CSV file beside this one")?;
-    let table = Table::read(file, files)?;
+    let table = FiguresTable::read(file, files)?;
     let keys = keys(&section, factors, &table)?;
     let filters = section.texts("where")?;
     let filters = filters
@@ -149,7 +149,7 @@ pub(super) fn figures(
             wanted.all(|(column, text)| is_same(&row[*column], text))
         };
         let own: Vec<&csv::StringRecord> = table.rows.iter().filter(has).collect();
-        let figure = |value: &Value| {
+        let figure = |value: &FigureValue| {
             let samples = own.iter().filter_map(|row| number_of(&row[value.column]));
             let samples: Vec<f64> = samples.map(|sample| sample * value.scale).collect();
             Some((value.name.clone(), average(&Summary::new(&samples).ok()?)))
@@ -159,20 +159,20 @@ pub(super) fn figures(
     Ok(cells.iter().map(figures_of).collect())
 }
 
-struct Table<'a> {
+struct FiguresTable<'a> {
     file: At<&'a str>,
     head: csv::StringRecord,
     rows: Vec<csv::StringRecord>,
 }
 
 /// A figure: its name, its column, and the scale to the figure's unit.
-struct Value {
+struct FigureValue {
     name: String,
     column: usize,
     scale: f64,
 }
 
-impl<'a> Table<'a> {
+impl<'a> FiguresTable<'a> {
     fn read(file: At<&'a str>, files: Files<'_>) -> Result<Self, Fault> {
         let text = file_text(file, files)?;
         let fault = |error| file_fault(file, error);
@@ -188,7 +188,7 @@ impl<'a> Table<'a> {
     }
 
     /// The figure that `column`, or `column * 1e6`, is.
-    fn value(&self, name: At<&str>, formula: At<&str>) -> Result<Value, Fault> {
+    fn value(&self, name: At<&str>, formula: At<&str>) -> Result<FigureValue, Fault> {
         let (column, scale) = match formula.value.split_once('*') {
             None => (formula.value, Some(1.0)),
             Some((column, scale)) => (column, number_of(scale)),
@@ -202,7 +202,7 @@ impl<'a> Table<'a> {
             return Err(file_fault(self.file, why));
         }
         let name = name.read::<Measure>()?.to_string();
-        Ok(Value {
+        Ok(FigureValue {
             name,
             column,
             scale,
@@ -215,7 +215,7 @@ impl<'a> Table<'a> {
 fn keys(
     section: &Section<'_>,
     factors: &[FileFactor<'_>],
-    table: &Table<'_>,
+    table: &FiguresTable<'_>,
 ) -> Result<Vec<(usize, Vec<usize>)>, Fault> {
     let mut keys = Vec::new();
     for (name, value) in section.entries("keys")? {
@@ -223,7 +223,7 @@ fn keys(
         let columns = texts(name.value, value)?;
         let columns = columns.iter().map(|at| table.column(at.as_str()));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        let other = |level: &&Level| level.figure.len() != columns.len();
+        let other = |level: &&FileLevel| level.figure.len() != columns.len();
         if let Some(level) = factors[factor].levels.iter().find(other) {
             let what = format!("`figure` of the level {}", shortened(&level.name));
             let hint = "it has one text for each column of the factor in [figures] keys";
@@ -238,7 +238,7 @@ fn keys(
 }
 
 /// `values = { throughput_bps = "mbit_per_s * 1e6" }`
-fn values(section: &Section<'_>, table: &Table<'_>) -> Result<Vec<Value>, Fault> {
+fn values(section: &Section<'_>, table: &FiguresTable<'_>) -> Result<Vec<FigureValue>, Fault> {
     let values = section.texts("values")?;
     if values.is_empty() {
         return Err(section.missing("values", "which column has which figure"));

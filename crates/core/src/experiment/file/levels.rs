@@ -10,7 +10,7 @@ use crate::units::Sizes;
 
 /// The settings of a table: `[path]` and `[workload]`, a level, or `[quick]`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Setting<'a> {
+pub(super) struct LevelSetting<'a> {
     /// The place in the file.
     pub(super) offset: usize,
     pub(super) workload: Vec<KeyText<'a>>,
@@ -23,7 +23,7 @@ pub(super) struct Setting<'a> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PathKeys(Vec<(&'static str, At<String>)>);
 
-impl<'a> Setting<'a> {
+impl<'a> LevelSetting<'a> {
     /// What the file sets for all cells, with the path that the user chose in its place.
     pub(super) fn of_file(root: &Section<'a>, choice: &Choice) -> Result<Self, Fault> {
         let mut setting = Self::read(root)?;
@@ -103,16 +103,16 @@ pub(super) struct Factors<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct FileFactor<'a> {
     pub(super) name: &'a str,
-    pub(super) levels: Vec<Level<'a>>,
+    pub(super) levels: Vec<FileLevel<'a>>,
 }
 
 /// A level of a factor.
 #[derive(Debug, Clone)]
-pub(super) struct Level<'a> {
+pub(super) struct FileLevel<'a> {
     pub(super) name: String,
     /// How the figures' file calls it, one text for each of the factor's columns there.
     pub(super) figure: Vec<String>,
-    pub(super) setting: Setting<'a>,
+    pub(super) setting: LevelSetting<'a>,
     pub(super) lacks: Option<&'a str>,
 }
 
@@ -162,7 +162,7 @@ impl FileFactor<'_> {
 }
 
 /// The levels of a factor: `[[factor.level]]`, or `key` and `values`.
-fn levels<'a>(section: &Section<'a>) -> Result<Vec<Level<'a>>, Fault> {
+fn levels<'a>(section: &Section<'a>) -> Result<Vec<FileLevel<'a>>, Fault> {
     let tables = section.sections("level", "[[factor.level]]", LEVEL_KEYS)?;
     let key = section.string("key")?;
     let values = section.value("values");
@@ -186,7 +186,7 @@ fn levels<'a>(section: &Section<'a>) -> Result<Vec<Level<'a>>, Fault> {
     Ok(levels)
 }
 
-fn level<'a>(section: &Section<'a>) -> Result<Level<'a>, Fault> {
+fn level<'a>(section: &Section<'a>) -> Result<FileLevel<'a>, Fault> {
     let name = section.required("name", "what the level is called")?;
     let figure = match section.value("figure") {
         None => vec![name.value.to_owned()],
@@ -195,16 +195,16 @@ fn level<'a>(section: &Section<'a>) -> Result<Level<'a>, Fault> {
             figures.map(|at| at.value).collect()
         }
     };
-    Ok(Level {
+    Ok(FileLevel {
         name: name.value.to_owned(),
         figure,
-        setting: Setting::read(section)?,
+        setting: LevelSetting::read(section)?,
         lacks: section.string("lacks")?.map(|at| at.value),
     })
 }
 
 /// A level for each value of one key.
-fn of_values<'a>(key: At<&'a str>, values: &Value<'a>) -> Result<Vec<Level<'a>>, Fault> {
+fn of_values<'a>(key: At<&'a str>, values: &Value<'a>) -> Result<Vec<FileLevel<'a>>, Fault> {
     let offset = values.span().start;
     let texts = match values.get_ref() {
         DeValue::String(range) => {
@@ -221,13 +221,13 @@ fn of_values<'a>(key: At<&'a str>, values: &Value<'a>) -> Result<Vec<Level<'a>>,
     if texts.is_empty() {
         return Fault::contradiction(offset, "`values`", "a factor has at least one level");
     }
-    let level = |value: At<String>| Level {
+    let level = |value: At<String>| FileLevel {
         name: value.value.clone(),
         figure: vec![value.value.clone()],
-        setting: Setting {
+        setting: LevelSetting {
             offset: value.offset,
             workload: vec![(key, value)],
-            ..Setting::default()
+            ..LevelSetting::default()
         },
         lacks: None,
     };
@@ -255,7 +255,7 @@ fn narrowed<'a>(
         for at in &wanted {
             level_index(factor, at.as_str())?;
         }
-        let is_wanted = |level: &Level| wanted.iter().any(|at| at.value == level.name);
+        let is_wanted = |level: &FileLevel| wanted.iter().any(|at| at.value == level.name);
         factor.levels.retain(is_wanted);
         if factor.levels.is_empty() {
             return Fault::contradiction(name.offset, "`levels`", "name at least one");

@@ -12,7 +12,7 @@ use super::workload::Work;
 use crate::plan::{MAX_REPEATS, Repeats};
 use crate::toml_reader::{self, At, Fault, FileError, Section};
 use crate::units::{EndpointName, Family, Percent, shortened};
-use levels::{Factors, FileFactor, Setting};
+use levels::{Factors, FileFactor, LevelSetting};
 
 /// How the texts of the files are had that an experiment names: by name as it is written, with the
 /// reason if it cannot be read.
@@ -78,10 +78,10 @@ impl Experiment {
 /// What the key `workload` of a table of another kind of file says, read as an experiment's.
 pub(crate) fn workload_of(section: &Section<'_>, seed: u64) -> Result<Work, Fault> {
     let resolver = cells::Resolver {
-        base: Setting {
+        base: LevelSetting {
             offset: section.offset,
             workload: section.texts("workload")?,
-            ..Setting::default()
+            ..LevelSetting::default()
         },
         quick: None,
         factors: &[],
@@ -102,9 +102,9 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
     let seed = root.number("seed", 0..=u64::MAX)?;
     let seed = choice.seed.or(seed).unwrap_or(DEFAULT_SEED);
     let factors = Factors::read(&root, quick.as_ref(), choice.quick)?;
-    let quick_setting = quick.as_ref().map(Setting::read).transpose()?;
+    let quick_setting = quick.as_ref().map(LevelSetting::read).transpose()?;
     let resolver = cells::Resolver {
-        base: Setting::of_file(&root, choice)?,
+        base: LevelSetting::of_file(&root, choice)?,
         quick: quick_setting.filter(|_| choice.quick),
         factors: &factors.used,
         family: choice.family,

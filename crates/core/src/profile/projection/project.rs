@@ -4,7 +4,7 @@ use super::document::{Basis, ProjectedEnd, Projection, Unprojected};
 use super::error::NotProjected;
 use super::fit::{CostModel, EndModel, interval};
 use super::observation::EndWork;
-use super::state::{Designed, State};
+use super::state::{Designed, ProjectionState};
 use super::term::{PerTerm, Term};
 use super::what_if::{Change, WhatIf, what_ifs_of};
 use crate::ceilings::{Cause, Ceiling};
@@ -44,7 +44,7 @@ pub fn project(
     known: &Known,
 ) -> Result<Projection, NotProjected> {
     let start = what_if.start(designed.path_mtu_bytes);
-    let now = State::at(designed, start.name)?;
+    let now = ProjectionState::at(designed, start.name)?;
     let then = now.changed(what_if, designed)?;
     let path = Path {
         model,
@@ -86,8 +86,8 @@ struct Path<'a> {
     model: &'a CostModel,
     what_if: &'a WhatIf,
     known: &'a Known,
-    now: State,
-    then: State,
+    now: ProjectionState,
+    then: ProjectionState,
     now_sides: Vec<EndWork>,
     then_sides: Vec<EndWork>,
 }
@@ -275,7 +275,7 @@ impl Path<'_> {
     }
 
     fn limit_then(&self, other: &Ceiling) -> f64 {
-        let share = |state: &State| {
+        let share = |state: &ProjectionState| {
             state.segment_bytes / (state.segment_bytes + state.header_bytes + FRAMING)
         };
         match (other.cause, self.what_if.change) {

@@ -9,7 +9,7 @@ use crate::record::{Caveat, CaveatKind, Record};
 
 /// Both ends at one point of the design.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct State {
+pub(super) struct ProjectionState {
     /// The sender's work per byte.
     pub(super) sender: EndWork,
     pub(super) receiver: EndWork,
@@ -21,7 +21,7 @@ pub(super) struct State {
     pub(super) shared_kernel: bool,
 }
 
-impl State {
+impl ProjectionState {
     /// That of a point, the mean over its runs by bytes.
     ///
     /// # Errors

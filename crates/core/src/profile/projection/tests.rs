@@ -549,7 +549,7 @@ fn interrupts_that_are_held_back_are_as_many_as_in_their_point() {
     held_back.receiver.counts.set(Term::Interrupt, 25.0);
     runs.push(held_back);
     let designed = designed(&runs);
-    let state = state::State::at(&designed, "base").unwrap();
+    let state = state::ProjectionState::at(&designed, "base").unwrap();
     let then = state
         .changed(what_if("interrupts_held_back"), &designed)
         .unwrap();
@@ -564,7 +564,7 @@ fn records_that_were_not_fragmented_have_nothing_to_save() {
     let mut whole = run("records", datagrams(4096.0, true), 4096.0, 0.0);
     whole.protocol = Protocol::Udp;
     let designed = designed(&[whole]);
-    let state = state::State::at(&designed, "records").unwrap();
+    let state = state::ProjectionState::at(&designed, "records").unwrap();
     let changed = state.changed(what_if("records_whole"), &designed);
     let expected = NotProjected::new("the datagrams were not fragmented as it is");
     assert_eq!(changed, Err(expected));

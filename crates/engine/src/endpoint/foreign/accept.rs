@@ -14,7 +14,7 @@ use crate::stop::Stop;
 
 /// When a connection is handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum ForeignAdmission {
     /// With its first byte.
     FirstByte,
     /// At once, because the client only receives.
@@ -24,7 +24,7 @@ pub(super) enum Admission {
 /// Hands each connection to `take` until `stop` is requested.
 pub(super) fn accept(
     listeners: Vec<TcpListener>,
-    admission: Admission,
+    admission: ForeignAdmission,
     stop: &Stop,
     mut take: impl FnMut(TcpStream, SocketAddr),
 ) {
@@ -39,8 +39,8 @@ pub(super) fn accept(
         for number in ready {
             for (stream, peer) in waiting.accept(number) {
                 match admission {
-                    Admission::AtOnce => take(stream, peer),
-                    Admission::FirstByte => waiting.keep(stream, GREETING_TIMEOUT),
+                    ForeignAdmission::AtOnce => take(stream, peer),
+                    ForeignAdmission::FirstByte => waiting.keep(stream, GREETING_TIMEOUT),
                 }
             }
             if let Some((stream, ())) = waiting.take(number, |_| Some(()))

@@ -20,7 +20,7 @@ use linerate_core::session::message::HalfReport;
 
 use super::budget::Claim;
 use super::clients::Presence;
-use super::occupancy::Place;
+use super::occupancy::HeldPlace;
 use super::session::{Context, random_token};
 use super::terms::owners_limit;
 use super::{Running, ServeEvent};
@@ -35,7 +35,7 @@ pub(super) struct ForeignClient {
     presence: Presence,
     tool: Tool,
     peer: SocketAddr,
-    place: Place,
+    place: HeldPlace,
     _thread: Claim,
     /// The resources of its test.
     claim: Cell<Option<Claim>>,

@@ -15,7 +15,7 @@ use linerate_sys::socket::{self, Arrival};
 use super::accept::watch_datagrams;
 use crate::clock::now_ns;
 use crate::endpoint::clients::share_of_one;
-use crate::endpoint::rate_limit::{Counts, PerSecond};
+use crate::endpoint::rate_limit::{GuessCounts, PerSecond};
 use crate::endpoint::session::Context;
 use crate::measure::exchange::answer;
 
@@ -51,7 +51,7 @@ struct Reflector<'a> {
     sessions: Sessions,
     answers: PerSecond,
     /// The requests of each address.
-    requests: Counts,
+    requests: GuessCounts,
 }
 
 /// Reflects until the endpoint stops.
@@ -61,7 +61,7 @@ pub(super) fn serve(context: &Arc<Context>, sockets: &[UdpSocket], allowed: &[Pr
         allowed,
         sessions: Sessions::default(),
         answers: PerSecond::default(),
-        requests: Counts::within(Duration::from_secs(1)),
+        requests: GuessCounts::within(Duration::from_secs(1)),
     };
     watch_datagrams(sockets, &context.stop, |ready| {
         ready.into_iter().for_each(|socket| reflector.take(socket));

@@ -19,7 +19,7 @@ use linerate_core::units::{End, Family, Span, format_rfc3339};
 use linerate_sys::socket;
 
 use super::ForeignClient;
-use super::accept::{Admission, accept, watch_datagrams};
+use super::accept::{ForeignAdmission, accept, watch_datagrams};
 use crate::clock::now_ns;
 use crate::endpoint::rate_limit::PerSecond;
 use crate::endpoint::session::Context;
@@ -47,18 +47,28 @@ const BURST: usize = 256;
 
 /// Receives the streams of clients until the endpoint stops.
 pub(super) fn sink(context: &Arc<Context>, listeners: Vec<TcpListener>) {
-    streams(context, listeners, Admission::FirstByte, Direction::Up);
+    streams(
+        context,
+        listeners,
+        ForeignAdmission::FirstByte,
+        Direction::Up,
+    );
 }
 
 /// Sends a stream to each client that connects, until the endpoint stops.
 pub(super) fn source(context: &Arc<Context>, listeners: Vec<TcpListener>) {
-    streams(context, listeners, Admission::AtOnce, Direction::Down);
+    streams(
+        context,
+        listeners,
+        ForeignAdmission::AtOnce,
+        Direction::Down,
+    );
 }
 
 fn streams(
     context: &Arc<Context>,
     listeners: Vec<TcpListener>,
-    admission: Admission,
+    admission: ForeignAdmission,
     direction: Direction,
 ) {
     let stop = context.stop.clone();

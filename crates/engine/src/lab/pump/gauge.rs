@@ -7,11 +7,11 @@ use linerate_core::stats::LatencyHistogram;
 
 /// The figures of one direction, written by the pump now and then and read by anybody.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gauge(Arc<Mutex<Reading>>);
+pub(crate) struct Gauge(Arc<Mutex<GaugeReading>>);
 
 /// One direction so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reading {
+pub(crate) struct GaugeReading {
     /// What the link did.
     pub(crate) counters: Counters,
     /// Time from when a packet was due until it was handed on.
@@ -22,7 +22,7 @@ pub(crate) struct Reading {
 
 impl Gauge {
     /// The figures so far, at most a tenth of a second old.
-    pub(crate) fn read(&self) -> Reading {
+    pub(crate) fn read(&self) -> GaugeReading {
         self.lock().clone()
     }
 
@@ -35,7 +35,7 @@ impl Gauge {
         *lateness = LatencyHistogram::new();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Reading> {
+    fn lock(&self) -> MutexGuard<'_, GaugeReading> {
         // The reading is always whole, even if a thread that held the lock has panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

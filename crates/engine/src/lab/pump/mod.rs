@@ -30,7 +30,7 @@ use linerate_sys::packet::{GsoType, Outgoing, PacketSocket, VirtioHeader};
 use linerate_sys::poll::{Poller, wait_readable};
 use linerate_sys::thread as scheduling;
 
-pub(crate) use gauge::{Gauge, Reading};
+pub(crate) use gauge::{Gauge, GaugeReading};
 pub(crate) use one_way::OneWaySetup;
 use one_way::{Departure, OneWay};
 use spared::Spared;

@@ -8,7 +8,7 @@ use linerate_core::link::{
 use linerate_core::units::Nanos;
 
 use super::spared::Spared;
-use super::store::{Frame, Store};
+use super::store::{Store, StoredFrame};
 
 /// The setup of one direction.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +35,7 @@ impl OneWaySetup {
 /// A frame that leaves, and since when it could have.
 #[derive(Debug)]
 pub(super) struct Departure {
-    pub(super) frame: Frame,
+    pub(super) frame: StoredFrame,
     pub(super) due: Nanos,
 }
 
@@ -97,21 +97,21 @@ impl OneWay {
             let bytes = std::mem::replace(&mut buffer, self.store.buffer());
             // A segment has the headers of its frame, but its own length.
             let layout = frame::layout(&bytes).unwrap_or(layout);
-            self.offer(now, Frame { offload, bytes }, &layout);
+            self.offer(now, StoredFrame { offload, bytes }, &layout);
         }
         self.store.recycle(buffer);
     }
 
-    fn whole(&mut self, offload: Offload, bytes: &[u8]) -> Frame {
+    fn whole(&mut self, offload: Offload, bytes: &[u8]) -> StoredFrame {
         let mut buffer = self.store.buffer();
         buffer.extend_from_slice(bytes);
-        Frame {
+        StoredFrame {
             offload,
             bytes: buffer,
         }
     }
 
-    fn offer(&mut self, now: Nanos, frame: Frame, layout: &Layout) {
+    fn offer(&mut self, now: Nanos, frame: StoredFrame, layout: &Layout) {
         let id = match self.store.put(frame) {
             Ok(id) => id,
             Err(frame) => {
@@ -152,7 +152,7 @@ impl OneWay {
             for bytes in fragments {
                 if let Some(layout) = frame::layout(&bytes).filter(|l| l.ip_bytes <= mtu) {
                     let offload = Offload::default();
-                    self.offer(now, Frame { offload, bytes }, &layout);
+                    self.offer(now, StoredFrame { offload, bytes }, &layout);
                 }
             }
         }

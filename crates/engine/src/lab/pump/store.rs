@@ -9,7 +9,7 @@ const SPARE: usize = 4096;
 
 /// A frame on its way.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct StoredFrame {
     /// The offloads that are still to be done.
     pub(super) offload: Offload,
     /// The whole Ethernet frame.
@@ -19,7 +19,7 @@ pub(super) struct Frame {
 /// Frames by the handle that the link knows them by.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    frames: Vec<Option<Frame>>,
+    frames: Vec<Option<StoredFrame>>,
     free: Vec<usize>,
     spare: Vec<Vec<u8>>,
     held_bytes: usize,
@@ -40,7 +40,7 @@ impl Store {
     }
 
     /// Keeps a frame; the frame itself comes back if there is no room.
-    pub(super) fn put(&mut self, frame: Frame) -> Result<u64, Frame> {
+    pub(super) fn put(&mut self, frame: StoredFrame) -> Result<u64, StoredFrame> {
         if self.held_bytes + frame.bytes.len() > MAX_BYTES {
             return Err(frame);
         }
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// Takes the frame out; its handle is free then.
-    pub(super) fn take(&mut self, id: u64) -> Option<Frame> {
+    pub(super) fn take(&mut self, id: u64) -> Option<StoredFrame> {
         let index = usize::try_from(id).ok()?;
         let frame = self.frames.get_mut(index)?.take()?;
         self.held_bytes -= frame.bytes.len();
@@ -68,11 +68,11 @@ impl Store {
     }
 
     /// A copy of the frame of that handle.
-    pub(super) fn copy(&mut self, id: u64) -> Option<Frame> {
+    pub(super) fn copy(&mut self, id: u64) -> Option<StoredFrame> {
         let mut bytes = self.buffer();
         let frame = self.frames.get(usize::try_from(id).ok()?)?.as_ref()?;
         bytes.extend_from_slice(&frame.bytes);
-        Some(Frame {
+        Some(StoredFrame {
             offload: frame.offload,
             bytes,
         })
@@ -83,8 +83,8 @@ impl Store {
 mod tests {
     use super::*;
 
-    fn frame(length: usize) -> Frame {
-        Frame {
+    fn frame(length: usize) -> StoredFrame {
+        StoredFrame {
             offload: Offload::default(),
             bytes: vec![7; length],
         }

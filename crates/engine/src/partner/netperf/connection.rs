@@ -15,7 +15,7 @@ use crate::client::{
     connect_bounded, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket,
 };
 use crate::clock::now;
-use crate::control::{ControlSocket, Received};
+use crate::control::{ControlReceived, ControlSocket};
 use crate::error::MeasureError;
 use crate::measure::flow::FlowSocket;
 use crate::measure::source::{Connect, FlowSource};
@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(20);
 const ENDING: Duration = Duration::from_secs(2);
 
 /// A control connection.
-pub(super) struct Connection {
+pub(super) struct NetperfConnection {
     session: Session,
     socket: ControlSocket,
     pub(super) peer: SocketAddr,
@@ -37,7 +37,7 @@ pub(super) struct Connection {
     port: u16,
 }
 
-impl Connection {
+impl NetperfConnection {
     /// Connects, and checks that a netserver answers.
     pub(super) fn greet(target: &Target, stop: &Stop) -> Result<Self, MeasureError> {
         let (stream, peer, connect_time) = connect_first(target, stop)?;
@@ -120,9 +120,9 @@ impl Connection {
                 None => {}
             }
             match self.socket.receive(TICK) {
-                Received::Bytes(bytes) => self.session.handle_input(bytes),
-                Received::Nothing => {}
-                Received::Closed => self.session.handle_close(),
+                ControlReceived::Bytes(bytes) => self.session.handle_input(bytes),
+                ControlReceived::Nothing => {}
+                ControlReceived::Closed => self.session.handle_close(),
             }
             self.session.handle_timeout(now());
         }

@@ -13,7 +13,7 @@ use linerate_core::plan::{Protocol, Test, Traffic};
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::{DEFAULT_PORT, format_rfc3339};
 
-use self::connection::Connection;
+use self::connection::NetperfConnection;
 use self::test::{Adapted, adapt};
 use super::{PartnerResult, ServerAddress, start_half};
 use crate::client::{Observe, Outcome, both};
@@ -36,9 +36,9 @@ pub(super) fn find(mut target: Target, stop: Stop) -> Result<ServerAddress, Meas
             address.set_port(PORT);
         }
     }
-    let Connection {
+    let NetperfConnection {
         peer, connect_time, ..
-    } = Connection::greet(&target, &stop)?;
+    } = NetperfConnection::greet(&target, &stop)?;
     Ok(ServerAddress::new(target, peer, connect_time, stop))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn run(
     let Adapted { test, caveats } = adapt(test).map_err(|what| server.lacks(what))?;
     let mut connections = Vec::new();
     for id in 0..test.flows() {
-        let mut connection = Connection::greet(&server.target, &server.stop)?;
+        let mut connection = NetperfConnection::greet(&server.target, &server.stop)?;
         let request = test::request(&test, id, server.peer);
         connection.open(&request, &server.stop)?;
         connections.push(connection);
@@ -87,10 +87,10 @@ pub(super) fn run(
 fn connect(
     server: &ServerAddress,
     test: &Test,
-    connections: &[Connection],
+    connections: &[NetperfConnection],
 ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
     if let Traffic::Crr(_) = test.traffic {
-        let ports: Vec<SocketAddr> = connections.iter().map(Connection::data).collect();
+        let ports: Vec<SocketAddr> = connections.iter().map(NetperfConnection::data).collect();
         let source = connection::connect_each(test, &server.target, ports);
         return Ok((Vec::new(), source));
     }
@@ -109,7 +109,7 @@ fn results(
     server: &ServerAddress,
     test: &Test,
     here: &HalfReport,
-    connections: Vec<Connection>,
+    connections: Vec<NetperfConnection>,
 ) -> Result<Option<HalfReport>, MeasureError> {
     if !matches!(test.traffic, Traffic::Stream(_)) {
         return Ok(None);

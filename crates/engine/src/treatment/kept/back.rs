@@ -8,7 +8,7 @@ use super::super::applied::{check_free, undo_step};
 use super::super::error::TreatError;
 use super::super::journal as treatments;
 use super::super::leftovers;
-use super::super::place::{Place, Visit};
+use super::super::place::{NamespacePlace, Visit};
 use super::super::step::Undone;
 use super::super::sysctl_directory::SysctlDirectory;
 use super::journal::{Journal, Kept};
@@ -34,7 +34,7 @@ pub(crate) fn undo(
     keys: &[String],
     file: &SysctlDirectory,
 ) -> Result<UndoneSettings, TreatError> {
-    let place = Place::here()?;
+    let place = NamespacePlace::here()?;
     let treating = treatments::hold(&treatments::directory()?)?;
     leftovers::undo_in(&treating)?;
     let mut journal = Journal::open(directory)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::error::TreatError;
 use super::super::journal::candidates;
-use super::super::place::Place;
+use super::super::place::NamespacePlace;
 use super::super::step::Step;
 use crate::state_files::{
     HeldDirectory, JsonLog, PATIENCE, StateDirectory, StateError, remove_file, replace_file, run,
@@ -18,7 +18,7 @@ use crate::state_files::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kept {
     #[serde(flatten)]
-    pub(super) place: Place,
+    pub(super) place: NamespacePlace,
     /// Our file in sysctl.d has it, too.
     pub(super) persisted: bool,
     pub(super) step: Step,
@@ -35,7 +35,7 @@ pub(crate) struct KeptSetting {
 impl Kept {
     /// Set in this namespace, or of the whole host; or at a boot before, when only what the file in
     /// sysctl.d sets again can still be there, and the namespaces had other numbers.
-    pub(super) fn is_for(&self, place: &Place) -> bool {
+    pub(super) fn is_for(&self, place: &NamespacePlace) -> bool {
         self.place == *place || !self.place.is_of_this_boot() || self.step.is_of_host()
     }
 }
@@ -72,7 +72,7 @@ fn kept_candidates() -> Vec<PathBuf> {
 pub(crate) fn kept(
     directory: &StateDirectory,
 ) -> Result<BTreeMap<String, KeptSetting>, TreatError> {
-    let place = Place::here()?;
+    let place = NamespacePlace::here()?;
     let mut kept: BTreeMap<String, KeptSetting> = BTreeMap::new();
     for entry in read(directory)? {
         if !entry.is_for(&place) {

@@ -19,7 +19,7 @@ use super::error::TreatError;
 use super::files::{FileSetting, FilesStep};
 use super::journal as treatments;
 use super::leftovers;
-use super::place::Place;
+use super::place::NamespacePlace;
 use super::step::{Step, number};
 use super::sysctl::SysctlStep;
 use super::sysctl_directory::SysctlDirectory;
@@ -68,7 +68,7 @@ pub(crate) fn keep(
     wanted: &[Assignment],
     file: Option<&SysctlDirectory>,
 ) -> Result<Vec<SettingChange>, TreatError> {
-    let place = Place::here()?;
+    let place = NamespacePlace::here()?;
     let treating = treatments::hold(&treatments::directory()?)?;
     leftovers::undo_in(&treating)?;
     let mut journal = Journal::open(directory)?;
@@ -95,7 +95,7 @@ pub(crate) fn keep(
 fn write_down(
     journal: &mut Journal,
     steps: &[Step],
-    place: &Place,
+    place: &NamespacePlace,
     persist: bool,
 ) -> Result<(), TreatError> {
     for step in steps {

@@ -7,14 +7,14 @@ use linerate_core::units::shortened;
 type Result<T> = std::result::Result<T, Fault>;
 
 /// A block: `filter NAME`, `policy NAME` or `adapter NAME` and its attributes.
-pub(super) struct Block<'a> {
-    pub(super) kind: Kind,
+pub(super) struct HpuxBlock<'a> {
+    pub(super) kind: HpuxBlockKind,
     pub(super) name: At<&'a str>,
     attributes: Vec<Attribute<'a>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HpuxBlockKind {
     Filter,
     Policy,
     Adapter,
@@ -26,7 +26,7 @@ struct Attribute<'a> {
     values: Vec<At<&'a str>>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> HpuxBlock<'a> {
     /// The value of an attribute that may occur only once.
     pub(super) fn value(&self, word: &str) -> Result<Option<At<&'a str>>> {
         let mut found = self.attributes.iter().filter(|one| one.word.value == word);
@@ -86,7 +86,7 @@ fn syntax(at: At<&str>, expected: &'static str) -> Fault {
     )
 }
 
-impl<'a> Block<'a> {
+impl<'a> HpuxBlock<'a> {
     /// Adds the attributes of a statement, which may have several, each with at least one value.
     fn attributes(&mut self, statement: &[At<&'a str>]) -> Result<()> {
         let mut rest = statement;
@@ -111,14 +111,14 @@ fn cut(offset: usize, expected: &'static str) -> Fault {
 }
 
 /// The blocks of a text in order.
-pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>> {
-    let mut blocks: Vec<Block<'_>> = Vec::new();
+pub(super) fn blocks(text: &str) -> Result<Vec<HpuxBlock<'_>>> {
+    let mut blocks: Vec<HpuxBlock<'_>> = Vec::new();
     for statement in statements(text) {
         let (first, values) = statement.split_first().expect("no statement is empty");
         let kind = match first.value {
-            "filter" => Kind::Filter,
-            "policy" => Kind::Policy,
-            "adapter" => Kind::Adapter,
+            "filter" => HpuxBlockKind::Filter,
+            "policy" => HpuxBlockKind::Policy,
+            "adapter" => HpuxBlockKind::Adapter,
             _ => {
                 let Some(block) = blocks.last_mut() else {
                     let expected = "`filter`, `policy` or `adapter` with a name";
@@ -133,7 +133,7 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>> {
             [] => return Err(cut(first.offset, "a name")),
             [_, more, ..] => return Err(syntax(*more, "`{` or the end of the line")),
         };
-        blocks.push(Block {
+        blocks.push(HpuxBlock {
             kind,
             name,
             attributes: Vec::new(),
@@ -173,7 +173,7 @@ fn words(part: &str, begin: usize) -> Vec<At<&str>> {
     words
 }
 
-impl Kind {
+impl HpuxBlockKind {
     /// The attributes that such a block may have.
     fn words(self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -197,7 +197,7 @@ fn is_spelled(at: At<&str>, (short, long): &(&str, &str)) -> bool {
 }
 
 /// The short spelling of an attribute of such a block.
-fn word(kind: Kind, at: At<&str>) -> Result<At<&'static str>> {
+fn word(kind: HpuxBlockKind, at: At<&str>) -> Result<At<&'static str>> {
     let (table, place) = (kind.words(), kind.named());
     let found = table.iter().find(|known| is_spelled(at, known));
     if let Some((short, _)) = found {

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use linerate_core::toml_reader::{At, Fault};
 
-use super::blocks::Block;
+use super::blocks::HpuxBlock;
 use crate::policy::values::{self, Number};
 use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOLS, PROTOCOLS_WITH_PORTS};
 use crate::policy::{AddressRange, Conditions, Family, Names, Range, check};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-pub(super) fn conditions(block: &Block<'_>, names: &mut dyn Names) -> Result<Conditions> {
+pub(super) fn conditions(block: &HpuxBlock<'_>, names: &mut dyn Names) -> Result<Conditions> {
     if block.count_without(&["pri"]) == 0 {
         let what = format!("filter `{}` asks nothing", block.name.value);
         let hint = "give at least one attribute";
@@ -38,7 +38,7 @@ pub(super) fn conditions(block: &Block<'_>, names: &mut dyn Names) -> Result<Con
 }
 
 /// Reads `net`, an EtherType; those of IP give the family.
-fn network(block: &Block<'_>, conditions: &mut Conditions) -> Result<()> {
+fn network(block: &HpuxBlock<'_>, conditions: &mut Conditions) -> Result<()> {
     let Some(at) = block.value("net")? else {
         return Ok(());
     };
@@ -53,7 +53,11 @@ fn network(block: &Block<'_>, conditions: &mut Conditions) -> Result<()> {
 
 /// Reads addresses. A host's addresses of a family that the filter's other addresses or `net`
 /// exclude are dropped: IPQoS takes the filter's family from the first literal address.
-fn addresses(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
+fn addresses(
+    block: &HpuxBlock<'_>,
+    conditions: &mut Conditions,
+    names: &mut dyn Names,
+) -> Result<()> {
     let mut family = conditions.family.first().copied();
     let mut lists = [Vec::new(), Vec::new(), Vec::new()];
     for (list, words) in lists.iter_mut().zip(ADDRESSES) {
@@ -101,7 +105,7 @@ const ADDRESSES: [[&str; 3]; 3] = [
 ];
 
 fn address_list(
-    block: &Block<'_>,
+    block: &HpuxBlock<'_>,
     words: [&str; 3],
     names: &mut dyn Names,
 ) -> Result<Vec<AddressRange>> {
@@ -132,7 +136,7 @@ fn address_list(
 type Ends<'a> = (At<&'a str>, Option<At<&'a str>>);
 
 /// A single value, or both ends of a range; one end alone stands for both.
-fn ends<'a>(block: &Block<'a>, [one, low, high]: [&str; 3]) -> Result<Option<Ends<'a>>> {
+fn ends<'a>(block: &HpuxBlock<'a>, [one, low, high]: [&str; 3]) -> Result<Option<Ends<'a>>> {
     let single = block.value(one)?;
     let range = (block.value(low)?, block.value(high)?);
     match (single, range) {
@@ -149,7 +153,7 @@ fn ends<'a>(block: &Block<'a>, [one, low, high]: [&str; 3]) -> Result<Option<End
 }
 
 fn numbers<T: TryFrom<u32> + Copy + PartialOrd>(
-    block: &Block<'_>,
+    block: &HpuxBlock<'_>,
     words: [&str; 3],
     number: &Number,
 ) -> Result<Vec<Range<T>>> {
@@ -170,7 +174,7 @@ fn numbers<T: TryFrom<u32> + Copy + PartialOrd>(
 }
 
 /// Reads ports, and the protocols that come with service names.
-fn ports(block: &Block<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
+fn ports(block: &HpuxBlock<'_>, conditions: &mut Conditions, names: &mut dyn Names) -> Result<()> {
     let mut lists = [Vec::new(), Vec::new(), Vec::new()];
     for (list, words) in lists.iter_mut().zip(PORTS) {
         let service = ends(block, words)?;
@@ -265,7 +269,7 @@ pub(super) fn located<T>(at: At<&str>, result: std::result::Result<T, String>) -
 
 impl check::Conflict {
     /// The fault with the words and places of an IPQoS file.
-    pub(super) fn in_hpux(self, block: &Block<'_>) -> Fault {
+    pub(super) fn in_hpux(self, block: &HpuxBlock<'_>) -> Fault {
         let mut what = self.what;
         let mut offset = block.name.offset;
         for (ours, theirs) in WORDS {

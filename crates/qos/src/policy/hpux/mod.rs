@@ -11,7 +11,7 @@ use linerate_core::units::BitRate;
 use super::error::{Lines, too_many, unknown};
 use super::toml::{MAX_ADAPTERS, MAX_BYTES, MAX_FILTERS, MAX_POLICIES, unused};
 use super::{Adapter, Conditions, Filter, Names, Place, Policy, PolicyFile, Share, check, values};
-use blocks::{Block, Kind};
+use blocks::{HpuxBlock, HpuxBlockKind};
 use filter::{decimal, located};
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -35,7 +35,7 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     if text.len() > MAX_BYTES {
         return Err(Fault::too_long(text.len(), MAX_BYTES));
     }
-    let mut reader = Reader {
+    let mut reader = HpuxReader {
         lines,
         drafts: Vec::new(),
         draft_index: BTreeMap::new(),
@@ -46,24 +46,24 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     };
     for block in blocks::blocks(text)? {
         match block.kind {
-            Kind::Filter => reader.filter(&block, names)?,
-            Kind::Policy => reader.policy(&block)?,
-            Kind::Adapter => reader.adapter(&block)?,
+            HpuxBlockKind::Filter => reader.filter(&block, names)?,
+            HpuxBlockKind::Policy => reader.policy(&block)?,
+            HpuxBlockKind::Adapter => reader.adapter(&block)?,
         }
     }
     reader.finish()
 }
 
 /// A filter not yet used by a policy.
-struct Draft<'a> {
+struct HpuxDraft<'a> {
     name: At<&'a str>,
     priority: u32,
     conditions: Conditions,
 }
 
-struct Reader<'a, 'b> {
+struct HpuxReader<'a, 'b> {
     lines: &'b Lines<'a>,
-    drafts: Vec<Draft<'a>>,
+    drafts: Vec<HpuxDraft<'a>>,
     draft_index: BTreeMap<&'a str, usize>,
     policy_index: BTreeMap<&'a str, usize>,
     /// The filters of each policy, by index.
@@ -73,14 +73,14 @@ struct Reader<'a, 'b> {
     file: PolicyFile,
 }
 
-impl<'a> Reader<'a, '_> {
-    fn filter(&mut self, block: &Block<'a>, names: &mut dyn Names) -> Result<()> {
+impl<'a> HpuxReader<'a, '_> {
+    fn filter(&mut self, block: &HpuxBlock<'a>, names: &mut dyn Names) -> Result<()> {
         check_name(block.name)?;
         let priority = match block.value("pri")? {
             Some(at) => located(at, values::PRIORITY.single::<u32>(&decimal(at.value)))?.first,
             None => UNSAID_PRIORITY,
         };
-        let draft = Draft {
+        let draft = HpuxDraft {
             name: block.name,
             priority,
             conditions: filter::conditions(block, names)?,
@@ -91,7 +91,7 @@ impl<'a> Reader<'a, '_> {
         once("filters", before, block)
     }
 
-    fn policy(&mut self, block: &Block<'a>) -> Result<()> {
+    fn policy(&mut self, block: &HpuxBlock<'a>) -> Result<()> {
         let name = check_name(block.name)?;
         let place = self.lines.place(block.name.offset);
         let policy = policy(block, name, place)?;
@@ -106,7 +106,7 @@ impl<'a> Reader<'a, '_> {
         once("policies", before, block)
     }
 
-    fn adapter(&mut self, block: &Block<'a>) -> Result<()> {
+    fn adapter(&mut self, block: &HpuxBlock<'a>) -> Result<()> {
         let name = located(block.name, values::interface(block.name.value))?.0;
         let hint = "a policy is defined before it is used, as `policy NAME`";
         let names = block.uses()?;
@@ -193,7 +193,7 @@ fn copy_name(name: &str, number: usize, taken: &mut BTreeSet<String>) -> String 
     free.expect("numbers do not end")
 }
 
-fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
+fn policy(block: &HpuxBlock<'_>, name: String, place: Place) -> Result<Policy> {
     let reserve = share(block, "res")?;
     let limit = share(block, "max")?;
     let dscp = block.value("dscp")?;
@@ -237,7 +237,7 @@ fn policy(block: &Block<'_>, name: String, place: Place) -> Result<Policy> {
 }
 
 /// Parses `20%`, `30m`, `64k` or `5000`; 0 means none.
-fn share(block: &Block<'_>, word: &str) -> Result<Option<Share>> {
+fn share(block: &HpuxBlock<'_>, word: &str) -> Result<Option<Share>> {
     let Some(at) = block.value(word)? else {
         return Ok(None);
     };
@@ -302,7 +302,7 @@ fn check_name(at: At<&str>) -> Result<String> {
     }
 }
 
-fn once(what: &'static str, before: Option<usize>, block: &Block<'_>) -> Result<()> {
+fn once(what: &'static str, before: Option<usize>, block: &HpuxBlock<'_>) -> Result<()> {
     if before.is_none() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use crate::policy::Family;
 
 use super::super::assembler::{Condition, Operation, Register, Size};
-use super::super::frame::{Slot, context, wide};
+use super::super::frame::{StackSlot, context, wide};
 use super::super::generator::{Generator, Layer, TABLES};
 use super::{DE_BRUIJN, FamilyTables};
 
@@ -78,7 +78,7 @@ impl Generator<'_> {
         self.code.jump(self.unmatched);
         for (word, found) in hits {
             self.code.bind(found);
-            self.put_constant(Slot::Rule, 64 * word as u32);
+            self.put_constant(StackSlot::Rule, 64 * word as u32);
             self.code.jump(hit);
         }
         self.code.bind(hit);
@@ -91,7 +91,7 @@ impl Generator<'_> {
         self.code.operate_with(ShiftRight, R0, 58);
         self.entry(R1, self.tables.bits_at, R0);
         self.code.load(Byte, R9, R1, 0);
-        self.take(R0, Slot::Rule);
+        self.take(R0, StackSlot::Rule);
         self.code.operate(Add, R9, R0);
     }
 
@@ -144,7 +144,7 @@ impl Generator<'_> {
         self.code.operate_with(ShiftLeft, R9, 3);
         self.entry(R1, tables.rules_at, R9);
         self.code.load(Word, R0, R1, 0);
-        self.put(Slot::Filter, R0);
+        self.put(StackSlot::Filter, R0);
         self.code.load(Word, R8, R1, 4);
         let last = self.tables.last_record as i32;
         self.code.branch_with(Above, R8, last, unmatched);

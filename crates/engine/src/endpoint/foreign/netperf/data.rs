@@ -22,7 +22,7 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket, one_flow};
 use crate::measure::options;
-use crate::measure::source::{Arrival, Door, FlowSource, SLICE};
+use crate::measure::source::{Door, FlowSource, SLICE, SourceArrival};
 use crate::measure::udp;
 
 /// Length of a test's accept queue.
@@ -183,7 +183,7 @@ impl Data {
                 awaiting: Arc::default(),
                 // Connections from other addresses are closed.
                 admit: Box::new(move |stream, from| {
-                    (from.to_canonical() == peer).then_some(Arrival {
+                    (from.to_canonical() == peer).then_some(SourceArrival {
                         stream,
                         known_bytes: 0,
                     })

@@ -19,7 +19,7 @@ use linerate_sys::proc::stat;
 use self::data::Data;
 use self::running::Running;
 use super::ForeignClient;
-use super::accept::{Admission, accept};
+use super::accept::{ForeignAdmission, accept};
 use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::endpoint::NetperfOptions;
@@ -40,19 +40,24 @@ pub(in crate::endpoint) fn serve(
 ) {
     let stop = context.stop.clone();
     let guesses = Arc::<Guesses>::default();
-    accept(listeners, Admission::FirstByte, &stop, |stream, peer| {
-        if guesses.are_used_up(peer.ip()) {
-            return context.log_refusal(peer, "netperf: too many wrong passphrases".to_owned());
-        }
-        let newcomer = options.passphrase.is_some().then_some(&stream);
-        let Some(client) = ForeignClient::admit(context, Tool::Netperf, peer, newcomer) else {
-            return;
-        };
-        let (passphrase, guesses) = (options.passphrase.clone(), Arc::clone(&guesses));
-        context.spawn("netperf", peer, move || {
-            NetperfSession::run(client, stream, passphrase, guesses);
-        });
-    });
+    accept(
+        listeners,
+        ForeignAdmission::FirstByte,
+        &stop,
+        |stream, peer| {
+            if guesses.are_used_up(peer.ip()) {
+                return context.log_refusal(peer, "netperf: too many wrong passphrases".to_owned());
+            }
+            let newcomer = options.passphrase.is_some().then_some(&stream);
+            let Some(client) = ForeignClient::admit(context, Tool::Netperf, peer, newcomer) else {
+                return;
+            };
+            let (passphrase, guesses) = (options.passphrase.clone(), Arc::clone(&guesses));
+            context.spawn("netperf", peer, move || {
+                NetperfSession::run(client, stream, passphrase, guesses);
+            });
+        },
+    );
 }
 
 /// What the session does at present.
