@@ -7,7 +7,7 @@ use crate::sequence::unwrap;
 
 /// A retransmission.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Again {
+pub(crate) struct Retransmission {
     pub(crate) at: Nanos,
     pub(crate) start: u64,
     /// It is the last data sent so far.
@@ -118,7 +118,7 @@ impl Recovery {
         }
     }
 
-    pub(crate) fn handle_again(&mut self, again: Again) {
+    pub(crate) fn handle_retransmission(&mut self, again: Retransmission) {
         self.counts.segments += again.segments;
         self.counts.bytes += again.bytes;
         let silent = again.at - self.progress;

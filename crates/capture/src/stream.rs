@@ -7,7 +7,7 @@ use linerate_units::Nanos;
 use crate::dissect::{ECE, FIN, SYN, Segment};
 use crate::evenness::Course;
 use crate::readings::{Now, Readings, Round};
-use crate::recovery::{Again, Recovery};
+use crate::recovery::{Recovery, Retransmission};
 use crate::rtt::{Echo, Facts, Rtt};
 use crate::sequence::{Holes, unwrap};
 
@@ -185,7 +185,7 @@ impl Stream {
                 break;
             }
         }
-        self.recovery.handle_again(Again {
+        self.recovery.handle_retransmission(Retransmission {
             at: segment.at,
             start,
             is_last: end == self.next,

@@ -97,7 +97,7 @@ impl CommandWords {
 
 /// The parts of the command line.
 #[derive(Debug, Default)]
-struct Again {
+struct Rerun {
     command: &'static str,
     place: MeasuredPath,
     options: CommandWords,
@@ -158,7 +158,7 @@ impl MeasuredPath {
     }
 }
 
-impl Again {
+impl Rerun {
     /// The command line with the options of `rerun`.
     fn typed(&self, args: &RerunArgs) -> anyhow::Result<Vec<String>> {
         let mut words = CommandWords(vec!["linerate".to_owned(), self.command.to_owned()]);
@@ -217,7 +217,7 @@ const NOT_OF_CHECK: [&str; 7] = [
 const BESIDE: [&str; 5] = ["stream", "rr", "crr", "check", "compare"];
 
 /// The command line of a document.
-fn again(bytes: &[u8], file: &Path) -> anyhow::Result<Again> {
+fn again(bytes: &[u8], file: &Path) -> anyhow::Result<Rerun> {
     match schema(bytes)? {
         it @ RECORD_SCHEMA => runs(&[read(bytes, it)?]),
         it @ SWEEP_SCHEMA => runs(&read::<Sweep>(bytes, it)?.rows),
@@ -237,7 +237,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8], schema: &'static str) -> Result<T, Re
     serde_json::from_slice(bytes).map_err(|source| ReadError::NotWhole { schema, source })
 }
 
-fn runs(rows: &[Record]) -> anyhow::Result<Again> {
+fn runs(rows: &[Record]) -> anyhow::Result<Rerun> {
     let first = rows.first().context("it has no runs")?;
     ensure!(
         !first.served,
@@ -264,16 +264,16 @@ fn runs(rows: &[Record]) -> anyhow::Result<Again> {
     options.maybe("--repeat", (repeats > 1).then_some(repeats));
     options.maybe("--via", first.via.map(Tool::name));
     let family = Some(first.family);
-    Ok(Again {
+    Ok(Rerun {
         command: first.workload.word(),
         place: MeasuredPath::new(&first.environment, &first.host, &first.peer, family),
         options,
         seed: first.seed,
-        ..Again::default()
+        ..Rerun::default()
     })
 }
 
-fn check(check: &Check) -> anyhow::Result<Again> {
+fn check(check: &Check) -> anyhow::Result<Rerun> {
     let has = |kind| check.caveats.iter().any(|caveat| caveat.kind == kind);
     ensure!(
         !has(CaveatKind::LocalPath),
@@ -290,7 +290,7 @@ fn check(check: &Check) -> anyhow::Result<Again> {
     }
     options.maybe("--via", run.via.map(Tool::name));
     let family = Some(run.family);
-    Ok(Again {
+    Ok(Rerun {
         command: "check",
         place: match check.hidden_fault {
             Some(_) => MeasuredPath::Demonstration,
@@ -298,11 +298,11 @@ fn check(check: &Check) -> anyhow::Result<Again> {
         },
         options,
         seed: run.seed,
-        ..Again::default()
+        ..Rerun::default()
     })
 }
 
-fn comparison(it: &Comparison) -> Again {
+fn comparison(it: &Comparison) -> Rerun {
     let mut options = CommandWords::default();
     options.value("--workload", it.plan.workload().word());
     options.value("--a", it.a.to_string());
@@ -327,7 +327,7 @@ fn comparison(it: &Comparison) -> Again {
     let has_policy = treatments.any(|treatment| treatment.entry().name == "qos");
     let peer: Option<SocketAddr> = it.peer.parse().ok();
     let family = peer.map(|peer| peer.ip().into());
-    Again {
+    Rerun {
         command: "compare",
         place: MeasuredPath::new(&it.environment, &it.host, &it.peer, family),
         options,
@@ -337,7 +337,7 @@ fn comparison(it: &Comparison) -> Again {
 }
 
 /// The mix is the document itself.
-fn load(it: &LoadDocument, file: &Path) -> Again {
+fn load(it: &LoadDocument, file: &Path) -> Rerun {
     let mut options = CommandWords::default();
     options.0.push(file.display().to_string());
     let first = it.members.first().map(|member| &member.record);
@@ -348,22 +348,22 @@ fn load(it: &LoadDocument, file: &Path) -> Again {
         // The load's host has the names of all its endpoints.
         name.clone_from(&it.host);
     }
-    Again {
+    Rerun {
         command: "load",
         place,
         options,
         seed: it.seed,
-        ..Again::default()
+        ..Rerun::default()
     }
 }
 
-fn capacity(it: &CapacityDocument) -> Again {
-    Again {
+fn capacity(it: &CapacityDocument) -> Rerun {
+    Rerun {
         command: "capacity",
         place: MeasuredPath::new(&it.environment, &it.host, &it.peer, Some(it.family)),
         options: capacity_options(&it.test),
         seed: it.seed,
-        ..Again::default()
+        ..Rerun::default()
     }
 }
 
@@ -396,7 +396,7 @@ fn capacity_options(test: &CapacityTest) -> CommandWords {
     options
 }
 
-fn trace(it: &TraceDocument) -> anyhow::Result<Again> {
+fn trace(it: &TraceDocument) -> anyhow::Result<Rerun> {
     ensure!(
         it.host != LAB_TARGET,
         "it was of an emulated path, which a trace does not name: linerate trace --lab SPEC"
@@ -417,7 +417,7 @@ fn trace(it: &TraceDocument) -> anyhow::Result<Again> {
     options.flag("--mtu", it.mtu.is_some());
     options.flag("--bandwidth", !it.link_rates.is_empty());
     options.flag("--reverse", it.reverse.is_some());
-    Ok(Again {
+    Ok(Rerun {
         command: "trace",
         place: MeasuredPath::Host {
             name: it.host.clone(),
@@ -426,7 +426,7 @@ fn trace(it: &TraceDocument) -> anyhow::Result<Again> {
         },
         options,
         seed: it.seed,
-        ..Again::default()
+        ..Rerun::default()
     })
 }
 
@@ -452,7 +452,7 @@ mod tests {
     }
 
     /// The command line of `rerun` without options.
-    fn typed(again: &Again) -> String {
+    fn typed(again: &Rerun) -> String {
         let Command::Rerun(args) = command("rerun x.json").unwrap() else {
             panic!("rerun was asked for");
         };

@@ -1,7 +1,7 @@
 //! Laws of the sequential comparison, seen from outside.
 
 use linerate_stats::StatsError;
-use linerate_stats::paired::{Conclusion, Design, Sequential, Verdict3, log_ratio};
+use linerate_stats::paired::{ComparisonVerdict, Conclusion, Design, Sequential, log_ratio};
 use proptest::prelude::*;
 
 fn design(margin_percent: Option<f64>) -> Design {
@@ -116,15 +116,15 @@ proptest! {
         let metric = &conclusion.metrics[0];
         match metric.verdict {
             // An end at 0 is left to pairs without a difference.
-            Verdict3::Different => prop_assert!(low >= -1e-12 || high <= 1e-12),
-            Verdict3::Equivalent => {
+            ComparisonVerdict::Different => prop_assert!(low >= -1e-12 || high <= 1e-12),
+            ComparisonVerdict::Equivalent => {
                 let margin = (margin.unwrap() / 100.0).ln_1p() + 1e-9;
                 prop_assert!(-margin <= low && high <= margin);
             }
-            Verdict3::Inconclusive if pairs.len() == 30 => {
+            ComparisonVerdict::Inconclusive if pairs.len() == 30 => {
                 prop_assert!(low <= 1e-12 && high >= -1e-12);
             }
-            Verdict3::Inconclusive => {}
+            ComparisonVerdict::Inconclusive => {}
         }
         prop_assert!(metric.confidence_percent <= metric.look_confidence_percent + 1e-9);
         prop_assert!(metric.confidence_percent >= 0.0 && metric.look_confidence_percent <= 100.0);
@@ -137,12 +137,12 @@ fn equal_pairs_are_equivalent_within_any_margin_and_else_inconclusive() {
     let with_margin = conclude(&design(Some(0.1)), &equal);
     assert_eq!(
         (with_margin.verdict, with_margin.pairs),
-        (Verdict3::Equivalent, 6)
+        (ComparisonVerdict::Equivalent, 6)
     );
     let without = conclude(&design(None), &equal);
     assert_eq!(
         (without.verdict, without.pairs),
-        (Verdict3::Inconclusive, 30)
+        (ComparisonVerdict::Inconclusive, 30)
     );
     assert_eq!(without.metrics[0].interval_percent, [0.0, 0.0]);
 }
@@ -166,7 +166,7 @@ fn a_difference_within_the_margin_is_real_and_small() {
     });
     let metric = &conclusion.unwrap().metrics[0];
     assert!(metric.different && metric.equivalent);
-    assert_eq!(metric.verdict, Verdict3::Different);
+    assert_eq!(metric.verdict, ComparisonVerdict::Different);
     assert!(metric.interval_percent[0] > 1.9 && metric.interval_percent[1] < 2.2);
 }
 
@@ -214,7 +214,7 @@ fn few_pairs_have_the_confidence_of_their_range() {
         let so_far = conclude(&design(None), &ratios);
         assert_eq!(
             (so_far.verdict, so_far.pairs),
-            (Verdict3::Inconclusive, pairs as u32)
+            (ComparisonVerdict::Inconclusive, pairs as u32)
         );
         assert!(
             close(so_far.metrics[0].confidence_percent, confidence),

@@ -4,7 +4,7 @@ use crate::link::PathSpec;
 use crate::plan::{End, Role, Test};
 use crate::record::HostFacts;
 use crate::remedy::{
-    self, Change, Name, Remedy, RouteMetric, Run, RunOption, Sight, Target, shell_safe,
+    self, Change, LookObject, Name, Remedy, RouteMetric, Run, RunOption, Target, shell_safe,
 };
 use crate::units::{BitRate, DEFAULT_PORT, EndpointName};
 
@@ -158,8 +158,8 @@ pub(super) fn setting_of<'a>(host: Option<&'a HostFacts>, key: &str) -> Option<&
 /// did not get there, and the default is raised instead. `None` if that is large enough, too.
 pub(super) fn tuning(view: &View<'_>, role: Role, bytes: u64) -> Option<Remedy> {
     let (key, sight) = match role {
-        Role::Sender => ("net.ipv4.tcp_wmem", Sight::SendBuffers),
-        Role::Receiver => ("net.ipv4.tcp_rmem", Sight::ReceiveBuffers),
+        Role::Sender => ("net.ipv4.tcp_wmem", LookObject::SendBuffers),
+        Role::Receiver => ("net.ipv4.tcp_rmem", LookObject::ReceiveBuffers),
     };
     let Some([min, default, max]) = triple(host(view, role), key) else {
         let remedy = Remedy::look(sight, Some(role.end(view.leg.direction)));

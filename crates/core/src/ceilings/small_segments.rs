@@ -2,7 +2,7 @@
 
 use crate::plan::Role;
 use crate::record::{Caveat, CaveatKind, DeviceFacts, TcpReceiver, TcpSender};
-use crate::remedy::{Change, Name, Remedy, RouteMetric, RunOption, Sight};
+use crate::remedy::{Change, LookObject, Name, Remedy, RouteMetric, RunOption};
 use crate::units::{CaveatRemedy, Family};
 
 use super::formulas::{TCP_HEADER_BYTES, ip_header_bytes};
@@ -220,7 +220,10 @@ fn path_mtu(view: &View<'_>, seen: &SegmentSizes, pmtu: f64) -> (String, Remedy)
 }
 
 fn tracepath(view: &View<'_>) -> Remedy {
-    Remedy::look(Sight::PathMtu, Some(Role::Sender.end(view.leg.direction)))
+    Remedy::look(
+        LookObject::PathMtu,
+        Some(Role::Sender.end(view.leg.direction)),
+    )
 }
 
 /// An MTU of a role's route for the largest packets that both interfaces carry.
@@ -313,7 +316,7 @@ fn on_the_way(view: &View<'_>, seen: &SegmentSizes, told: f64) -> (String, Remed
             "{more}, so a router that clamps the MSS to {:.0}{stripped} made it less",
             seen.size
         ),
-        Remedy::look(Sight::RouterRules, None),
+        Remedy::look(LookObject::RouterRules, None),
     )
 }
 

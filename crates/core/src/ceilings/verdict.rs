@@ -10,7 +10,7 @@ use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
 use crate::plan::Protocol;
 use crate::record::RunnerUp;
-use crate::remedy::{Remedy, RunOption, Sight};
+use crate::remedy::{LookObject, Remedy, RunOption};
 
 /// A cause with its ceiling and its evidence in this direction.
 struct Candidate {
@@ -136,14 +136,14 @@ fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> R
         lifts(candidate.rule.cause, Some(&remedy)).then(|| remedy.because(faster))
     });
     let remedy = match cause {
-        Some(cause) if of_cpu.contains(&cause) => look(Sight::CpuTime),
-        None if found == Cause::Unexplained => look(Sight::CpuTime),
+        Some(cause) if of_cpu.contains(&cause) => look(LookObject::CpuTime),
+        None if found == Cause::Unexplained => look(LookObject::CpuTime),
         Some(cause) if of_path.contains(&cause) && !of_path.contains(&found) => {
             let flows = 4 * view.flow_count();
             let slower = format!("if no faster: {}", cause.name());
             Remedy::option(RunOption::Streams, flows).because(slower)
         }
-        _ => own.unwrap_or_else(|| look(Sight::Path)),
+        _ => own.unwrap_or_else(|| look(LookObject::Path)),
     };
     remedy.typed(Some(&run(view)))
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::{
-    ComparedMetric, ComparedPair, Fault, MAX_PAIRS, MetricConclusion, OneSidedFault, Verdict3,
+    ComparedMetric, ComparedPair, ComparisonVerdict, Fault, MAX_PAIRS, MetricConclusion,
+    OneSidedFault,
 };
 use crate::plan::Test;
 use crate::record::{Baseline, Caveat, Environment, Observed, Status, asked};
@@ -31,7 +32,7 @@ pub struct Comparison {
     /// The endpoint's address and port.
     pub peer: String,
     /// The answer on the first metric.
-    pub verdict: Verdict3,
+    pub verdict: ComparisonVerdict,
     /// By how much B's figure of the first metric differs from A's, percent of A's; absent without
     /// a pair that counts.
     pub effect_percent: Option<f64>,
@@ -202,7 +203,7 @@ mod tests {
 
     fn so_far(effect_percent: f64, interval_percent: [f64; 2]) -> MetricConclusion {
         MetricConclusion {
-            verdict: Verdict3::Inconclusive,
+            verdict: ComparisonVerdict::Inconclusive,
             different: false,
             equivalent: false,
             effect_percent,

@@ -23,7 +23,7 @@ pub use ledger::{
     ComparedMetric, ComparedPair, Ledger, MAX_EXCLUDED, OneSidedFault, SeenFault, Standing,
 };
 pub use linerate_stats::paired::{
-    Conclusion, Design, MAX_METRICS, MAX_PAIRS, MetricConclusion, Observation, Order, Schedule,
-    Sequential, Side, Verdict3, log_ratio, observational,
+    ComparisonVerdict, Conclusion, Design, MAX_METRICS, MAX_PAIRS, MetricConclusion, Observation,
+    Order, Schedule, Sequential, Side, log_ratio, observational,
 };
 pub use metric::{Metric, MetricError};

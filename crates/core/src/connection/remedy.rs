@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use super::document::{Connection, Vantage};
 use super::half::record;
 use crate::record::{Environment, RunnerUp, Verdict};
-use crate::remedy::{Change, Name, Remedy, Run, RunOption, Sight, Target};
+use crate::remedy::{Change, LookObject, Name, Remedy, Run, RunOption, Target};
 use crate::units::Family;
 
 /// The verdict with remedies that the connection's program and hosts can apply.
@@ -51,7 +51,7 @@ pub(super) fn at_other_end(connection: &Connection) -> Remedy {
 
 fn look_again(connection: &Connection) -> Remedy {
     let port = known_port(connection);
-    Remedy::look(Sight::Connection { port }, None)
+    Remedy::look(LookObject::Connection { port }, None)
 }
 
 /// The well-known port of the two: most likely the lower one, which the kernel did not choose.
@@ -71,7 +71,7 @@ fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<
         address.map(|address| address.ip())
     });
     Some(Run {
-        target: Target::Stranger(addresses[1]),
+        target: Target::OtherProgram(addresses[1]),
         family: addresses[1].map_or(Family::Ipv4, Family::from),
         test,
         sysctls: [Some(&environment.client.sysctls), None],
@@ -85,7 +85,7 @@ fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
         let tells = matches!(
             remedy.change,
             Change::Look {
-                object: Sight::ReceiveBuffers | Sight::SendBuffers
+                object: LookObject::ReceiveBuffers | LookObject::SendBuffers
             }
         );
         return (remedy.changes() || tells).then_some(remedy);

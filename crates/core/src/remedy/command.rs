@@ -8,7 +8,7 @@ use std::iter;
 use std::net::IpAddr;
 
 use super::{
-    Change, Discipline, Name, PolicyKey, ProcessLimit, Remedy, RouteMetric, RunOption, Sight,
+    Change, Discipline, LookObject, Name, PolicyKey, ProcessLimit, Remedy, RouteMetric, RunOption,
 };
 use crate::plan::{End, ReceiveMethod, Test, Traffic, option_of};
 use crate::units::{BitRate, Family};
@@ -36,7 +36,7 @@ pub enum Target {
     /// An emulated path, as `--lab` reads it; checked to stand between single quotes.
     Lab(String),
     /// The other end of a connection of another program.
-    Stranger(Option<IpAddr>),
+    OtherProgram(Option<IpAddr>),
 }
 
 impl Remedy {
@@ -210,34 +210,34 @@ fn discipline(device: &Name, kind: Discipline, rate: Option<BitRate>) -> String 
 }
 
 /// The command of a look, and what it shows.
-fn look(object: Sight, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'static str) {
+fn look(object: LookObject, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'static str) {
     match (object, run) {
-        (Sight::Connection { port }, _) => (format!("linerate explain --port {port}"), ""),
-        (Sight::PathMtu, _) => (
+        (LookObject::Connection { port }, _) => (format!("linerate explain --port {port}"), ""),
+        (LookObject::PathMtu, _) => (
             format!("tracepath -n {}", peer(run, end)),
             "shows behind which router the MTU is small",
         ),
-        (Sight::RouterRules, _) => (
+        (LookObject::RouterRules, _) => (
             "nft list ruleset".to_owned(),
             "on the routers: shows a rule with tcp option maxseg",
         ),
-        (Sight::Path, Some(run)) => (format!("linerate check {}", target(&run.target)), ""),
-        (Sight::Path, None) => ("linerate check HOST".to_owned(), ""),
-        (Sight::CpuTime, Some(run)) => (again(run, "profile", None), ""),
-        (Sight::CpuTime, None) => ("linerate profile HOST".to_owned(), ""),
-        (Sight::Programs, _) => (
+        (LookObject::Path, Some(run)) => (format!("linerate check {}", target(&run.target)), ""),
+        (LookObject::Path, None) => ("linerate check HOST".to_owned(), ""),
+        (LookObject::CpuTime, Some(run)) => (again(run, "profile", None), ""),
+        (LookObject::CpuTime, None) => ("linerate profile HOST".to_owned(), ""),
+        (LookObject::Programs, _) => (
             "top -o %CPU".to_owned(),
             "shows which programs have the CPUs: run it while they rest",
         ),
-        (Sight::ReceiveBuffers, _) => ("linerate host show net.ipv4.tcp_rmem".to_owned(), ""),
-        (Sight::SendBuffers, _) => ("linerate host show net.ipv4.tcp_wmem".to_owned(), ""),
+        (LookObject::ReceiveBuffers, _) => ("linerate host show net.ipv4.tcp_rmem".to_owned(), ""),
+        (LookObject::SendBuffers, _) => ("linerate host show net.ipv4.tcp_wmem".to_owned(), ""),
     }
 }
 
 fn at_endpoint(run: Option<&Run<'_>>) -> String {
     match run.map(|run| &run.target) {
-        Some(Target::Stranger(Some(address))) => format!("on {address}"),
-        Some(Target::Stranger(None)) => "on the other end's host".to_owned(),
+        Some(Target::OtherProgram(Some(address))) => format!("on {address}"),
+        Some(Target::OtherProgram(None)) => "on the other end's host".to_owned(),
         _ => "on the endpoint's host".to_owned(),
     }
 }
@@ -389,8 +389,8 @@ fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
 fn target(target: &Target) -> String {
     match target {
         Target::Lab(spec) => format!("--lab '{spec}'"),
-        Target::Stranger(Some(address)) => address.to_string(),
-        Target::Stranger(None) => "HOST".to_owned(),
+        Target::OtherProgram(Some(address)) => address.to_string(),
+        Target::OtherProgram(None) => "HOST".to_owned(),
         Target::Endpoint(None, port) => endpoint("HOST", *port),
         Target::Endpoint(Some(Name(host)), port) => endpoint(host, *port),
     }

@@ -137,7 +137,7 @@ pub enum Change {
     /// No change: a command that shows where the cause is.
     Look {
         /// The object to look at.
-        object: Sight,
+        object: LookObject,
     },
 }
 
@@ -188,7 +188,7 @@ pub enum ProcessLimit {
 /// Something to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Sight {
+pub enum LookObject {
     /// The path MTU, router by router.
     PathMtu,
     /// The rules by which routers change the MSS.
@@ -271,7 +271,7 @@ impl Remedy {
     }
 
     /// A remedy that changes nothing, and shows where the cause is.
-    pub fn look(object: Sight, end: Option<End>) -> Self {
+    pub fn look(object: LookObject, end: Option<End>) -> Self {
         Self::new(Change::Look { object }, end)
     }
 

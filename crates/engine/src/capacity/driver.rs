@@ -47,7 +47,7 @@ pub(super) struct Driver<T> {
     /// Number of connections begun on ramps.
     begun: u64,
     /// Nothing that can wait is sent before this time.
-    hushed_until: u64,
+    paused_until: u64,
     stopped: Option<FailureCause>,
     next_expiry: u64,
 }
@@ -63,7 +63,7 @@ impl<T: PoolTransport> Driver<T> {
             hold: None,
             sweep: None,
             begun: 0,
-            hushed_until: 0,
+            paused_until: 0,
             stopped: None,
             next_expiry: 0,
         })
@@ -146,7 +146,7 @@ impl<T: PoolTransport> Driver<T> {
             } => self
                 .pool
                 .start_load(connections, seconds, per_s, &mut self.random),
-            Order::Hush { seconds } => self.hushed_until = now + (seconds * 1e9) as u64,
+            Order::PauseHeartbeats { seconds } => self.paused_until = now + (seconds * 1e9) as u64,
             Order::Stop => {
                 (self.ramp, self.hold, self.sweep) = (None, None, None);
                 self.pool.stop_load();
@@ -260,8 +260,8 @@ impl<T: PoolTransport> Driver<T> {
     }
 
     fn advance_names(&mut self, now: u64) -> Option<u64> {
-        if now < self.hushed_until {
-            Some(self.hushed_until)
+        if now < self.paused_until {
+            Some(self.paused_until)
         } else {
             self.pool.name(now)
         }

@@ -108,7 +108,7 @@ pub(super) enum Order {
         per_s: Option<f64>,
     },
     /// Send nothing for `seconds` that can wait, because something else is measured.
-    Hush { seconds: f64 },
+    PauseHeartbeats { seconds: f64 },
     /// End all of these.
     Stop,
     /// Send a report.

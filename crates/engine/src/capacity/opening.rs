@@ -183,7 +183,7 @@ impl Round<'_> {
         }
         self.phase = CapacityPhase::Measuring;
         // Connections that name the session would not be idle.
-        self.workers.tell_all(&Order::Hush {
+        self.workers.tell_all(&Order::PauseHeartbeats {
             seconds: (QUIET + MEASURING).as_secs_f64(),
         });
         // The last connections are still being accepted.

@@ -1,6 +1,6 @@
 //! What a comparison leaves.
 
-use linerate_core::compare::{COMPARISON_SCHEMA, Comparison, Ledger, ReadBack, Verdict3};
+use linerate_core::compare::{COMPARISON_SCHEMA, Comparison, ComparisonVerdict, Ledger, ReadBack};
 use linerate_core::record::{Caveat, CaveatKind, Status};
 use linerate_core::stats::Figure;
 
@@ -38,7 +38,7 @@ pub(super) fn assemble(
         host: client.host().to_owned(),
         peer: client.peer().to_string(),
         would_decide: ledger.would_decide(),
-        verdict: first.map_or(Verdict3::Inconclusive, |first| first.verdict),
+        verdict: first.map_or(ComparisonVerdict::Inconclusive, |first| first.verdict),
         effect_percent: first.map(|first| first.effect_percent),
         interval_percent: first.map(|first| first.interval_percent),
         pairs: first.map_or(0, |first| first.pairs),

@@ -16,7 +16,7 @@ use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_st
 
 use super::budget::{Budget, Cost};
 use super::clients::Clients;
-use super::door::Listeners;
+use super::crr_listener::Listeners;
 use super::foreign::iperf3::{self, Turns};
 use super::foreign::{ForeignClient, Ports};
 use super::occupancy::{Occupancy, PATIENCE};

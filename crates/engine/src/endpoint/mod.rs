@@ -3,7 +3,7 @@
 //! The acceptor ([`accept`]) accepts every connection, reads its hello and no more, and hands it
 //! on: a control connection to a thread of its own ([`session`]), a data connection or UDP flow to
 //! the session whose token it carries ([`registry`]). The flows of `crr` accept their connections
-//! themselves ([`door`]). Every wait has a deadline. The number of clients is limited in
+//! themselves ([`crr_listener`]). Every wait has a deadline. The number of clients is limited in
 //! [`clients`], the resources that their tests take of the host in [`budget`].
 //!
 //! Clients of other tools are recognized by their first bytes, or have a port of their own
@@ -17,7 +17,7 @@
 mod accept;
 mod budget;
 mod clients;
-mod door;
+mod crr_listener;
 mod foreign;
 mod lease;
 mod occupancy;

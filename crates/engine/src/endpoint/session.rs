@@ -24,7 +24,7 @@ use linerate_core::wire::Token;
 
 use super::budget::{Budget, Claim};
 use super::clients::{Clients, Presence, share_of_one};
-use super::door::{self, Listeners, Own};
+use super::crr_listener::{self, Listeners, Own};
 use super::foreign::iperf3::Turns;
 use super::lease::{Lease, LeaseError};
 use super::occupancy::Occupancy;
@@ -447,7 +447,7 @@ impl ControlSession<'_> {
             source: test.options.source.unwrap_or(self.peer.ip()),
             flows: test.flows(),
         };
-        door::source(&self.context.listeners, &self.context.registry, own, inbox)
+        crr_listener::source(&self.context.listeners, &self.context.registry, own, inbox)
     }
 
     /// Makes the kernel forget the TCP metrics of earlier tests, because in a comparison each run

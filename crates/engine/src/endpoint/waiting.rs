@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use linerate_sys::poll::Poller;
 use linerate_sys::proc::limits::descriptor_limit;
 
-use super::door::{KEPT_TICK, Listeners};
+use super::crr_listener::{KEPT_TICK, Listeners};
 use crate::stop::Stop;
 
 /// Most connections that wait, and for how many descriptors of this process there may be one; one
@@ -21,7 +21,7 @@ const MAX_WAITING: u64 = 1024;
 const DESCRIPTORS: u64 = 32;
 /// Most connections that are accepted at once, before other sockets have their turn.
 const BURST: usize = 64;
-/// Numbers that no socket has: the stop's bell, the door's bell, and the door itself.
+/// Numbers that no socket has: the stop's bell, the crr listener's bell, and the crr listener.
 const STOP: u64 = u64::MAX;
 const BELL: u64 = STOP - 1;
 const DOOR: u64 = STOP - 2;
@@ -29,7 +29,8 @@ const DOOR: u64 = STOP - 2;
 /// The watched sockets, each with a number; listeners have the numbers from 0 on.
 pub(super) struct Waiting<C> {
     listeners: Arc<Listeners>,
-    /// Set while a test has the door: how many connections its flows had accepted at the last look.
+    /// Set while a test has the crr listener: how many connections its flows had accepted at the
+    /// last look.
     away: Option<u64>,
     poller: Poller,
     next: u64,
@@ -97,10 +98,10 @@ impl<C: AsFd> Waiting<C> {
         left.map_or(longest, |left| left.min(longest))
     }
 
-    /// Whether the acceptor must look at the door: all flows are busy, and slow.
+    /// Whether the acceptor must look at the crr listener: all flows are busy, and slow.
     fn looks_in(&mut self) -> bool {
         let taken = self.listeners.taken();
-        let kept = self.listeners.door().map(|_| taken);
+        let kept = self.listeners.crr_listener().map(|_| taken);
         let before = std::mem::replace(&mut self.away, kept);
         let slow = before.is_some_and(|before| taken - before < BURST as u64);
         self.away.is_some() && slow && !self.listeners.is_awaited()

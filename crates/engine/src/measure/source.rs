@@ -34,12 +34,12 @@ pub(crate) enum FlowSource {
     /// The endpoint's acceptor hands the connections over.
     Accept(Mutex<Receiver<Flow>>),
     /// The workers accept the connections themselves.
-    Door(Door),
+    CrrListener(CrrListener),
 }
 
 /// A listening socket at which the workers of a test accept connections themselves, so that none
 /// has to be handed from one thread to another.
-pub(crate) struct Door {
+pub(crate) struct CrrListener {
     /// Waits on it, and on its connections, end after [`SLICE`].
     pub(crate) listener: Arc<TcpListener>,
     /// Number of workers that wait for a connection.
@@ -77,7 +77,9 @@ impl FlowSource {
     pub(crate) fn connector(&self) -> io::Result<&dyn Connect> {
         match self {
             Self::Connect(connector) => Ok(connector.as_ref()),
-            Self::Bound | Self::Accept(_) | Self::Door(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Bound | Self::Accept(_) | Self::CrrListener(_) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
         }
     }
 
@@ -112,10 +114,11 @@ impl FlowSource {
     /// # Errors
     /// The socket does not listen.
     pub(crate) fn arrivals(&self, spin: bool) -> io::Result<Arrivals<'_>> {
-        if let Self::Door(door) = self {
+        if let Self::CrrListener(crr_listener) = self {
             // A worker that sleeps is to wake up while the client still sends its request.
-            socket::set_defer_accept(&door.listener, spin.into()).map_err(io::Error::other)?;
-            door.listener.set_nonblocking(spin)?;
+            socket::set_defer_accept(&crr_listener.listener, spin.into())
+                .map_err(io::Error::other)?;
+            crr_listener.listener.set_nonblocking(spin)?;
         }
         Ok(Arrivals { source: self, spin })
     }
@@ -124,24 +127,24 @@ impl FlowSource {
 impl Arrivals<'_> {
     /// The next connection of the test; `None` when the stop is requested or no more can come.
     pub(crate) fn next(&self, stop: &Stop) -> Option<SourceArrival> {
-        let FlowSource::Door(door) = self.source else {
+        let FlowSource::CrrListener(crr_listener) = self.source else {
             let (_, stream) = self.source.accept(stop)?;
             return SourceArrival::of_others(stream);
         };
         while !stop.is_requested() {
-            if let Some(arrival) = door.inbox.as_ref().and_then(handed_over) {
+            if let Some(arrival) = crr_listener.inbox.as_ref().and_then(handed_over) {
                 return Some(arrival);
             }
-            door.awaiting.fetch_add(1, Ordering::AcqRel);
+            crr_listener.awaiting.fetch_add(1, Ordering::AcqRel);
             let accepted = if self.spin {
-                socket::accept(&door.listener)
+                socket::accept(&crr_listener.listener)
             } else {
-                socket::accept_blocking(&door.listener)
+                socket::accept_blocking(&crr_listener.listener)
             };
-            door.awaiting.fetch_sub(1, Ordering::AcqRel);
+            crr_listener.awaiting.fetch_sub(1, Ordering::AcqRel);
             match accepted {
                 Ok((stream, from)) => {
-                    if let Some(arrival) = (door.admit)(stream, from) {
+                    if let Some(arrival) = (crr_listener.admit)(stream, from) {
                         return Some(arrival);
                     }
                 }

@@ -391,7 +391,7 @@ fn plain(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use linerate_core::stats::MedianInterval;
-    use linerate_core::stats::paired::Verdict3;
+    use linerate_core::stats::paired::ComparisonVerdict;
 
     use super::*;
 
@@ -411,7 +411,7 @@ mod tests {
             a,
             b,
             conclusion: MetricConclusion {
-                verdict: Verdict3::Inconclusive,
+                verdict: ComparisonVerdict::Inconclusive,
                 different: false,
                 equivalent: false,
                 effect_percent: 12.3,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::compare::{
-    COMPARISON_SCHEMA, ComparedMetric, ComparedPair, Comparison, Fault, IdleLoad, MetricConclusion,
-    OneSidedFault, ReadBack, SeenFault, Side, Verdict3, WouldDecide,
+    COMPARISON_SCHEMA, ComparedMetric, ComparedPair, Comparison, ComparisonVerdict, Fault,
+    IdleLoad, MetricConclusion, OneSidedFault, ReadBack, SeenFault, Side, WouldDecide,
 };
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
@@ -664,11 +664,16 @@ pub(crate) fn demonstration() -> Check {
     }
 }
 
-fn concluded(verdict: Verdict3, effect: f64, interval: [f64; 2], pairs: u32) -> MetricConclusion {
+fn concluded(
+    verdict: ComparisonVerdict,
+    effect: f64,
+    interval: [f64; 2],
+    pairs: u32,
+) -> MetricConclusion {
     MetricConclusion {
         verdict,
-        different: verdict == Verdict3::Different,
-        equivalent: verdict == Verdict3::Equivalent,
+        different: verdict == ComparisonVerdict::Different,
+        equivalent: verdict == ComparisonVerdict::Equivalent,
         effect_percent: effect,
         interval_percent: interval,
         confidence_percent: 95.0,
@@ -705,7 +710,7 @@ pub(crate) fn different() -> Comparison {
         "throughput_bps",
         19.1e6,
         21.0e6,
-        concluded(Verdict3::Different, 9.95, [9.61, 10.3], 8),
+        concluded(ComparisonVerdict::Different, 9.95, [9.61, 10.3], 8),
     );
     let mut environment = environment();
     environment.lab = Some(LabFacts {
@@ -718,7 +723,7 @@ pub(crate) fn different() -> Comparison {
         started_at: "2026-11-21T09:00:00Z".to_owned(),
         host: "server".to_owned(),
         peer: "198.18.0.2:5201".to_owned(),
-        verdict: Verdict3::Different,
+        verdict: ComparisonVerdict::Different,
         effect_percent: Some(9.95),
         interval_percent: Some([9.61, 10.3]),
         pairs: 8,
@@ -775,17 +780,17 @@ pub(crate) fn undecided() -> Comparison {
         "throughput_bps",
         938e6,
         936e6,
-        concluded(Verdict3::Inconclusive, -0.21, [-1.4, 0.9], 29),
+        concluded(ComparisonVerdict::Inconclusive, -0.21, [-1.4, 0.9], 29),
     );
     rate.b = modes;
     let cpu = compared(
         "receiver.cpu_seconds",
         0.335,
         0.412,
-        concluded(Verdict3::Different, 22.9, [18.0, 27.4], 10),
+        concluded(ComparisonVerdict::Different, 22.9, [18.0, 27.4], 10),
     );
     Comparison {
-        verdict: Verdict3::Inconclusive,
+        verdict: ComparisonVerdict::Inconclusive,
         effect_percent: Some(-0.21),
         interval_percent: Some([-1.4, 0.9]),
         pairs: 29,
@@ -832,11 +837,11 @@ pub(crate) fn undecided() -> Comparison {
 
 /// Two that do not differ, of which the user had enough.
 pub(crate) fn equivalent() -> Comparison {
-    let mut both = concluded(Verdict3::Different, 0.62, [0.4, 0.8], 10);
+    let mut both = concluded(ComparisonVerdict::Different, 0.62, [0.4, 0.8], 10);
     both.equivalent = true;
     Comparison {
         status: Status::Partial,
-        verdict: Verdict3::Equivalent,
+        verdict: ComparisonVerdict::Equivalent,
         effect_percent: Some(0.04),
         interval_percent: Some([-0.3, 0.4]),
         metrics: vec![
@@ -844,7 +849,7 @@ pub(crate) fn equivalent() -> Comparison {
                 "throughput_bps",
                 938e6,
                 938e6,
-                concluded(Verdict3::Equivalent, 0.04, [-0.3, 0.4], 6),
+                concluded(ComparisonVerdict::Equivalent, 0.04, [-0.3, 0.4], 6),
             ),
             compared("latency_us.p99", 250.0, 252.0, both),
         ],

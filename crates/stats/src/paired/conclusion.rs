@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The answer of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Verdict3 {
+pub enum ComparisonVerdict {
     /// A and B differ. It may still be by less than the margin: see `equivalent`.
     Different,
     /// If they differ, then by less than the margin.
@@ -17,7 +17,7 @@ pub enum Verdict3 {
     Inconclusive,
 }
 
-impl Verdict3 {
+impl ComparisonVerdict {
     /// As in the document: `DIFFERENT`, `EQUIVALENT` or `INCONCLUSIVE`.
     pub fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Verdict3 {
     }
 }
 
-impl fmt::Display for Verdict3 {
+impl fmt::Display for ComparisonVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Verdict3 {
 pub struct Conclusion {
     /// DIFFERENT if one metric is, EQUIVALENT if all are, else INCONCLUSIVE. If A and B are the
     /// same, DIFFERENT comes up in at most 5 % of comparisons, however many metrics there are.
-    pub verdict: Verdict3,
+    pub verdict: ComparisonVerdict,
     /// Each metric, in the order of the log ratios.
     pub metrics: Vec<MetricConclusion>,
     /// Pairs that were entered.
@@ -50,7 +50,7 @@ pub struct Conclusion {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricConclusion {
     /// DIFFERENT wherever `different` is true, also where `equivalent` is: real, and small.
-    pub verdict: Verdict3,
+    pub verdict: ComparisonVerdict,
     /// Whether a difference was shown.
     pub different: bool,
     /// Whether a difference as large as the margin was ruled out.

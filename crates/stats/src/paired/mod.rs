@@ -28,7 +28,7 @@
 //! | `observational`, `mann_whitney` | figures that were not paired |
 //!
 //! ```
-//! use linerate_stats::paired::{Design, Sequential, Verdict3, log_ratio};
+//! use linerate_stats::paired::{Design, Sequential, ComparisonVerdict, log_ratio};
 //!
 //! let design = Design { margin_percent: None, metrics: 1, max_pairs: 30, seed: 1 };
 //! let mut test = Sequential::new(&design)?;
@@ -39,7 +39,7 @@
 //! }
 //! let conclusion = test.push(&[log_ratio(94.0, 103.4)?])?;
 //! let conclusion = conclusion.expect("eight pairs of one sign are enough");
-//! assert_eq!(conclusion.verdict, Verdict3::Different);
+//! assert_eq!(conclusion.verdict, ComparisonVerdict::Different);
 //! assert!(conclusion.metrics[0].interval_percent[0] > 7.0);
 //! # Ok::<(), linerate_stats::StatsError>(())
 //! ```
@@ -56,7 +56,7 @@ mod sequential;
 mod sign_flip;
 mod track;
 
-pub use conclusion::{Conclusion, MetricConclusion, Verdict3};
+pub use conclusion::{ComparisonVerdict, Conclusion, MetricConclusion};
 pub use design::{Design, MAX_METRICS, MAX_PAIRS};
 pub use observational::{Observation, observational};
 pub use schedule::{Order, Schedule, Side};

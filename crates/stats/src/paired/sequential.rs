@@ -1,6 +1,6 @@
 //! The sequential test: takes pairs, gives the conclusion.
 
-use super::conclusion::{Conclusion, MetricConclusion, Verdict3};
+use super::conclusion::{ComparisonVerdict, Conclusion, MetricConclusion};
 use super::design::{ALPHA, Design, Look, OPERATION, refused};
 use super::effect::percent;
 use super::holm::Holm;
@@ -90,11 +90,11 @@ impl Sequential {
         let metrics: Vec<MetricConclusion> =
             (0..self.tracks.len()).map(|m| self.metric(m)).collect();
         let verdict = if metrics.iter().any(|metric| metric.different) {
-            Verdict3::Different
+            ComparisonVerdict::Different
         } else if metrics.iter().all(|metric| metric.equivalent) {
-            Verdict3::Equivalent
+            ComparisonVerdict::Equivalent
         } else {
-            Verdict3::Inconclusive
+            ComparisonVerdict::Inconclusive
         };
         Some(Conclusion {
             verdict,
@@ -162,16 +162,20 @@ impl Sequential {
         let different = self.difference.rejection(metric);
         let equivalent = self.equivalence.rejection(metric);
         let (verdict, at, error) = match (different, equivalent) {
-            (Some(fell), _) => (Verdict3::Different, fell.at, ALPHA / fell.level as f64),
+            (Some(fell), _) => (
+                ComparisonVerdict::Different,
+                fell.at,
+                ALPHA / fell.level as f64,
+            ),
             // The interval of two tests misses on either side.
             (None, Some(fell)) => {
                 let error = 2.0 * ALPHA / fell.level as f64;
-                (Verdict3::Equivalent, fell.at, error)
+                (ComparisonVerdict::Equivalent, fell.at, error)
             }
             (None, None) => {
                 let level = self.difference.open();
                 let at = track.undecided(level, self.first_alpha());
-                (Verdict3::Inconclusive, at, ALPHA / level as f64)
+                (ComparisonVerdict::Inconclusive, at, ALPHA / level as f64)
             }
         };
         let figures = track.figures(at);

@@ -14,7 +14,7 @@ use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{Role, Traffic};
 use crate::record::{CpuQuota, EndReport, HostFacts};
-use crate::remedy::{Remedy, RunOption, Sight};
+use crate::remedy::{LookObject, Remedy, RunOption};
 
 /// The sender's.
 pub(super) const SEND: Rule = Rule {
@@ -348,7 +348,7 @@ fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
     };
     if others_run(thread) && quota_used_up(view, end).is_none() {
         let end = role.end(view.leg.direction);
-        return Some(Remedy::look(Sight::Programs, Some(end)));
+        return Some(Remedy::look(LookObject::Programs, Some(end)));
     }
     let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
     let cores = hosts

@@ -4,7 +4,7 @@
 //! decides; what everything uses (locks, allocators, RCU, timers, memory management) says nothing
 //! and leaves it to its caller. So a spinlock under a queueing discipline is queueing, and one
 //! under the socket is the socket's. Functions that the table does not know leave it to their
-//! caller too, but not to a mere door: what is found between the entry of a system call, an
+//! caller too, but not to a mere entry: what is found between the entry of a system call, an
 //! interrupt or a kernel thread and an unknown function is [`Layer::Unattributed`]. Otherwise
 //! everything that a process does in the kernel would count as sockets.
 //!
@@ -93,9 +93,9 @@ fn walk(frames: &[String]) -> StackWalk {
                 moves = true;
                 continue;
             }
-            Some(Meaning::Door(_)) if unknown => Attribution::new(Layer::Unattributed),
+            Some(Meaning::Entry(_)) if unknown => Attribution::new(Layer::Unattributed),
             Some(Meaning::Of(_)) if moves && handles_payload(name) => Attribution::new(Layer::Copy),
-            Some(Meaning::Door(layer) | Meaning::Of(layer)) => Attribution::new(layer),
+            Some(Meaning::Entry(layer) | Meaning::Of(layer)) => Attribution::new(layer),
             Some(Meaning::Both(layer, also)) => Attribution {
                 layer,
                 also: Some(also),

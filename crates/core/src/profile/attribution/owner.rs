@@ -97,7 +97,7 @@ fn of_softirq(
 fn is_of_network(frames: &[String]) -> bool {
     let mut meanings = frames.iter().filter_map(|frame| meaning(plain_name(frame)));
     meanings.any(|found| match found {
-        Meaning::Of(layer) | Meaning::Door(layer) | Meaning::Both(layer, _) => matches!(
+        Meaning::Of(layer) | Meaning::Entry(layer) | Meaning::Both(layer, _) => matches!(
             layer,
             Layer::Tcp
                 | Layer::Udp

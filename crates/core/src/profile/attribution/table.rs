@@ -17,9 +17,9 @@ pub(super) enum Meaning {
     Of(Layer),
     /// It does the work of two layers in one pass.
     Both(Layer, Layer),
-    /// The door to a part of the kernel: it says where its own time belongs and that of helpers
+    /// The entry to a part of the kernel: it says where its own time belongs and that of helpers
     /// that it calls, but nothing of functions that the table does not know.
-    Door(Layer),
+    Entry(Layer),
     /// A general helper: it belongs to its caller.
     Callers,
     /// It moves bytes: a copy where its caller handles payload, otherwise its caller's.
@@ -92,7 +92,7 @@ fn read_heading(words: &str) -> Option<Heading> {
     Some(Heading::Meaning(match words[..] {
         ["of", one] => Meaning::Of(layer(one)?),
         ["both", one, other] => Meaning::Both(layer(one)?, layer(other)?),
-        ["door", one] => Meaning::Door(layer(one)?),
+        ["entry", one] => Meaning::Entry(layer(one)?),
         ["callers"] => Meaning::Callers,
         ["moves"] => Meaning::Moves,
         ["payload"] => return Some(Heading::Payload),
@@ -218,7 +218,7 @@ mod tests {
             ("skb_copy_bits", Meaning::Of(Layer::Copy)),
             ("skb_segment", Meaning::Of(Layer::Offload)),
             ("__raw_spin_lock", Meaning::Callers),
-            ("schedule_idle", Meaning::Door(Layer::Idle)),
+            ("schedule_idle", Meaning::Entry(Layer::Idle)),
             ("ip_fast_csum", Meaning::Of(Layer::Checksum)),
         ] {
             assert_eq!(meaning(name), Some(says), "{name}");

@@ -6,7 +6,7 @@ use serde_with_macros::skip_serializing_none;
 
 use super::what_if::{WhatIf, what_ifs_of};
 use crate::ceilings::Cause;
-use crate::compare::Verdict3;
+use crate::compare::ComparisonVerdict;
 use crate::plan::Protocol;
 use crate::stats::Summary;
 
@@ -140,7 +140,7 @@ pub struct Proof {
     /// Pairs of runs that count.
     pub pairs: u32,
     /// Whether throughput differs.
-    pub verdict: Verdict3,
+    pub verdict: ComparisonVerdict,
     /// Throughput.
     pub throughput: Proved,
     /// CPU time for each byte that arrives, of the ends in the order of the projection's.

@@ -458,7 +458,7 @@ fn the_median_error_is_of_sizes() {
             a: "none".to_owned(),
             b: "mss=536".to_owned(),
             pairs: 8,
-            verdict: crate::compare::Verdict3::Different,
+            verdict: crate::compare::ComparisonVerdict::Different,
             throughput: Proved::new(projected, 1.0, None),
             cpu: Vec::new(),
         }),

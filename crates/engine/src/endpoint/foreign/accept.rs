@@ -8,7 +8,7 @@ use std::time::Duration;
 use linerate_core::session::GREETING_TIMEOUT;
 use linerate_sys::poll::Poller;
 
-use crate::endpoint::door::Listeners;
+use crate::endpoint::crr_listener::Listeners;
 use crate::endpoint::waiting::Waiting;
 use crate::stop::Stop;
 

@@ -22,7 +22,7 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket, one_flow};
 use crate::measure::options;
-use crate::measure::source::{Door, FlowSource, SLICE, SourceArrival};
+use crate::measure::source::{CrrListener, FlowSource, SLICE, SourceArrival};
 use crate::measure::udp;
 
 /// Length of a test's accept queue.
@@ -178,7 +178,7 @@ impl Data {
         }
         if matches!(self.test.traffic, Traffic::Crr(_)) {
             let peer = self.peer;
-            let door = Door {
+            let crr_listener = CrrListener {
                 listener: listener.try_clone()?.into(),
                 awaiting: Arc::default(),
                 // Connections from other addresses are closed.
@@ -190,7 +190,9 @@ impl Data {
                 }),
                 inbox: None,
             };
-            return Ok(Some(FirstData::Connections(FlowSource::Door(door))));
+            return Ok(Some(FirstData::Connections(FlowSource::CrrListener(
+                crr_listener,
+            ))));
         }
         let stream = match listener.accept() {
             Ok((stream, peer)) if peer.ip().to_canonical() == self.peer => stream,

@@ -1,14 +1,14 @@
-//! The listening sockets, and the door: a second listener at which the flows of a test of short
-//! connections (`crr`) accept connections themselves. To hand each connection to another thread
-//! would cost more than all the rest of it. The door takes connections from the client's address
-//! alone. It is plain TCP and does not defer, so that the flow's thread wakes up while the request
-//! is still on its way.
+//! The listening sockets, and the crr listener: a second listener at which the flows of a test of
+//! short connections (`crr`) accept connections themselves. To hand each connection to another
+//! thread would cost more than all the rest of it. The crr listener takes connections from the
+//! client's address alone. It is plain TCP and does not defer, so that the flow's thread wakes up
+//! while the request is still on its way.
 //!
-//! One test at a time has the door. The connections of a second such test are accepted by the
-//! acceptor, or at the first test's door. A flow keeps a connection if its token, source and flow
-//! show that it belongs to the test; it passes all others to the acceptor. The acceptor looks at
-//! the door every [`KEPT_TICK`], and accepts connections itself while all flows are busy with slow
-//! ones: no test can shut out others.
+//! One test at a time has the crr listener. The connections of a second such test are accepted by
+//! the acceptor, or at the first test's crr listener. A flow keeps a connection if its token,
+//! source and flow show that it belongs to the test; it passes all others to the acceptor. The
+//! acceptor looks at the crr listener every [`KEPT_TICK`], and accepts connections itself while all
+//! flows are busy with slow ones: no test can shut out others.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -24,10 +24,10 @@ use linerate_sys::socket;
 use super::BACKLOG;
 use super::registry::{Registry, SessionName};
 use crate::measure::flow::{Flow, FlowSocket};
-use crate::measure::source::{Door, FlowSource, SLICE, SourceArrival};
+use crate::measure::source::{CrrListener, FlowSource, SLICE, SourceArrival};
 use crate::shares::lock;
 
-/// How often the acceptor looks at the door while a test has it.
+/// How often the acceptor looks at the crr listener while a test has it.
 pub(super) const KEPT_TICK: Duration = Duration::from_millis(5);
 /// Most connections of others that wait for the acceptor's next look; further ones are closed.
 const MAX_STRANGERS: usize = 1024;
@@ -35,10 +35,10 @@ const MAX_STRANGERS: usize = 1024;
 /// The endpoint's listening sockets.
 pub(super) struct Listeners {
     pub(super) sockets: Vec<TcpListener>,
-    /// A test has the door, or is about to get it.
+    /// A test has the crr listener, or is about to get it.
     kept: AtomicBool,
-    door: Mutex<Option<Arc<TcpListener>>>,
-    /// A pipe that wakes the acceptor when a test has got the door.
+    crr_listener: Mutex<Option<Arc<TcpListener>>>,
+    /// A pipe that wakes the acceptor when a test has got the crr listener.
     bell: (PipeReader, PipeWriter),
     /// Number of connections that flows have accepted.
     taken: AtomicU64,
@@ -63,7 +63,7 @@ impl Listeners {
         Ok(Self {
             sockets,
             kept: AtomicBool::default(),
-            door: Mutex::default(),
+            crr_listener: Mutex::default(),
             bell: io::pipe()?,
             taken: AtomicU64::default(),
             awaiting: Arc::default(),
@@ -79,18 +79,18 @@ impl Listeners {
         }
     }
 
-    /// A pipe that becomes readable when a test has got the door.
+    /// A pipe that becomes readable when a test has got the crr listener.
     pub(super) fn bell(&self) -> &PipeReader {
         &self.bell.0
     }
 
-    /// The door, while a test has it.
-    pub(super) fn door(&self) -> Option<Arc<TcpListener>> {
-        lock(&self.door).clone()
+    /// The crr listener, while a test has it.
+    pub(super) fn crr_listener(&self) -> Option<Arc<TcpListener>> {
+        lock(&self.crr_listener).clone()
     }
 
-    /// Opens the door for one address; `None` if another test has it, or this host does not allow
-    /// it.
+    /// Opens the crr listener for one address; `None` if another test has it, or this host does not
+    /// allow it.
     fn open(&self, source: IpAddr) -> Option<Arc<TcpListener>> {
         if self.kept.swap(true, Ordering::AcqRel) {
             return None;
@@ -102,20 +102,20 @@ impl Listeners {
             self.kept.store(false, Ordering::Release);
             return None;
         };
-        *lock(&self.door) = Some(Arc::clone(&listener));
+        *lock(&self.crr_listener) = Some(Arc::clone(&listener));
         // One byte for each test, which the acceptor reads: the pipe never fills.
         let _ = (&self.bell.1).write(&[1]);
         Some(listener)
     }
 
-    /// Accepts the connections that wait at the door, `max` at most.
+    /// Accepts the connections that wait at the crr listener, `max` at most.
     pub(super) fn accept_at_door(&self, max: usize) -> Vec<(TcpStream, SocketAddr)> {
-        let Some(door) = self.door() else {
+        let Some(crr_listener) = self.crr_listener() else {
             return Vec::new();
         };
         // If a flow accepts the connection first, this waits for one slice at most.
-        let waits = || matches!(wait_readable(&*door, Duration::ZERO), Ok(true));
-        let accepted = std::iter::from_fn(|| waits().then(|| door.accept().ok())?);
+        let waits = || matches!(wait_readable(&*crr_listener, Duration::ZERO), Ok(true));
+        let accepted = std::iter::from_fn(|| waits().then(|| crr_listener.accept().ok())?);
         accepted
             .take(max)
             .filter(|(stream, _)| socket::bound_waits(stream, None).is_ok())
@@ -131,7 +131,7 @@ impl Listeners {
                 self.leave(stream);
             }
         }
-        *lock(&self.door) = None;
+        *lock(&self.crr_listener) = None;
         drop(listener);
         self.kept.store(false, Ordering::Release);
     }
@@ -162,7 +162,8 @@ impl Listeners {
     }
 }
 
-/// The source of a test's connections: the door if no other test has it, else the `inbox` alone.
+/// The source of a test's connections: the crr listener if no other test has it, else the `inbox`
+/// alone.
 pub(super) fn source(
     listeners: &Arc<Listeners>,
     registry: &Registry,
@@ -179,7 +180,7 @@ pub(super) fn source(
         registry: registry.clone(),
         own,
     };
-    FlowSource::Door(Door {
+    FlowSource::CrrListener(CrrListener {
         listener,
         awaiting: Arc::clone(&listeners.awaiting),
         admit: Box::new(move |stream, from| keeper.admit(stream, from)),
@@ -187,7 +188,7 @@ pub(super) fn source(
     })
 }
 
-/// Closes the door when it is dropped.
+/// Closes the crr listener when it is dropped.
 struct Keeper {
     listeners: Arc<Listeners>,
     listener: Option<Arc<TcpListener>>,
