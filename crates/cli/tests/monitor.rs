@@ -349,8 +349,7 @@ fn a_webhook_is_told_over_tls_only_if_this_host_trusts_it() {
     let hooked = thread::spawn(move || {
         loop {
             let connection = ServerConnection::new(Arc::clone(&server)).unwrap();
-            let (stream, _) = listener.accept().unwrap();
-            let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+            let mut stream = BufReader::new(StreamOwned::new(connection, accepted(&listener)));
             if let Ok(request) = http_request(&mut stream) {
                 let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
                 stream.get_mut().write_all(answer).unwrap();
@@ -386,6 +385,20 @@ fn a_webhook_is_told_over_tls_only_if_this_host_trusts_it() {
     assert_eq!(history.untold("", "webhook").unwrap(), []);
 }
 
+/// The next connection; none comes from a program that has ended.
+fn accepted(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let mut next = None;
+    eventually("somebody connects", || {
+        next = listener.accept().ok();
+        next.is_some()
+    });
+    let (stream, _) = next.unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
 /// Head and body of a request that says how long it is.
 fn http_request(stream: &mut impl BufRead) -> io::Result<(String, Vec<u8>)> {
     let (mut head, mut line) = (String::new(), String::new());
@@ -404,8 +417,7 @@ fn http_request(stream: &mut impl BufRead) -> io::Result<(String, Vec<u8>)> {
 fn collected(listener: &TcpListener, first: &str, count: usize) -> Vec<(String, Value)> {
     let mut sent = Vec::new();
     while sent.len() < count {
-        let (stream, _) = listener.accept().unwrap();
-        let mut stream = BufReader::new(stream);
+        let mut stream = BufReader::new(accepted(listener));
         let (head, body) = http_request(&mut stream).unwrap();
         let status = if sent.is_empty() { first } else { "200 OK" };
         // At once: who has the status goes.

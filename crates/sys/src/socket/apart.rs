@@ -125,7 +125,7 @@ mod tests {
     };
     use linerate_testkit::PATIENCE;
     use std::io::Read;
-    use std::net::TcpStream;
+    use std::net::{Shutdown, TcpStream};
     use std::time::Instant;
 
     const SLICE: Duration = Duration::from_millis(20);
@@ -145,6 +145,12 @@ mod tests {
                 accepted => return accepted.unwrap(),
             }
         }
+    }
+
+    /// Takes the listener out of the group. A process that another test is about to start may have a
+    /// copy of the descriptor, with which it would stay in when it is dropped.
+    fn end(second: &TcpListener) {
+        SockRef::from(second).shutdown(Shutdown::Both).unwrap();
     }
 
     fn takes_from_one_peer(address: &str, peers: [&str; 2], mptcp: Mptcp) {
@@ -177,6 +183,7 @@ mod tests {
             take_no_more(&first, &second).unwrap();
             let client = connect_from(peers[1], here);
             assert_eq!(next(&first).1, client.local_addr().unwrap());
+            end(&second);
         }
         assert!(listen(here, options).is_err(), "a second program");
     }
@@ -208,6 +215,7 @@ mod tests {
             let takes = if is_own { &second } else { &first };
             assert_eq!(next(takes).1, client.local_addr().unwrap());
             take_no_more(&first, &second).unwrap();
+            end(&second);
         }
     }
 }
