@@ -275,12 +275,9 @@ fn a_change_is_reported_once_with_other_changes_of_the_environment() {
     assert!(lines[0]["change_percent"].as_f64().unwrap() < -99.0);
 }
 
-#[test]
-fn a_webhook_gets_the_change() {
-    let directory = tempfile::tempdir().unwrap();
-    let here = directory.path();
-    let hook = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
+/// The history `h.db`, with an alarm of which the webhook has not been told.
+fn with_alarm(directory: &Path) -> History {
+    let mut history = linerate_history::open(&directory.join("h.db").as_path().into()).unwrap();
     let alarm = NewAlarm {
         owner: "",
         series: "asks loop ",
@@ -289,7 +286,15 @@ fn a_webhook_gets_the_change() {
         channels: &["webhook"],
     };
     history.raise(&alarm).unwrap();
-    drop(history);
+    history
+}
+
+#[test]
+fn a_webhook_gets_the_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let hook = TcpListener::bind("127.0.0.1:0").unwrap();
+    let history = with_alarm(here);
     let port = hook.local_addr().unwrap().port();
     file(
         here,
@@ -297,20 +302,14 @@ fn a_webhook_gets_the_change() {
         &format!("[alarm]\nwebhook = \"http://127.0.0.1:{port}/a?b=c\"\n"),
     );
     let child = spawn(command(here, "monitor m.toml --once --db h.db"));
-    let (mut stream, _) = hook.accept().unwrap();
-    let mut asked = [0; 512];
-    let mut length = 0;
-    while !String::from_utf8_lossy(&asked[..length]).contains("alarm/1\"}") {
-        length += stream.read(&mut asked[length..]).unwrap();
-    }
-    stream
-        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
-        .unwrap();
+    let mut stream = BufReader::new(accepted(&hook));
+    let (head, body) = http_request(&mut stream).unwrap();
+    let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+    stream.get_mut().write_all(answer).unwrap();
     let done = ended_within(child, PATIENCE);
-    let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
-    assert!(asked.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{asked}");
+    assert!(head.starts_with("POST /a?b=c HTTP/1.1\r\n"), "{head}");
+    assert!(String::from_utf8_lossy(&body).contains("alarm/1\"}"));
     assert!(!stderr(&done).contains("alarm:"), "{}", stderr(&done));
-    let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     assert_eq!(history.untold("", "webhook").unwrap(), []);
 }
 
@@ -359,15 +358,7 @@ fn a_webhook_is_told_over_tls_only_if_this_host_trusts_it() {
     });
     let hook = format!("[alarm]\nwebhook = \"https://127.0.0.1:{port}/a\"\n");
     file(here, "127.0.0.1:1", &hook);
-    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
-    let alarm = NewAlarm {
-        owner: "",
-        series: "asks loop ",
-        run: 1,
-        change: "{\"schema\":\"linerate.alarm/1\"}",
-        channels: &["webhook"],
-    };
-    history.raise(&alarm).unwrap();
+    let history = with_alarm(here);
     let tell = |trusted: &str| {
         let mut command = command(here, "monitor m.toml --once --db h.db");
         command.env("SSL_CERT_FILE", here.join(trusted));
@@ -518,10 +509,8 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
     assert_says(&gone, "--otlp");
 }
 
-#[test]
-fn a_collector_gets_each_result_of_a_mesh() {
-    let directory = tempfile::tempdir().unwrap();
-    let here = directory.path();
+/// `mesh.toml`: two sites on this host, and a short test between them.
+pub(crate) fn mesh_of_two(directory: &Path) {
     let ports = [(); 2].map(|()| free_port());
     let mesh = format!(
         "[[site]]\nname = \"x\"\nhost = \"127.0.0.1:{}\"\n[[site]]\nname = \"y\"\nhost = \
@@ -529,7 +518,14 @@ fn a_collector_gets_each_result_of_a_mesh() {
          command = \"rr\", time = \"100ms\", warm-up = \"0s\" }}\n",
         ports[0], ports[1]
     );
-    fs::write(here.join("mesh.toml"), mesh).unwrap();
+    fs::write(directory.join("mesh.toml"), mesh).unwrap();
+}
+
+#[test]
+fn a_collector_gets_each_result_of_a_mesh() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    mesh_of_two(here);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     let line = format!("mesh up mesh.toml --once --db mesh.db --otlp http://{at}/own/path");

@@ -8,7 +8,7 @@ use linerate_history::Filter;
 use linerate_testkit::{Need, eventually, free_port, made_or_skip, skip};
 use serde_json::Value;
 
-use crate::monitor::{address, command, file, get, run};
+use crate::monitor::{address, command, file, get, mesh_of_two, run};
 use crate::support::{Killed, Served, spawn, stderr};
 
 /// A server that scrapes `target` each second and takes OTLP, and its address; none, after saying
@@ -118,14 +118,7 @@ fn a_prometheus_scrapes_a_monitor_and_takes_what_monitor_and_mesh_send() {
     assert_written(here, &line);
     assert_has_last_run(&at, "linerate-monitor", &here.join("written.db"));
 
-    let ports = [(); 2].map(|()| free_port());
-    let mesh = format!(
-        "[[site]]\nname = \"x\"\nhost = \"127.0.0.1:{}\"\n[[site]]\nname = \"y\"\nhost = \
-         \"127.0.0.1:{}\"\n[[test]]\nname = \"ping\"\nevery = \"10min\"\nworkload = {{ \
-         command = \"rr\", time = \"100ms\", warm-up = \"0s\" }}\n",
-        ports[0], ports[1]
-    );
-    fs::write(here.join("mesh.toml"), mesh).unwrap();
+    mesh_of_two(here);
     let line = format!("mesh up mesh.toml --once --db mesh.db --otlp {to}");
     assert_written(here, &line);
     assert_has_last_run(&at, "linerate-mesh", &here.join("mesh.db"));

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::history::{change, of_one_metric};
 use crate::output;
-use crate::push::post::{JSON, post};
+use crate::push::post::post;
 
 /// Most runs since the last change in which a new one is searched, the newest.
 const WINDOW: u32 = 200;
@@ -209,7 +209,7 @@ impl Receiver {
             }
             Self::Webhook(url) => {
                 let at = &url.authority;
-                match post(url, JSON, change.as_bytes()) {
+                match post(url, change.as_bytes()) {
                     Ok(200..300) => Ok(()),
                     Ok(status @ 300..500) if !matches!(status, 408 | 425 | 429) => {
                         Err(Untold::Refused(format!("{at}: answered {status}")))

@@ -17,7 +17,7 @@ use linerate_report::metrics::Metrics;
 
 use crate::clock::since_1970;
 use crate::output;
-use post::{JSON, post};
+use post::post;
 
 /// Wait before a request that failed is sent again. It doubles up to the longest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ impl PushConnection {
     fn send(&mut self, request: &[u8]) -> Result<(), Ended> {
         let mut pause = PAUSE;
         loop {
-            let answered = post(&self.to, JSON, request);
+            let answered = post(&self.to, request);
             let is_taken = matches!(answered, Ok(200..300));
             if self.fails == is_taken {
                 self.fails = !is_taken;

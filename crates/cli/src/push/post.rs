@@ -11,9 +11,6 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The header of a JSON body.
-pub(crate) const JSON: &str = "Content-Type: application/json\r\n";
-
 /// What posts. It trusts the certificates that this host trusts.
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
     let trusted = rustls_native_certs::load_native_certs().certs;
@@ -36,15 +33,12 @@ static AGENT: LazyLock<Agent> = LazyLock::new(|| {
     config.build().into()
 });
 
-/// Posts `body` with `headers`, of which each ends its line, and returns the HTTP status of the
-/// answer.
+/// Posts `json` and returns the HTTP status of the answer.
 ///
 /// # Errors
 /// The server cannot be reached or is not trusted, or does not answer with HTTP.
-pub(crate) fn post(to: &HttpUrl, headers: &str, body: &[u8]) -> anyhow::Result<u16> {
-    let mut request = AGENT.post(to.to_string());
-    for (name, value) in headers.lines().filter_map(|line| line.split_once(": ")) {
-        request = request.header(name, value);
-    }
-    Ok(request.send(body)?.status().as_u16())
+pub(crate) fn post(to: &HttpUrl, json: &[u8]) -> anyhow::Result<u16> {
+    let request = AGENT.post(to.to_string());
+    let request = request.header("Content-Type", "application/json");
+    Ok(request.send(json)?.status().as_u16())
 }
