@@ -20,9 +20,7 @@ use simulation::{Transfer, USUAL};
     reason = "a benchmark has a clock and says what it found"
 )]
 fn main() {
-    let named = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with("--"));
+    let named = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     for run in 0..RUNS {
         let began = Instant::now();
         let capture = match &named {
@@ -53,9 +51,8 @@ fn main() {
 fn round_trips(flow: &Flow) -> String {
     let sent = flow.sent_by(flow.main_sender());
     let rtts = sent.readings.iter();
-    let mut rtts: Vec<(u64, u64)> = rtts
-        .filter_map(|r| Some((r.rtt?.0 / 1000, r.rtt_samples)))
-        .collect();
+    let mut rtts: Vec<(u64, u64)> =
+        rtts.filter_map(|r| Some((r.rtt?.0 / 1000, r.rtt_samples))).collect();
     rtts.sort_unstable();
     let samples: u64 = rtts.iter().map(|(_, samples)| samples).sum();
     let sum: u64 = rtts.iter().map(|(us, samples)| us * samples).sum();
@@ -74,22 +71,15 @@ fn round_trips(flow: &Flow) -> String {
 
 /// A transfer's packets over and over, whole frames: what is captured without a snap length.
 fn repeated() -> impl Read + Send + 'static {
-    let transfer = Transfer {
-        bytes: 20_000_000,
-        ..Transfer::default()
-    };
+    let transfer = Transfer { bytes: 20_000_000, ..Transfer::default() };
     let packets = transfer.run().packets;
-    let file = simulation::File {
-        snap: 65_535,
-        ..USUAL
-    };
+    let file = simulation::File { snap: 65_535, ..USUAL };
     let head = file.write(&[]);
     let whole = file.write_whole(&packets);
     let body = whole[head.len()..].to_vec();
-    (0..TIMES).fold(
-        Box::new(Cursor::new(head)) as Box<dyn Read + Send>,
-        |before, _| Box::new(before.chain(Cursor::new(body.clone()))),
-    )
+    (0..TIMES).fold(Box::new(Cursor::new(head)) as Box<dyn Read + Send>, |before, _| {
+        Box::new(before.chain(Cursor::new(body.clone())))
+    })
 }
 
 const RUNS: usize = 5;

@@ -143,11 +143,7 @@ fn after_link(link: FrameLink, bytes: &[u8]) -> Option<&[u8]> {
         FrameLink::Cooked2 => {
             let ether_type = bytes.get(..2)?;
             let rest = bytes.get(20..)?;
-            if is_vlan(ether_type) {
-                after_type(rest.get(2..)?)
-            } else {
-                ip(ether_type, rest)
-            }
+            if is_vlan(ether_type) { after_type(rest.get(2..)?) } else { ip(ether_type, rest) }
         }
     }
 }

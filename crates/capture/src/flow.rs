@@ -117,11 +117,7 @@ impl Flow {
 
     /// The end that sent more.
     pub fn main_sender(&self) -> Side {
-        if self.sent[1].bytes > self.sent[0].bytes {
-            Side::Responder
-        } else {
-            Side::Initiator
-        }
+        if self.sent[1].bytes > self.sent[0].bytes { Side::Responder } else { Side::Initiator }
     }
 
     /// What that end sent.
@@ -163,11 +159,7 @@ impl Tracker {
         if !from_initiator {
             ends.reverse();
         }
-        let nothing = Facts {
-            mss: USUAL_MSS,
-            to_sender: None,
-            is_at_sender: false,
-        };
+        let nothing = Facts { mss: USUAL_MSS, to_sender: None, is_at_sender: false };
         Self {
             ends,
             offers: [None; 2],
@@ -190,11 +182,7 @@ impl Tracker {
     }
 
     fn side_of(&self, segment: &Segment) -> Side {
-        if segment.source == self.ends[0] {
-            Side::Initiator
-        } else {
-            Side::Responder
-        }
+        if segment.source == self.ends[0] { Side::Initiator } else { Side::Responder }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -316,11 +304,7 @@ impl Tracker {
 
     /// Without a handshake the MSS is guessed from the largest segment, unless offloading made it.
     fn guess_mss(&mut self, from: usize, payload: u32) {
-        let is_told = self
-            .offers
-            .iter()
-            .flatten()
-            .any(|offer| offer.mss.is_some());
+        let is_told = self.offers.iter().flatten().any(|offer| offer.mss.is_some());
         if !is_told && payload <= LARGEST_ETHERNET && payload > MIN_MSS {
             let largest = self.streams[from].counts.largest_bytes;
             self.facts[from].mss = largest.clamp(MIN_MSS, LARGEST_ETHERNET);

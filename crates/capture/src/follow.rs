@@ -109,10 +109,7 @@ impl ConnectionKey {
     fn new(segment: &Segment) -> Self {
         let (a, b) = (number(segment.source), number(segment.destination));
         let (low, high) = if a <= b { (a, b) } else { (b, a) };
-        Self {
-            addresses: [low.0, high.0],
-            ports: [low.1, high.1],
-        }
+        Self { addresses: [low.0, high.0], ports: [low.1, high.1] }
     }
 }
 
@@ -140,10 +137,7 @@ struct ConnectionTable {
 
 impl ConnectionTable {
     fn new(most: usize) -> Self {
-        Self {
-            most,
-            ..Self::default()
-        }
+        Self { most, ..Self::default() }
     }
 
     fn handle(&mut self, frame: &Frame<'_>) {
@@ -188,8 +182,7 @@ impl ConnectionTable {
     /// the least payload.
     fn make_room(&mut self, now: Nanos) {
         let is_live = |tracker: &Tracker| !tracker.is_over() && now - tracker.ended < SILENT;
-        self.trackers
-            .sort_by_key(|(_, tracker)| (is_live(tracker), tracker.bytes()));
+        self.trackers.sort_by_key(|(_, tracker)| (is_live(tracker), tracker.bytes()));
         let goes = (self.most / 4).max(1);
         for (_, tracker) in self.trackers.drain(..goes) {
             self.left_out.flows += 1;

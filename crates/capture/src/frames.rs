@@ -47,16 +47,11 @@ pub(crate) struct Frames {
 impl Frames {
     pub(crate) fn new(source: impl Read + Send + 'static) -> Result<Self, CaptureError> {
         let failure = Arc::new(Mutex::new(None));
-        let mut source = FileSource {
-            inner: source,
-            failure: failure.clone(),
-        };
+        let mut source = FileSource { inner: source, failure: failure.clone() };
         // The library parses the file header from whatever the first read returns.
         let mut head = Vec::with_capacity(HEAD_BYTES);
         let begin = (&mut source).take(HEAD_BYTES as u64);
-        { begin }
-            .read_to_end(&mut head)
-            .map_err(CaptureError::Read)?;
+        { begin }.read_to_end(&mut head).map_err(CaptureError::Read)?;
         let whole = io::Cursor::new(head).chain(source);
         let reader = create_reader(CAPACITY, whole).map_err(|_| CaptureError::NoCapture)?;
         Ok(Self {
@@ -137,9 +132,7 @@ impl Frames {
     /// The I/O error behind a failed read, which the library does not keep.
     fn failed(&self) -> Result<(), CaptureError> {
         let mut failure = self.failure.lock().expect("nobody panics while holding it");
-        failure
-            .take()
-            .map_or(Ok(()), |e| Err(CaptureError::Read(e)))
+        failure.take().map_or(Ok(()), |e| Err(CaptureError::Read(e)))
     }
 
     fn note(&mut self, found: Option<Described>) {
@@ -193,12 +186,8 @@ fn describe(block: &PcapBlockOwned<'_>) -> Option<Described> {
 /// Resolution from `if_tsresol`: a power of ten or, with the top bit set, of two.
 fn ticks_per_s(resolution: u8) -> u64 {
     let exponent = u32::from(resolution & 0x7f);
-    if resolution & 0x80 == 0 {
-        10_u64.checked_pow(exponent)
-    } else {
-        1_u64.checked_shl(exponent)
-    }
-    .unwrap_or(1_000_000)
+    if resolution & 0x80 == 0 { 10_u64.checked_pow(exponent) } else { 1_u64.checked_shl(exponent) }
+        .unwrap_or(1_000_000)
 }
 
 /// Passes on a block's frame, if it has one of a known link type.
@@ -218,10 +207,7 @@ fn take(
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
             let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-            let kept = packet
-                .data
-                .get(..packet.caplen as usize)
-                .unwrap_or(packet.data);
+            let kept = packet.data.get(..packet.caplen as usize).unwrap_or(packet.data);
             (packet.if_id as usize, ticks, kept, packet.origlen)
         }
         // Simple packets have no time and are skipped.
@@ -234,12 +220,7 @@ fn take(
     let ns = u128::from(ticks) * 1_000_000_000 / u128::from(interface.ticks_per_s);
     let offset = i128::from(interface.offset_s) * 1_000_000_000;
     let ns = (ns as i128 + offset).clamp(0, u64::MAX.into());
-    each(Frame {
-        at: Nanos(ns as u64),
-        link,
-        bytes,
-        wire_bytes,
-    })
+    each(Frame { at: Nanos(ns as u64), link, bytes, wire_bytes })
 }
 
 /// Keeps the error of a failed read.

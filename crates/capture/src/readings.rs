@@ -18,10 +18,7 @@ pub(crate) struct Round {
 
 impl Round {
     pub(crate) fn new(began: Nanos) -> Self {
-        Self {
-            began,
-            ..Self::default()
-        }
+        Self { began, ..Self::default() }
     }
 }
 

@@ -105,10 +105,7 @@ impl Recovery {
     pub(crate) fn jump(&mut self, from: u64, to: u64) {
         let is_of = |episode: &Episode| episode.until == from;
         if let Some(episode) = self.episode.or(self.before).filter(is_of) {
-            self.episode = Some(Episode {
-                until: to,
-                ..episode
-            });
+            self.episode = Some(Episode { until: to, ..episode });
             // The last flight is that of this episode, unless there were too many to keep.
             if self.flights.len() as u64 == self.counts.episodes
                 && let Some(flight) = self.flights.last_mut()

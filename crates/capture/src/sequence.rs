@@ -4,11 +4,7 @@ use linerate_units::Nanos;
 
 /// The 64-bit number nearest to `near` that ends in `seq`; `near` 0 starts a new count.
 pub(crate) fn unwrap(seq: u32, near: u64) -> u64 {
-    let near = if near == 0 {
-        BEGIN + u64::from(seq)
-    } else {
-        near
-    };
+    let near = if near == 0 { BEGIN + u64::from(seq) } else { near };
     near.saturating_add_signed(i64::from(seq.wrapping_sub(near as u32) as i32))
 }
 
@@ -29,12 +25,7 @@ impl Holes {
     /// A segment sent with timestamp `value` skipped these bytes.
     pub(crate) fn open(&mut self, start: u64, end: u64, at: Nanos, value: Option<u32>) {
         if self.0.len() < MAX_HOLES {
-            self.0.push(Hole {
-                start,
-                end,
-                at,
-                value,
-            });
+            self.0.push(Hole { start, end, at, value });
         }
     }
 
@@ -52,10 +43,7 @@ impl Holes {
             return false;
         };
         let hole = self.0.remove(place);
-        let rest = [
-            (hole.start, start.min(hole.end)),
-            (end.max(hole.start), hole.end),
-        ];
+        let rest = [(hole.start, start.min(hole.end)), (end.max(hole.start), hole.end)];
         for (start, end) in rest.into_iter().rev().filter(|(start, end)| start < end) {
             self.0.insert(place, Hole { start, end, ..hole });
         }

@@ -154,8 +154,7 @@ impl Stream {
         self.next = end;
         self.has_more = segment.payload.is_multiple_of(facts.mss.max(1));
         let since_ack = self.last_ack.map(|last| segment.at - last);
-        self.course
-            .add(segment.at, end - start, since_ack, self.has_more);
+        self.course.add(segment.at, end - start, since_ack, self.has_more);
         if self.outstanding.len() < MAX_OUTSTANDING {
             self.outstanding.push_back(Outstanding {
                 end,
@@ -214,12 +213,8 @@ impl Stream {
             self.acknowledge(ack, segment, facts);
         }
         let is_duplicate = is_pure && !advances && ack == self.seen_ack && ack < self.next;
-        self.recovery
-            .handle_ack(segment, ack, self.next, is_duplicate, facts.mss);
-        let known = KnownWindow {
-            acked: ack,
-            edge: ack + self.window.now,
-        };
+        self.recovery.handle_ack(segment, ack, self.next, is_duplicate, facts.mss);
+        let known = KnownWindow { acked: ack, edge: ack + self.window.now };
         self.release_later(segment, known, facts);
     }
 
@@ -371,11 +366,7 @@ impl Stream {
 
     /// Reference for `unwrap`; 0 before the first number.
     fn near(&self) -> u64 {
-        if self.next > 0 {
-            self.next
-        } else {
-            self.seen_ack.max(self.base)
-        }
+        if self.next > 0 { self.next } else { self.seen_ack.max(self.base) }
     }
 
     /// Notes the sequence number of the sender's SYN.

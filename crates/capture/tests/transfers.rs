@@ -1,8 +1,5 @@
 //! Transfers whose truth is known, captured in all ways.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by panicking")]
 
 mod simulation;
 
@@ -29,11 +26,7 @@ fn near(a: f64, b: f64, tolerance: f64) -> bool {
 }
 
 fn rtt_us(sent: &Sent) -> f64 {
-    let rtts: Vec<u64> = sent
-        .readings
-        .iter()
-        .filter_map(|r| Some(r.rtt?.0))
-        .collect();
+    let rtts: Vec<u64> = sent.readings.iter().filter_map(|r| Some(r.rtt?.0)).collect();
     rtts.iter().sum::<u64>() as f64 / rtts.len() as f64 / 1e3
 }
 
@@ -45,11 +38,7 @@ fn full_share(sent: &Sent) -> f64 {
 fn a_window_that_holds_is_found_at_either_end_and_between() {
     for place in [0, 50, 100] {
         for timestamps in [true, false] {
-            let transfer = Transfer {
-                place,
-                timestamps,
-                ..Transfer::default()
-            };
+            let transfer = Transfer { place, timestamps, ..Transfer::default() };
             let (flow, _) = only(&transfer, USUAL);
             let sent = flow.sent_by(Side::Initiator);
             let what = format!("at {place} %, timestamps {timestamps}: {flow:?}");
@@ -58,11 +47,7 @@ fn a_window_that_holds_is_found_at_either_end_and_between() {
             assert_eq!(sent.bytes, transfer.bytes, "{what}");
             assert_eq!(sent.window_largest, Some(transfer.window), "{what}");
             assert!(full_share(sent) > 0.9, "{what}");
-            assert!(
-                near(rtt_us(sent), 20_000.0, 0.05),
-                "{} {what}",
-                rtt_us(sent)
-            );
+            assert!(near(rtt_us(sent), 20_000.0, 0.05), "{} {what}", rtt_us(sent));
             assert_eq!(sent.retransmitted.segments, 0, "{what}");
         }
     }
@@ -80,16 +65,8 @@ fn a_window_that_does_not_hold_is_not_said_to() {
         let (flow, truth) = only(&transfer, USUAL);
         let sent = flow.sent_by(Side::Initiator);
         assert_eq!(sent.window_limited.0, 0, "at {place} %: {flow:?}");
-        let most = sent
-            .readings
-            .iter()
-            .map(|reading| reading.in_flight)
-            .max()
-            .unwrap();
-        assert!(
-            near(most as f64, truth.most_in_flight as f64, 0.1),
-            "{most} {truth:?}"
-        );
+        let most = sent.readings.iter().map(|reading| reading.in_flight).max().unwrap();
+        assert!(near(most as f64, truth.most_in_flight as f64, 0.1), "{most} {truth:?}");
     }
 }
 
@@ -107,15 +84,8 @@ fn a_queue_shows_in_the_round_trip_wherever_it_is_captured() {
         let (flow, _) = only(&transfer, USUAL);
         let sent = flow.sent_by(Side::Initiator);
         // 500 kB at 50 Mbit/s: 80 ms.
-        assert!(
-            near(rtt_us(sent), 80_000.0, 0.1),
-            "at {place} %: {}",
-            rtt_us(sent)
-        );
-        assert!(
-            sent.rtt_min.unwrap().0 < 25_000_000,
-            "at {place} %: {flow:?}"
-        );
+        assert!(near(rtt_us(sent), 80_000.0, 0.1), "at {place} %: {}", rtt_us(sent));
+        assert!(sent.rtt_min.unwrap().0 < 25_000_000, "at {place} %: {flow:?}");
     }
 }
 
@@ -143,11 +113,7 @@ fn losses_are_counted_whether_the_first_copy_was_captured_or_not() {
             assert_eq!(again.segments, 4, "{what}");
             assert_eq!(again.fast, 4, "{what}");
             assert_eq!(again.episodes, 3, "{what}");
-            assert_eq!(
-                (again.timeouts, again.spurious, again.probes),
-                (0, 0, 0),
-                "{what}"
-            );
+            assert_eq!((again.timeouts, again.spurious, again.probes), (0, 0, 0), "{what}");
         }
     }
 }
@@ -176,25 +142,13 @@ fn the_lost_end_of_a_flight_is_of_the_same_episode() {
 
 #[test]
 fn a_writer_with_nothing_to_send_is_idle() {
-    let transfer = Transfer {
-        burst: Some((20_000, 100_000)),
-        bytes: 400_000,
-        ..Transfer::default()
-    };
+    let transfer =
+        Transfer { burst: Some((20_000, 100_000)), bytes: 400_000, ..Transfer::default() };
     for place in [0, 100] {
-        let (flow, _) = only(
-            &Transfer {
-                place,
-                ..transfer.clone()
-            },
-            USUAL,
-        );
+        let (flow, _) = only(&Transfer { place, ..transfer.clone() }, USUAL);
         let sent = flow.sent_by(Side::Initiator);
         let share = sent.idle.0 as f64 / sent.lasted.0 as f64;
-        assert!(
-            (0.7..0.9).contains(&share),
-            "at {place} %: {share} {flow:?}"
-        );
+        assert!((0.7..0.9).contains(&share), "at {place} %: {share} {flow:?}");
         assert_eq!(sent.window_limited.0, 0);
     }
 }
@@ -227,12 +181,7 @@ fn every_kind_of_file_gives_the_same() {
         }
     }
     for extensions in [false, true] {
-        let file = File {
-            ipv6: true,
-            extensions,
-            snap: 120,
-            ..USUAL
-        };
+        let file = File { ipv6: true, extensions, snap: 120, ..USUAL };
         let capture = read(file.write(&truth.packets));
         assert_eq!(capture.flows[0].sent, expected.sent);
         assert_eq!(capture.flows[0].ends[1].to_string(), "[2001:db8::2]:443");
@@ -243,10 +192,7 @@ fn every_kind_of_file_gives_the_same() {
 fn one_direction_alone_gives_its_bytes() {
     let truth = Transfer::default().run();
     for from_sender in [true, false] {
-        let packets = truth
-            .packets
-            .iter()
-            .filter(|packet| packet.from_sender == from_sender);
+        let packets = truth.packets.iter().filter(|packet| packet.from_sender == from_sender);
         let capture = read(USUAL.write(&packets.cloned().collect::<Vec<_>>()));
         let sent = capture.flows[0].sent_by(Side::Initiator);
         assert_eq!(sent.bytes, 2_000_000, "data seen: {from_sender}");
@@ -257,11 +203,7 @@ fn one_direction_alone_gives_its_bytes() {
 
 #[test]
 fn without_its_handshake_a_connection_has_no_window() {
-    let transfer = Transfer {
-        handshake: false,
-        place: 100,
-        ..Transfer::default()
-    };
+    let transfer = Transfer { handshake: false, place: 100, ..Transfer::default() };
     let (flow, _) = only(&transfer, USUAL);
     let sent = flow.sent_by(Side::Initiator);
     assert_eq!(flow.handshake, None);
@@ -273,18 +215,13 @@ fn without_its_handshake_a_connection_has_no_window() {
 
 #[test]
 fn frames_of_an_offload_are_the_segments_that_they_carry() {
-    let transfer = Transfer {
-        offload: 8,
-        ..Transfer::default()
-    };
+    let transfer = Transfer { offload: 8, ..Transfer::default() };
     let (flow, truth) = only(&transfer, USUAL);
     let sent = flow.sent_by(Side::Initiator);
     assert_eq!(sent.bytes, transfer.bytes);
     assert!(sent.counts.frames < sent.counts.segments / 2);
     let data = truth.packets.iter().filter(|packet| packet.payload > 0);
-    let segments: u32 = data
-        .map(|packet| packet.payload.div_ceil(transfer.mss))
-        .sum();
+    let segments: u32 = data.map(|packet| packet.payload.div_ceil(transfer.mss)).sum();
     assert_eq!(sent.counts.segments, u64::from(segments));
 }
 
@@ -292,9 +229,7 @@ fn frames_of_an_offload_are_the_segments_that_they_carry() {
 fn what_the_capture_missed_is_told_and_is_no_loss() {
     let truth = Transfer::default().run();
     let packets = truth.packets.iter().enumerate();
-    let kept = packets
-        .filter(|(number, _)| number % 37 != 30)
-        .map(|(_, packet)| packet.clone());
+    let kept = packets.filter(|(number, _)| number % 37 != 30).map(|(_, packet)| packet.clone());
     let capture = read(USUAL.write(&kept.collect::<Vec<_>>()));
     let sent = capture.flows[0].sent_by(Side::Initiator);
     assert_eq!(sent.bytes, 2_000_000);
@@ -318,14 +253,8 @@ fn a_file_that_ends_early_is_partial_and_says_so() {
 fn what_is_no_capture_of_tcp_is_refused_in_words() {
     let refused = |file: Vec<u8>| follow(Cursor::new(file), 10, |_| true).unwrap_err();
     assert!(matches!(refused(vec![]), CaptureError::NoCapture));
-    assert!(matches!(
-        refused(b"GIF89a".to_vec()),
-        CaptureError::NoCapture
-    ));
-    assert!(matches!(
-        refused(USUAL.write(&[])),
-        CaptureError::NoTcp { packets: 0 }
-    ));
+    assert!(matches!(refused(b"GIF89a".to_vec()), CaptureError::NoCapture));
+    assert!(matches!(refused(USUAL.write(&[])), CaptureError::NoTcp { packets: 0 }));
     let mut file = USUAL.write(&Transfer::default().run().packets);
     file[20] = 105;
     assert!(matches!(refused(file), CaptureError::LinkType(105)));
@@ -337,12 +266,8 @@ fn connections_beyond_the_bound_are_counted() {
     let mut file = USUAL.write(&[]);
     let head = file.len();
     for number in 0..50_u8 {
-        packets = Transfer {
-            bytes: 2000 + u64::from(number) * 100,
-            ..Transfer::default()
-        }
-        .run()
-        .packets;
+        packets =
+            Transfer { bytes: 2000 + u64::from(number) * 100, ..Transfer::default() }.run().packets;
         let mut one = USUAL.write(&packets).split_off(head);
         // The last byte of both addresses' third octet tells connections apart.
         let mut at = 0;

@@ -33,9 +33,7 @@ pub(crate) fn serve(
             None => refuse_name(&ask.host, listen.ip(), &names),
             Some(password) => {
                 let mut wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner);
-                wrong
-                    .check(password, &ask.authorization, ask.peer, Instant::now())
-                    .err()
+                wrong.check(password, &ask.authorization, ask.peer, Instant::now()).err()
             }
         };
         refused.unwrap_or_else(|| answer(ask))
@@ -49,9 +47,7 @@ pub(crate) fn serve(
 /// resolver searches.
 fn own_names() -> Vec<String> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let host = read("/proc/sys/kernel/hostname")
-        .trim_end()
-        .to_ascii_lowercase();
+    let host = read("/proc/sys/kernel/hostname").trim_end().to_ascii_lowercase();
     let resolver = read("/etc/resolv.conf");
     let lines = resolver.lines().map(str::split_ascii_whitespace);
     let searched = lines.filter_map(|mut words| {
@@ -75,11 +71,7 @@ fn refuse_name(host: &str, listen: IpAddr, names: &[String]) -> Option<Answer> {
         Ok(address) => address.is_loopback() || !listen.is_loopback(),
         Err(_) => name == "localhost" || (!listen.is_loopback() && names.contains(&name)),
     };
-    let own = if listen.is_loopback() {
-        "localhost"
-    } else {
-        names.last().map_or("", |it| it)
-    };
+    let own = if listen.is_loopback() { "localhost" } else { names.last().map_or("", |it| it) };
     let why = format!("ask for it by its address or as {own}\n");
     (!is_own).then(|| Answer::plain(403, why))
 }
@@ -110,14 +102,9 @@ impl WrongPasswords {
         let Some((_, given)) = given.as_deref().and_then(|it| it.split_once(':')) else {
             return Err(Answer::who_asks());
         };
-        self.0
-            .retain(|_, (since, _)| now.duration_since(*since) < PAUSE);
+        self.0.retain(|_, (since, _)| now.duration_since(*since) < PAUSE);
         let address = one_host(peer);
-        if self
-            .0
-            .get(&address)
-            .is_some_and(|(_, count)| *count >= MAX_WRONG)
-        {
+        if self.0.get(&address).is_some_and(|(_, count)| *count >= MAX_WRONG) {
             return Err(Answer::later(429, PAUSE, "too many wrong passwords\n"));
         }
         if is_same_secret(given.as_bytes(), password.as_bytes()) {
@@ -148,22 +135,10 @@ mod tests {
         for host in ["localhost:9478", "LOCALHOST", "127.0.0.1", "[::1]:80"] {
             assert!(!refused(host, loopback) && !refused(host, all), "{host}");
         }
-        for host in [
-            "pit:9476",
-            "Pit.example.org",
-            "192.0.2.1:9476",
-            "[2001:2::1]",
-        ] {
+        for host in ["pit:9476", "Pit.example.org", "192.0.2.1:9476", "[2001:2::1]"] {
             assert!(refused(host, loopback) && !refused(host, all), "{host}");
         }
-        for host in [
-            "evil.example",
-            "127.evil.example",
-            "pit.evil.example:9476",
-            "",
-            "[",
-            ":",
-        ] {
+        for host in ["evil.example", "127.evil.example", "pit.evil.example:9476", "", "[", ":"] {
             assert!(refused(host, loopback) && refused(host, all), "{host}");
         }
     }
@@ -177,11 +152,7 @@ mod tests {
         let [here, there]: [IpAddr; 2] = [[198, 18, 0, 1].into(), [198, 18, 0, 2].into()];
         let mut check = |given, peer, now| wrong.check("secret", given, peer, now);
         for _ in 0..2 * MAX_WRONG {
-            assert_eq!(
-                check("", here, now),
-                Err(Answer::who_asks()),
-                "it is no guess"
-            );
+            assert_eq!(check("", here, now), Err(Answer::who_asks()), "it is no guess");
         }
         for _ in 0..MAX_WRONG {
             assert_eq!(check(WRONG, here, now), Err(Answer::who_asks()));

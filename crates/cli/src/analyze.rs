@@ -15,11 +15,7 @@ use crate::output::{self, Output};
 /// A file cannot be read or is wrong, an option names what is not in it, or a write failed.
 pub(crate) fn execute(args: &AnalyzeArgs) -> Result<(), Failure> {
     let options = options(args)?;
-    let files = args
-        .files
-        .iter()
-        .map(Contents::read)
-        .collect::<Result<Vec<_>, _>>()?;
+    let files = args.files.iter().map(Contents::read).collect::<Result<Vec<_>, _>>()?;
     let inputs: Vec<Input<'_>> = files.iter().map(Contents::input).collect();
     let table = analyze::read(&inputs).map_err(Failure::usage)?;
     let analysis = analyze::analyze(&table, &options).map_err(Failure::usage)?;
@@ -36,9 +32,7 @@ fn options(args: &AnalyzeArgs) -> Result<Options, Failure> {
         by: question.by.clone(),
         a: question.a.clone(),
         b: question.b.clone(),
-        columns: columns
-            .map(|name| (name.0.clone(), name.1.clone()))
-            .collect(),
+        columns: columns.map(|name| (name.0.clone(), name.1.clone())).collect(),
         framing: question.framing.and_then(|name| name.framing()),
         claims: question.claims.as_deref().map(claims).transpose()?,
     })
@@ -71,10 +65,6 @@ impl Contents {
     }
 
     fn input(&self) -> Input<'_> {
-        Input {
-            file: &self.name,
-            label: &self.label,
-            bytes: &self.bytes,
-        }
+        Input { file: &self.name, label: &self.label, bytes: &self.bytes }
     }
 }

@@ -324,10 +324,7 @@ mod tests {
         Cli::command().debug_assert();
         for command in Cli::whole().get_subcommands() {
             for option in command.get_arguments() {
-                let help = option
-                    .get_help()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
+                let help = option.get_help().map(ToString::to_string).unwrap_or_default();
                 let fits = (1..=90).contains(&help.chars().count()) && !help.contains('\n');
                 assert!(fits, "{} {}: {help:?}", command.get_name(), option.get_id());
             }

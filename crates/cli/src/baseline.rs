@@ -35,12 +35,7 @@ pub(crate) fn of_runs(
     against: Against<'_>,
 ) -> Result<Option<Baseline>, Failure> {
     let asked = plan.tests.first().map(asked).unwrap_or_default();
-    open(
-        options,
-        against,
-        &[RECORD_SCHEMA, SWEEP_SCHEMA],
-        Some(&asked),
-    )
+    open(options, against, &[RECORD_SCHEMA, SWEEP_SCHEMA], Some(&asked))
 }
 
 /// The earlier comparison, if one was named, of what is to be compared.
@@ -119,9 +114,7 @@ fn open(
             None => return Ok(None),
         },
         (None, None) if worst.is_some() => {
-            return Err(Failure::usage(anyhow!(
-                "--fail-on-worse needs --baseline or --against"
-            )));
+            return Err(Failure::usage(anyhow!("--fail-on-worse needs --baseline or --against")));
         }
         (None, None) => return Ok(None),
     };
@@ -159,16 +152,9 @@ mod tests {
     #[test]
     fn an_earlier_run_of_another_test_is_refused() {
         let earlier = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
-        let options = BaselineOptions {
-            baseline: Some(earlier.into()),
-            against: None,
-            fail_on_worse: None,
-        };
-        let keep = KeepOptions {
-            save: false,
-            label: Vec::new(),
-            db: None,
-        };
+        let options =
+            BaselineOptions { baseline: Some(earlier.into()), against: None, fail_on_worse: None };
+        let keep = KeepOptions { save: false, label: Vec::new(), db: None };
         let found = |keys: &[(&str, &str)]| {
             let mut draft = Draft::new(Workload::Stream);
             for (key, value) in keys {
@@ -176,21 +162,13 @@ mod tests {
             }
             let test = draft.resolve(1).expect("a test");
             let (tests, repeats) = (vec![test], Repeats::Times(1));
-            let against = Against {
-                keep: &keep,
-                path: None,
-                workload: "stream",
-                detail: None,
-            };
+            let against = Against { keep: &keep, path: None, workload: "stream", detail: None };
             let refused = of_runs(&options, &Plan { tests, repeats }, against).err();
             refused.map(|failure| failure.chain())
         };
         let same = [("time", "1s"), ("warm-up", "0")];
         assert_eq!(found(&same), None);
         let message = found(&[same[0], same[1], ("streams", "4")]).expect("it had one flow");
-        assert!(
-            message.ends_with("it is of another test: now --streams 4"),
-            "{message}"
-        );
+        assert!(message.ends_with("it is of another test: now --streams 4"), "{message}");
     }
 }

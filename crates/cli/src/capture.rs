@@ -36,11 +36,7 @@ impl Opened {
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         let is_stdin = name == "-";
-        let name = if is_stdin {
-            "standard input".to_owned()
-        } else {
-            name
-        };
+        let name = if is_stdin { "standard input".to_owned() } else { name };
         let (size, mut bytes): (_, Box<dyn Read + Send>) = if is_stdin {
             (None, Box::new(io::stdin()))
         } else {
@@ -50,9 +46,7 @@ impl Opened {
         };
         let mut head = Vec::new();
         let begin = (&mut bytes).take(4);
-        { begin }
-            .read_to_end(&mut head)
-            .with_context(|| name.clone())?;
+        { begin }.read_to_end(&mut head).with_context(|| name.clone())?;
         let mut four = [0; 4];
         four[..head.len()].copy_from_slice(&head);
         Ok(Self {
@@ -95,15 +89,12 @@ impl Opened {
 /// It is no capture of TCP, cannot be read, or has no connection that was asked for.
 pub(crate) fn execute(args: &ExplainArgs, format: Format, opened: Opened) -> Result<(), Failure> {
     let output = Output::open(&args.document, format)?;
-    let Opened {
-        name, size, bytes, ..
-    } = opened;
+    let Opened { name, size, bytes, .. } = opened;
     let stop = run::signals()?;
     let mut progress = Progress::new(format, args.document.quiet);
     let found = follow(bytes, MAX_CONNECTIONS, |read| {
-        let share = size.map_or_else(String::new, |size| {
-            format!("{} %, ", read * 100 / size.max(1))
-        });
+        let share =
+            size.map_or_else(String::new, |size| format!("{} %, ", read * 100 / size.max(1)));
         progress.live(&format!("{name}: {share}{} MB read", read / 1_000_000));
         !stop.is_requested()
     });

@@ -124,10 +124,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     }
     let against = Against::new(&args.document.keep, args.host.as_ref(), &args.path, "check");
     let baseline = baseline::of_check(&args.beside, against)?;
-    let by_ssh = args
-        .host
-        .as_ref()
-        .filter(|host| host.host.starts_with(SCHEME));
+    let by_ssh = args.host.as_ref().filter(|host| host.host.starts_with(SCHEME));
     if by_ssh.is_some() {
         check_ssh(&args).map_err(Failure::usage)?;
     }
@@ -135,9 +132,8 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let output = Output::open(&args.document, format)?.titled(&args.title);
     let mut progress = Progress::new(format, args.document.quiet);
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
-    let remote = by_ssh
-        .map(|host| Remote::start(&host.host, args.path.port.unwrap_or(0)))
-        .transpose()?;
+    let remote =
+        by_ssh.map(|host| Remote::start(&host.host, args.path.port.unwrap_or(0))).transpose()?;
     let (site, target, doubt) = match (&remote, &args.host, &args.path.lab) {
         (Some(remote), ..) => {
             let target = remote.target(&args.path, &mut progress)?;
@@ -180,10 +176,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
 fn check_ssh(args: &CheckArgs) -> anyhow::Result<()> {
     let why = "cannot be used with ssh://: ssh starts linerate's own endpoint there";
     ensure!(args.via.is_none(), "--via {why}");
-    ensure!(
-        args.path.key_file.is_none(),
-        "--key-file {why}, with a key of its own"
-    );
+    ensure!(args.path.key_file.is_none(), "--key-file {why}, with a key of its own");
     Ok(())
 }
 
@@ -201,10 +194,7 @@ fn demonstration(
             (Some(site), Some(target), None)
         }
         Err(failure) => {
-            let message = format!(
-                "no demonstration path, loopback instead: {}",
-                failure.chain()
-            );
+            let message = format!("no demonstration path, loopback instead: {}", failure.chain());
             progress.warn(&message);
             let doubt = Caveat::new(CaveatKind::LocalPath, message, "");
             (None, None, Some(doubt))

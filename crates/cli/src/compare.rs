@@ -104,15 +104,11 @@ fn of_paths(
     let paths = Site::build_two(specs, family, options.design.seed)?;
     let signals = run::signals()?;
     let connect = |path: &LabPath| {
-        path.enter()
-            .map_err(|error| Failure::failed(anyhow!(error)))?;
+        path.enter().map_err(|error| Failure::failed(anyhow!(error)))?;
         Client::connect(path.target(), signals.clone()).map_err(Failure::from)
     };
     let (mut a, mut b) = (connect(&paths[0])?, connect(&paths[1])?);
-    let mut sides = Sides {
-        a: &mut a,
-        b: Some((&mut b, [&paths[0], &paths[1]])),
-    };
+    let mut sides = Sides { a: &mut a, b: Some((&mut b, [&paths[0], &paths[1]])) };
     let mut shown = CompareProgress(progress);
     let (mut document, error) = compare_sides(&mut sides, options, &mut shown)?;
     drop((a, b, shown));
@@ -126,10 +122,7 @@ fn of_paths(
 fn treats_hosts(options: &CompareOptions) -> bool {
     let changes = |end| [&options.a, &options.b].map(|treatments| treatments.host_changes(end));
     let changes = [changes(End::Client), changes(End::Server)];
-    !changes
-        .into_iter()
-        .flatten()
-        .all(|changes| changes.is_empty())
+    !changes.into_iter().flatten().all(|changes| changes.is_empty())
 }
 
 /// Shows pairs as they come.
@@ -163,10 +156,7 @@ impl CompareObserver for CompareProgress {
 
 /// What to compare, with all defaults, checked.
 fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
-    ensure!(
-        args.lab_b.is_none() || args.path.lab.is_some(),
-        "--lab-b needs --lab, the path of A"
-    );
+    ensure!(args.lab_b.is_none() || args.path.lab.is_some(), "--lab-b needs --lab, the path of A");
     let seed = args.design.seed.unwrap_or_else(plan::fresh_seed);
     let [mut a, mut b] = [&args.a, &args.b].map(|side| side.clone().unwrap_or_default());
     a.load(&policy)?;
@@ -241,10 +231,7 @@ fn check_responsiveness(test: &Test, has_load: bool) -> anyhow::Result<()> {
         is_stream && test.direction != Direction::Both && test.seconds().is_some(),
         "--metric rpm: it needs a TCP stream in one direction that ends by its time"
     );
-    ensure!(
-        !has_load,
-        "--metric rpm: it has a load of its own: leave --with out"
-    );
+    ensure!(!has_load, "--metric rpm: it has a load of its own: leave --with out");
     Ok(())
 }
 
@@ -287,9 +274,7 @@ fn check_congestions(options: &CompareOptions) -> Result<(), Failure> {
         let mut test = options.test.clone();
         let applied = treatments.apply_to(&mut test);
         applied.map_err(|error| Failure::usage(anyhow!(error)))?;
-        check_congestion(&test, |_| {
-            format!("{side} {}", quoted(&treatments.to_string()))
-        })?;
+        check_congestion(&test, |_| format!("{side} {}", quoted(&treatments.to_string())))?;
     }
     Ok(())
 }
@@ -301,11 +286,7 @@ fn test(args: &CompareArgs, seed: u64) -> anyhow::Result<Test> {
     let ends = ["time", "count", "bytes", "total"];
     if !ends.iter().any(|end| args.test.has(end)) {
         let is_responsiveness = args.design.metric.iter().any(Metric::is_responsiveness);
-        draft = draft.time(if is_responsiveness {
-            BUSY_TIME
-        } else {
-            DEFAULT_TIME
-        });
+        draft = draft.time(if is_responsiveness { BUSY_TIME } else { DEFAULT_TIME });
     }
     plan::resolve(draft, seed)
 }
@@ -316,10 +297,7 @@ fn metrics(asked: Vec<Metric>, test: &Test) -> anyhow::Result<Vec<Metric>> {
         return Ok(vec![Metric::headline(test)]);
     }
     for (index, metric) in asked.iter().enumerate() {
-        ensure!(
-            !asked[..index].contains(metric),
-            "--metric {metric} is given twice"
-        );
+        ensure!(!asked[..index].contains(metric), "--metric {metric} is given twice");
     }
     Ok(asked)
 }
@@ -366,13 +344,10 @@ mod tests {
                        --a 'client.sysctl:net.ipv4.tcp_rmem=4096 65536 131072' \
                        --b 'client.sysctl:net.ipv4.tcp_rmem=4096 65536 8388608'";
         // What stands between single quotes is one word.
-        let words = command
-            .split('\'')
-            .enumerate()
-            .flat_map(|(n, part)| match n % 2 {
-                0 => part.split_whitespace().collect::<Vec<_>>(),
-                _ => vec![part],
-            });
+        let words = command.split('\'').enumerate().flat_map(|(n, part)| match n % 2 {
+            0 => part.split_whitespace().collect::<Vec<_>>(),
+            _ => vec![part],
+        });
         let options = typed(words).unwrap();
         assert_eq!(options.test.streams, 2);
         let [a, b] = [&options.a, &options.b].map(|side| side.host_changes(End::Client));
@@ -411,14 +386,8 @@ mod tests {
             ("--a none --b none,mss=536", "--b, stands alone"),
             ("--a none --b =536", "--b, before the `=`"),
             ("--a mss=1448 --b mss=1448", "--b, the same as --a"),
-            (
-                "--a pacing=8mbit --b pacing=8000kbit",
-                "--b, the same as --a",
-            ),
-            (
-                "--a none --b source=192.0.2.1,server.route_mtu=1400",
-                "--b, control connection",
-            ),
+            ("--a pacing=8mbit --b pacing=8000kbit", "--b, the same as --a"),
+            ("--a none --b source=192.0.2.1,server.route_mtu=1400", "--b, control connection"),
             ("--a none --b none --metric speed", "speed, throughput_bps"),
             ("--a none --b none --metric bytes,bytes", "bytes, twice"),
             ("--a none --b none --pairs 5", "--pairs, 6 to 30"),
@@ -428,10 +397,7 @@ mod tests {
             ("--a none --b none --request 9", "--request, rr and crr"),
             ("--a none --b none --workload rr --size 9", "--size, stream"),
             ("--a none --b none --workload rr -R", "-R, stream"),
-            (
-                "--a none --b none --workload rr --rate 10mbit",
-                "--rate, 1000",
-            ),
+            ("--a none --b none --workload rr --rate 10mbit", "--rate, 1000"),
             ("--a none --b none --rate 10mbit", "--rate, --pacing"),
             ("--a none --b none -u --rate 10", "rate, 80"),
         ] {

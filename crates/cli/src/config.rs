@@ -20,9 +20,8 @@ use crate::files;
 const MAX_FILE: u64 = 64 << 10;
 const KEYS: &str = "host key-file save db colours";
 /// The commands whose runs `save` keeps.
-const RUNS: [&str; 9] = [
-    "check", "stream", "rr", "crr", "load", "capacity", "compare", "profile", "trace",
-];
+const RUNS: [&str; 9] =
+    ["check", "stream", "rr", "crr", "load", "capacity", "compare", "profile", "trace"];
 
 /// Whether pages have colours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,11 +34,8 @@ pub(crate) enum Colours {
 }
 
 impl Colours {
-    const WORDS: [(&'static str, Self); 3] = [
-        ("auto", Self::Auto),
-        ("always", Self::Always),
-        ("never", Self::Never),
-    ];
+    const WORDS: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
 }
 
 /// The settings of the file.
@@ -182,12 +178,7 @@ impl Config {
             line("host", self.host.clone(), "pit", "where no HOST is typed"),
             line("key-file", key_file, "pit.key", "its key"),
             format!("save = {save}  # every run is kept: linerate history\n"),
-            line(
-                "db",
-                db,
-                "postgres://me@db/linerate",
-                "where the history is",
-            ),
+            line("db", db, "postgres://me@db/linerate", "where the history is"),
             line("colours", colours, "auto", "auto, always or never"),
         ]
         .concat()
@@ -223,11 +214,7 @@ fn place() -> Option<PathBuf> {
         path.is_absolute().then_some(path)
     };
     let home = || Some(absolute("HOME")?.join(".config"));
-    Some(
-        absolute("XDG_CONFIG_HOME")
-            .or_else(home)?
-            .join("linerate.toml"),
-    )
+    Some(absolute("XDG_CONFIG_HOME").or_else(home)?.join("linerate.toml"))
 }
 
 /// The history that the key `db` of a file names. A relative path starts from the file's directory.
@@ -263,14 +250,8 @@ mod tests {
         for (text, words) in [
             ("save = 1", "line 1, column 8: `save` is"),
             ("\nhost = 5", "line 2, column 8: `host` is"),
-            (
-                "hots = \"pit\"",
-                "line 1, column 1: linerate.toml has no key `hots`",
-            ),
-            (
-                "colours = \"pink\"",
-                "line 1, column 11: `pink` is no choice of colours",
-            ),
+            ("hots = \"pit\"", "line 1, column 1: linerate.toml has no key `hots`"),
+            ("colours = \"pink\"", "line 1, column 11: `pink` is no choice of colours"),
             ("host = \"a b\"", "line 1, column 8: `a b` is no endpoint"),
             ("save", "line 1, column"),
         ] {

@@ -42,11 +42,7 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
     prepare(&experiment, &mut progress)?;
     let target = target(args, &experiment, &mut progress)?;
     let stop = run::signals()?;
-    let site = ExperimentSite {
-        directory,
-        traces: &traces,
-        target: target.as_ref(),
-    };
+    let site = ExperimentSite { directory, traces: &traces, target: target.as_ref() };
     let mut shown = CellProgress { progress };
     let outcome = run_experiment(&experiment, &site, &mut records, &stop, &mut shown);
     drop(shown);
@@ -95,9 +91,7 @@ fn read(args: &ExperimentArgs) -> Result<Experiment, Failure> {
         lab: args.path.lab.as_ref().map(ToString::to_string),
         family: args.path.family(),
     };
-    files::parse("", &args.file, MAX_FILE, |text| {
-        Experiment::from_toml(text, &choice, &beside)
-    })
+    files::parse("", &args.file, MAX_FILE, |text| Experiment::from_toml(text, &choice, &beside))
 }
 
 fn is_emulated(cell: &linerate_core::experiment::Cell) -> bool {
@@ -115,13 +109,10 @@ fn treats_hosts(experiment: &Experiment) -> bool {
 
 /// The recorded rates of all links.
 fn traces(experiment: &Experiment, directory: &Path) -> Result<Vec<(String, RateTrace)>, Failure> {
-    let topologies = experiment
-        .cells
-        .iter()
-        .filter_map(|cell| match &cell.place.path {
-            ExperimentPath::Lab { topology, .. } => Some(topology),
-            ExperimentPath::Host(_) => None,
-        });
+    let topologies = experiment.cells.iter().filter_map(|cell| match &cell.place.path {
+        ExperimentPath::Lab { topology, .. } => Some(topology),
+        ExperimentPath::Host(_) => None,
+    });
     let links = topologies.flat_map(|topology| &topology.links);
     site::traces(links.flat_map(|link| [&link.up, &link.down]), directory)
 }
@@ -132,13 +123,10 @@ fn target(
     experiment: &Experiment,
     progress: &mut Progress,
 ) -> Result<Option<Target>, Failure> {
-    let host = experiment
-        .cells
-        .iter()
-        .find_map(|cell| match &cell.place.path {
-            ExperimentPath::Host(name) => Some((name.clone(), cell.place.family)),
-            ExperimentPath::Lab { .. } => None,
-        });
+    let host = experiment.cells.iter().find_map(|cell| match &cell.place.path {
+        ExperimentPath::Host(name) => Some((name.clone(), cell.place.family)),
+        ExperimentPath::Lab { .. } => None,
+    });
     let Some((name, family)) = host else {
         return Ok(None);
     };
@@ -147,13 +135,7 @@ fn target(
         Work::Test(test) => Some(test.as_ref().clone()),
         Work::Load(_) | Work::Special(_) => None,
     });
-    check_sizes(
-        &target,
-        &Plan {
-            tests: tests.collect(),
-            repeats: Repeats::Times(1),
-        },
-    )?;
+    check_sizes(&target, &Plan { tests: tests.collect(), repeats: Repeats::Times(1) })?;
     Ok(Some(target))
 }
 
@@ -186,15 +168,9 @@ fn list(experiment: &Experiment) -> String {
             title if title.is_empty() => "all runs".to_owned(),
             title => title,
         };
-        let treatments = if own.treatments.is_empty() {
-            String::new()
-        } else {
-            format!(", {}", own.treatments)
-        };
-        let lacks = own
-            .lacks
-            .as_ref()
-            .map_or(String::new(), |why| format!(", not run: {why}"));
+        let treatments =
+            if own.treatments.is_empty() { String::new() } else { format!(", {}", own.treatments) };
+        let lacks = own.lacks.as_ref().map_or(String::new(), |why| format!(", not run: {why}"));
         lines.push_str(&format!("{title}{treatments}{lacks}\n"));
     }
     for (path, cells) in paths {
@@ -204,9 +180,8 @@ fn list(experiment: &Experiment) -> String {
     let remaining = experiment.remaining(&[], &[]);
     let seconds =
         linerate_core::experiment::Estimate::default().remaining_s(experiment, &remaining);
-    let time = seconds.map_or(String::new(), |seconds| {
-        format!(", about {}", text::duration(seconds))
-    });
+    let time =
+        seconds.map_or(String::new(), |seconds| format!(", about {}", text::duration(seconds)));
     let runs: usize = remaining.iter().sum();
     lines.push_str(&format!("{runs} runs{time}\n"));
     lines
@@ -226,11 +201,8 @@ impl ExperimentObserver for CellProgress {
         if let Some(left) = progress.left_s {
             self.progress.takes([Duration::from_secs_f64(left); 2]);
         }
-        let cell = if progress.cell.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", progress.cell)
-        };
+        let cell =
+            if progress.cell.is_empty() { String::new() } else { format!(": {}", progress.cell) };
         self.progress.phase(&format!(
             "run {} of {}{cell}, repeat {}{again}",
             progress.done + 1,
@@ -246,8 +218,7 @@ impl ExperimentObserver for CellProgress {
     fn made(&mut self, run: &Run) {
         let why = run.error.iter().chain(&run.faults).next();
         if let Some(why) = why {
-            self.progress
-                .warn(&format!("the run does not count: {why}"));
+            self.progress.warn(&format!("the run does not count: {why}"));
         }
     }
 }
@@ -262,10 +233,7 @@ mod tests {
 
     /// The test that a command line makes.
     fn of_command(line: &str) -> linerate_core::plan::Test {
-        planned(&format!("{line} pit --seed 1"))
-            .unwrap()
-            .tests
-            .remove(0)
+        planned(&format!("{line} pit --seed 1")).unwrap().tests.remove(0)
     }
 
     /// The test that the same words make in a file.

@@ -44,11 +44,8 @@ fn no_file(file: &Path, error: anyhow::Error) -> Failure {
     let Some(number) = number.filter(|_| !file.exists()) else {
         return Failure::usage(error);
     };
-    let port = if number > u32::from(u16::MAX) {
-        String::new()
-    } else {
-        format!("--port {number} or ")
-    };
+    let port =
+        if number > u32::from(u16::MAX) { String::new() } else { format!("--port {number} or ") };
     Failure::usage(anyhow!(
         "{number}: there is no such file; connections are chosen by {port}--pid {number}"
     ))

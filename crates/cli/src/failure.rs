@@ -58,10 +58,7 @@ impl Failure {
 
     /// Nothing went wrong: the exit status is the result.
     pub(crate) fn of_status(status: u8) -> Self {
-        Self::new(
-            FailureKind::Finding(status),
-            anyhow::anyhow!("exit status {status}"),
-        )
+        Self::new(FailureKind::Finding(status), anyhow::anyhow!("exit status {status}"))
     }
 
     /// Puts the file, or whatever the error is about, before it.
@@ -129,10 +126,7 @@ impl Failure {
     }
 
     fn new(kind: FailureKind, error: impl Into<anyhow::Error>) -> Self {
-        Self {
-            kind,
-            error: error.into(),
-        }
+        Self { kind, error: error.into() }
     }
 }
 
@@ -154,11 +148,7 @@ const KEPT: &str = "; --output FILE keeps the whole document";
 /// Prints a line on stderr.
 pub(crate) fn note(text: &str) {
     // If stderr cannot be written, nobody can be told.
-    let _ = writeln!(
-        io::stderr(),
-        "linerate: {}",
-        printable(&without_passwords(text))
-    );
+    let _ = writeln!(io::stderr(), "linerate: {}", printable(&without_passwords(text)));
 }
 
 /// The text with its URLs shown without passwords: one stands behind the name of a user, or is a
@@ -184,9 +174,8 @@ fn without_passwords(text: &str) -> String {
             None if !host.is_empty() && is_of_nats => format!("…@{host}"),
             _ => main.to_owned(),
         };
-        let parameters = parameters
-            .split('&')
-            .filter(|it| !it.is_empty() && !it.starts_with("password="));
+        let parameters =
+            parameters.split('&').filter(|it| !it.is_empty() && !it.starts_with("password="));
         for (place, parameter) in parameters.enumerate() {
             shown += if place == 0 { "?" } else { "&" };
             shown += parameter;
@@ -208,9 +197,7 @@ mod tests {
     #[test]
     fn a_chain_is_one_line_with_every_cause() {
         let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
-        let chain = anyhow::Error::new(refused)
-            .context("cannot connect")
-            .context("pit:5201");
+        let chain = anyhow::Error::new(refused).context("cannot connect").context("pit:5201");
         assert_eq!(
             Failure::failed(chain).line(),
             "linerate: pit:5201: cannot connect: connection refused"
@@ -235,18 +222,12 @@ mod tests {
                 "postgres://me:p@w/x@db:5/x?connect_timeout=3",
                 "postgres://me@db:5/x?connect_timeout=3",
             ),
-            (
-                "postgresql:///x?host=/run&password=p&user=u",
-                "postgresql:///x?host=/run&user=u",
-            ),
+            ("postgresql:///x?host=/run&password=p&user=u", "postgresql:///x?host=/run&user=u"),
             (
                 "--bus nats://u:p@a,tls://tok@b:4222: no answer",
                 "--bus nats://u@a,tls://…@b:4222: no answer",
             ),
-            (
-                "'http://u:p@h/x', `http://h:80/x`",
-                "'http://u@h/x', `http://h:80/x`",
-            ),
+            ("'http://u:p@h/x', `http://h:80/x`", "'http://u@h/x', `http://h:80/x`"),
             ("nats://u:a-password-that-was-cut", "nats://u:…"),
             ("http://[2001:2::1]:80/x", "http://[2001:2::1]:80/x"),
             ("http://HOST:PORT", "http://HOST:PORT"),

@@ -29,9 +29,7 @@ const MAX_PEM_FILE: u64 = 16 << 10;
 
 /// The file as errors name it: behind the option that gave it, which is empty for an argument.
 pub(crate) fn named(option: &str, path: &Path) -> String {
-    format!("{option} {}", path.display())
-        .trim_start()
-        .to_owned()
+    format!("{option} {}", path.display()).trim_start().to_owned()
 }
 
 /// Reads the whole file that `option` names; it may have `limit` bytes.
@@ -75,9 +73,7 @@ pub(crate) const MAX_POLICY: u64 = 4 << 20;
 /// # Errors
 /// As [`parse`].
 pub(crate) fn policy(option: &str, path: &Path) -> Result<PolicyFile, Failure> {
-    parse(option, path, MAX_POLICY, |text| {
-        PolicyFile::from_toml(text, &mut SystemNames::default())
-    })
+    parse(option, path, MAX_POLICY, |text| PolicyFile::from_toml(text, &mut SystemNames::default()))
 }
 
 /// Reads an open file, or standard input, to its end. Errors call it `name`.
@@ -187,10 +183,7 @@ pub(crate) struct OutputFile {
 
 /// The command that explains a document in a file.
 pub(crate) fn explaining(path: &Path) -> String {
-    format!(
-        "linerate explain {}",
-        shell_word(&path.display().to_string())
-    )
+    format!("linerate explain {}", shell_word(&path.display().to_string()))
 }
 
 impl OutputFile {
@@ -220,12 +213,7 @@ impl OutputFile {
             other => other.map(|file| (file, true)),
         };
         let (file, is_new) = opened.context(name.clone()).map_err(Failure::usage)?;
-        Ok(Self {
-            name,
-            path: path.to_owned(),
-            file,
-            is_new,
-        })
+        Ok(Self { name, path: path.to_owned(), file, is_new })
     }
 
     /// The command that explains the file; `None` for a pipe or a device.
@@ -250,9 +238,7 @@ impl OutputFile {
         mut self,
         fill: impl FnOnce(&mut File) -> anyhow::Result<()>,
     ) -> Result<(), Failure> {
-        self.replace(fill)
-            .context(self.name.clone())
-            .map_err(Failure::failed)?;
+        self.replace(fill).context(self.name.clone()).map_err(Failure::failed)?;
         self.is_new = false;
         Ok(())
     }
@@ -292,10 +278,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let old = directory.path().join("old.json");
         fs::write(&old, "a much longer text than the new one").unwrap();
-        OutputFile::open("--output", &old)
-            .unwrap()
-            .write("{}\n")
-            .unwrap();
+        OutputFile::open("--output", &old).unwrap().write("{}\n").unwrap();
         assert_eq!(fs::read_to_string(&old).unwrap(), "{}\n");
 
         let unwritten = directory.path().join("new.json");
@@ -316,10 +299,7 @@ mod tests {
     fn a_full_disk_is_an_error_that_names_the_file() {
         let full = OutputFile::open("--output", Path::new("/dev/full")).unwrap();
         let message = format!("{:?}", full.write("{}\n").unwrap_err());
-        assert!(
-            message.contains("/dev/full") && message.contains("No space left"),
-            "{message}"
-        );
+        assert!(message.contains("/dev/full") && message.contains("No space left"), "{message}");
     }
 
     #[test]
@@ -334,9 +314,6 @@ mod tests {
         assert_eq!(wide_mode_warning(path, 0o100_600), None);
         assert_eq!(wide_mode_warning(path, 0o100_400), None);
         let warning = wide_mode_warning(path, 0o100_640).unwrap();
-        assert!(
-            warning.contains("mode 0640") && warning.contains("chmod 600 k"),
-            "{warning}"
-        );
+        assert!(warning.contains("mode 0640") && warning.contains("chmod 600 k"), "{warning}");
     }
 }

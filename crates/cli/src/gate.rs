@@ -20,13 +20,8 @@ pub(crate) fn hold(document: &dyn Document, floor: BitRate) -> anyhow::Result<()
     let Some(rates) = document.throughputs() else {
         bail!("--fail-below {floor}: this document has no rate of its own");
     };
-    ensure!(
-        !rates.is_empty(),
-        "--fail-below {floor}: nothing was measured"
-    );
-    rates
-        .into_iter()
-        .try_for_each(|(name, rate)| hold_rate(name, rate, floor))
+    ensure!(!rates.is_empty(), "--fail-below {floor}: nothing was measured");
+    rates.into_iter().try_for_each(|(name, rate)| hold_rate(name, rate, floor))
 }
 
 /// Checks the round trips per minute under load of each direction against the floor.
@@ -67,27 +62,16 @@ pub(crate) fn hold_change(found: &Baseline, worst: Option<Percent>) -> Result<()
         }
     };
     held().map_err(Failure::failed)?;
-    let headlines: Vec<String> = found
-        .changes
-        .iter()
-        .filter(|change| change.headline)
-        .map(beside)
-        .collect();
-    note(&format!(
-        "--fail-on-worse {worst}: passed, {}",
-        headlines.join("; ")
-    ));
+    let headlines: Vec<String> =
+        found.changes.iter().filter(|change| change.headline).map(beside).collect();
+    note(&format!("--fail-on-worse {worst}: passed, {}", headlines.join("; ")));
     Ok(())
 }
 
 /// `throughput_bps is 3.1 % worse than the baseline's: within noise, the intervals overlap`
 fn beside(change: &Change) -> String {
     let worse = change.worse_percent();
-    let unit = if change.metric.ends_with("effect_percent") {
-        "points"
-    } else {
-        "%"
-    };
+    let unit = if change.metric.ends_with("effect_percent") { "points" } else { "%" };
     let word = if worse > 0.0 { "worse" } else { "better" };
     format!(
         "{} is {:.1} {unit} {word} than the baseline's: {}",
@@ -182,33 +166,18 @@ mod tests {
     #[test]
     fn a_check_is_held_to_its_round_trips_per_minute_each_way() {
         let samples = |us: f64| {
-            let probe = Probe {
-                connect_us: us,
-                request_us: us,
-            };
-            let samples = Samples {
-                idle: vec![probe],
-                loaded: vec![probe],
-                ..Samples::default()
-            };
+            let probe = Probe { connect_us: us, request_us: us };
+            let samples = Samples { idle: vec![probe], loaded: vec![probe], ..Samples::default() };
             samples.score().unwrap()
         };
         let mut check = Check::new("pit", Environment::default());
         check.responsiveness.insert("up".to_owned(), samples(30e3));
         let missing = hold_rpm(&check, 1000).unwrap_err().to_string();
-        assert_eq!(
-            missing,
-            "--fail-below-rpm 1000: responsiveness down was not measured"
-        );
-        check
-            .responsiveness
-            .insert("down".to_owned(), samples(60e3));
+        assert_eq!(missing, "--fail-below-rpm 1000: responsiveness down was not measured");
+        check.responsiveness.insert("down".to_owned(), samples(60e3));
         assert!(hold_rpm(&check, 1000).is_ok());
         let slow = hold_rpm(&check, 1001).unwrap_err().to_string();
-        assert_eq!(
-            slow,
-            "--fail-below-rpm 1001: down is 1000 round trips per minute"
-        );
+        assert_eq!(slow, "--fail-below-rpm 1001: down is 1000 round trips per minute");
     }
 
     #[test]
@@ -225,10 +194,7 @@ mod tests {
             headline: true,
         };
         let refusal = |change: Change| {
-            let found = Baseline {
-                changes: vec![change],
-                ..Baseline::default()
-            };
+            let found = Baseline { changes: vec![change], ..Baseline::default() };
             let held = hold_change(&found, Some(Percent(5.0)));
             held.err().map(|failure| failure.chain())
         };
@@ -245,28 +211,15 @@ mod tests {
             ..change
         });
         let sure = medians.expect("20 % are more than 5 %");
-        assert!(
-            sure.ends_with("worse than then, the intervals lie apart"),
-            "{sure}"
-        );
+        assert!(sure.ends_with("worse than then, the intervals lie apart"), "{sure}");
     }
 
     #[test]
     fn a_cost_is_worse_where_it_is_higher() {
-        for metric in [
-            "latency_us.p99",
-            "tcp.rtt_mean_us",
-            "sender.host_cpu_percent",
-            "udp.lost",
-        ] {
+        for metric in ["latency_us.p99", "tcp.rtt_mean_us", "sender.host_cpu_percent", "udp.lost"] {
             assert!(is_cost(metric), "{metric}");
         }
-        for metric in [
-            "throughput_bps",
-            "rpm",
-            "transactions_per_s",
-            "tcp.cwnd_bytes",
-        ] {
+        for metric in ["throughput_bps", "rpm", "transactions_per_s", "tcp.cwnd_bytes"] {
             assert!(!is_cost(metric), "{metric}");
         }
     }

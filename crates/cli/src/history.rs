@@ -79,9 +79,7 @@ pub(crate) fn unusable(error: HistoryError) -> Failure {
 
 fn list(args: &HistoryArgs) -> Result<(), Failure> {
     let history = kept(args.place.db.as_ref())?;
-    let runs = history
-        .list(&filter(&args.which, Some(args.most)))
-        .map_err(unusable)?;
+    let runs = history.list(&filter(&args.which, Some(args.most))).map_err(unusable)?;
     if runs.is_empty() {
         output::note("no run of that kind was saved; measuring commands take --save");
     }
@@ -93,25 +91,18 @@ fn list(args: &HistoryArgs) -> Result<(), Failure> {
         labels: &run.labels,
         answer: &run.answer,
     });
-    output::print(&text::saved_runs(
-        &rows.collect::<Vec<_>>(),
-        output::style(),
-    ))
+    output::print(&text::saved_runs(&rows.collect::<Vec<_>>(), output::style()))
 }
 
 fn test(run: &Run) -> String {
-    format!("{} {}", run.workload, run.detail)
-        .trim_end()
-        .to_owned()
+    format!("{} {}", run.workload, run.detail).trim_end().to_owned()
 }
 
 /// A saved document with what is concluded from it.
 pub(crate) fn stored(history: &History, id: i64) -> Result<Box<dyn Document>, Failure> {
     let found = history.document(id).map_err(unusable)?;
     let text = found.ok_or_else(|| {
-        Failure::usage(anyhow!(
-            "the history has no run {id}; linerate history lists them"
-        ))
+        Failure::usage(anyhow!("the history has no run {id}; linerate history lists them"))
     })?;
     let mut document = document::read(text.as_bytes())
         .with_context(|| format!("run {id} of the history"))
@@ -188,9 +179,7 @@ fn lines<'a>(
     runs.iter().map(|run| {
         let document = history.document(run.id)?.unwrap_or_default();
         let (id, labels) = (run.id, json!(history.labels(run.id)?));
-        Ok(format!(
-            "{{\"run\":{id},\"labels\":{labels},\"document\":{document}}}\n"
-        ))
+        Ok(format!("{{\"run\":{id},\"labels\":{labels},\"document\":{document}}}\n"))
     })
 }
 
@@ -227,17 +216,8 @@ impl SavedFigure<'_> {
     }
 }
 
-const COLUMNS: [&str; 9] = [
-    "run",
-    "started_at",
-    "path",
-    "workload",
-    "detail",
-    "labels",
-    "bottleneck",
-    "metric",
-    "value",
-];
+const COLUMNS: [&str; 9] =
+    ["run", "started_at", "path", "workload", "detail", "labels", "bottleneck", "metric", "value"];
 
 fn prune(args: &PruneArgs) -> Result<(), Failure> {
     let mut history = kept(args.place.db.as_ref())?;
@@ -268,12 +248,7 @@ impl<'a> Against<'a> {
         workload: &'static str,
     ) -> Self {
         let lab = path.lab.as_ref().map(ToString::to_string);
-        Self {
-            keep,
-            path: lab.or_else(|| Some(host?.to_string())),
-            workload,
-            detail: None,
-        }
+        Self { keep, path: lab.or_else(|| Some(host?.to_string())), workload, detail: None }
     }
 }
 
@@ -301,15 +276,12 @@ pub(crate) fn observed(
     };
     let filter = match which {
         WhichRun::Last => of_test,
-        WhichRun::Label(key, value) => Filter {
-            labels: vec![(key.clone(), value.clone())],
-            ..of_test
-        },
-        WhichRun::Number(id) => Filter {
-            id: Some(*id),
-            schemas: of_test.schemas,
-            ..Filter::default()
-        },
+        WhichRun::Label(key, value) => {
+            Filter { labels: vec![(key.clone(), value.clone())], ..of_test }
+        }
+        WhichRun::Number(id) => {
+            Filter { id: Some(*id), schemas: of_test.schemas, ..Filter::default() }
+        }
     };
     let found = history.list(&filter).map_err(unusable)?;
     let mut other = None;

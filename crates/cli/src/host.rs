@@ -43,10 +43,7 @@ fn show(args: &HostShowArgs) -> Result<(), Failure> {
         (false, false) => Format::Text,
     };
     let output = Output::open(&args.document, format)?;
-    let scope = HostScope {
-        keys: args.keys.clone(),
-        ..scope(&args.need, args.document.quiet)?
-    };
+    let scope = HostScope { keys: args.keys.clone(), ..scope(&args.need, args.document.quiet)? };
     let document = host_settings::show(&scope)?;
     output.write(&document)
 }
@@ -66,11 +63,7 @@ fn undo(args: &HostUndoArgs) -> Result<(), Failure> {
     let document = host_settings::undo(&args.keys)?;
     print(&document, args.json)?;
     let is_failed = |outcome| outcome == ChangeOutcome::Failed;
-    match document
-        .changes
-        .iter()
-        .find(|change| is_failed(change.outcome))
-    {
+    match document.changes.iter().find(|change| is_failed(change.outcome)) {
         Some(change) => Err(Failure::failed(anyhow!(
             "{} could not be put back; it is still written down",
             change.key
@@ -103,11 +96,7 @@ fn scope(options: &NeedOptions, quiet: bool) -> Result<HostScope, Failure> {
         _ => (None, None),
     };
     Ok(HostScope {
-        need: Need {
-            path,
-            connections: options.connections,
-            profile: None,
-        },
+        need: Need { path, connections: options.connections, profile: None },
         peer,
         keys: Vec::new(),
     })
@@ -141,14 +130,8 @@ fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Fa
 
 fn path_of(check: &Check) -> Option<NeededPath> {
     let records = [&check.up, &check.down].map(Option::as_ref);
-    let reached = records
-        .iter()
-        .flatten()
-        .filter_map(|record| record.throughput_bps());
-    let trains = records
-        .iter()
-        .flatten()
-        .filter_map(|record| Some(record.path_train?.link_bps));
+    let reached = records.iter().flatten().filter_map(|record| record.throughput_bps());
+    let trains = records.iter().flatten().filter_map(|record| Some(record.path_train?.link_bps));
     let rate_bps = reached.chain(trains).fold(0.0, f64::max);
     let rtt_us = check.idle_latency_us.as_ref()?.p50;
     (rate_bps > 0.0 && rtt_us > 0.0).then_some(NeededPath {

@@ -33,10 +33,7 @@ impl Keeper {
         if !options.save {
             return Ok(None);
         }
-        Ok(Some(Self {
-            history: open(options.db.as_ref())?,
-            labels: options.label.clone(),
-        }))
+        Ok(Some(Self { history: open(options.db.as_ref())?, labels: options.label.clone() }))
     }
 
     /// Saves the document and returns the run's number.
@@ -62,9 +59,7 @@ pub(crate) fn save(
 ) -> Result<i64, HistoryError> {
     let json = document.json_line();
     let observed = document.observed();
-    let figures = observed
-        .figures()
-        .map(|(name, value)| (name.to_owned(), value));
+    let figures = observed.figures().map(|(name, value)| (name.to_owned(), value));
     let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
     let about = About::new(&json);
     let pairs = pairs::of(document, labels);
@@ -101,9 +96,7 @@ pub(crate) fn saved(
         ..Filter::default()
     };
     let mut runs = history.list(&since_then)?.into_iter();
-    Ok(runs
-        .find(|run| run.started_at == started_at)
-        .map(|run| run.id))
+    Ok(runs.find(|run| run.started_at == started_at).map(|run| run.id))
 }
 
 /// The time under which a document is saved `now`. It may come from a host whose clock is wrong, or
@@ -140,12 +133,10 @@ impl About {
     fn new(json: &str) -> Self {
         let value: Value = serde_json::from_str(json).unwrap_or_default();
         let at = |path: &str| {
-            ["", "/rows/0", "/record", "/up", "/down"]
-                .iter()
-                .find_map(|place| {
-                    let found = value.pointer(&format!("{place}{path}"))?.as_str()?;
-                    Some(found.to_owned())
-                })
+            ["", "/rows/0", "/record", "/up", "/down"].iter().find_map(|place| {
+                let found = value.pointer(&format!("{place}{path}"))?.as_str()?;
+                Some(found.to_owned())
+            })
         };
         let text = |path: &str| at(path).unwrap_or_default();
         let schema = text("/schema");
@@ -154,10 +145,9 @@ impl About {
             .and_then(|it| it.split('/').next())
             .unwrap_or_default();
         let (workload, detail) = match name {
-            "record" | "sweep" => (
-                text("/workload"),
-                format!("{} {}", text("/protocol"), text("/direction")),
-            ),
+            "record" | "sweep" => {
+                (text("/workload"), format!("{} {}", text("/protocol"), text("/direction")))
+            }
             "load" => ("load".to_owned(), text("/mix")),
             "comparison" => ("compare".to_owned(), String::new()),
             "experiment" => ("run".to_owned(), String::new()),
@@ -195,11 +185,7 @@ pub(crate) fn open_at(option: &str, place: &Place) -> Result<History, Failure> {
         let is_lacking = matches!(error, HistoryError::NotBuilt);
         let name = format!("{option} {place}");
         let error = anyhow!(error).context(name.trim_start().to_owned());
-        if is_lacking {
-            Failure::unsupported(error)
-        } else {
-            Failure::usage(error)
-        }
+        if is_lacking { Failure::unsupported(error) } else { Failure::usage(error) }
     })
 }
 
@@ -223,9 +209,8 @@ pub(crate) fn beside(place: &Place) -> anyhow::Result<PathBuf> {
     match place {
         Place::File(path) => Ok(path.clone()),
         Place::Server(_) => {
-            let name = place
-                .to_string()
-                .replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
+            let name =
+                place.to_string().replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
             Ok(state_directory()?.join(name))
         }
     }
@@ -244,10 +229,7 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
         anyhow!("neither XDG_STATE_HOME nor HOME says where it is kept: give --db FILE")
     })?;
     let directory = state.join("linerate");
-    let made = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&directory);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     made.with_context(|| directory.display().to_string())?;
     Ok(directory)
 }
@@ -276,19 +258,13 @@ mod tests {
             "direction":"up","host":"pit","started_at":"2026-11-23T09:00:00Z",
             "environment":{"lab":{"spec":"rtt=2ms"}}}]}"#,
         );
-        assert_eq!(
-            (about.workload.as_str(), about.detail.as_str()),
-            ("stream", "tcp up")
-        );
+        assert_eq!((about.workload.as_str(), about.detail.as_str()), ("stream", "tcp up"));
         assert_eq!(
             (about.path.as_str(), about.started_at.as_str()),
             ("rtt=2ms", "2026-11-23T09:00:00Z")
         );
         let about =
             About::new(r#"{"schema":"linerate.comparison/1","host":"pit","started_at":"x"}"#);
-        assert_eq!(
-            (about.workload.as_str(), about.path.as_str()),
-            ("compare", "pit")
-        );
+        assert_eq!((about.workload.as_str(), about.path.as_str()), ("compare", "pit"));
     }
 }

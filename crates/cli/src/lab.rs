@@ -38,10 +38,7 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
             let text = files::read_text("", path, MAX_FILE).map_err(|error| {
                 let is_path = !path.exists() && path.to_string_lossy().contains('=');
                 Failure::usage(if is_path {
-                    anyhow!(
-                        "FILE {}: an emulated path is given by --lab",
-                        path.display()
-                    )
+                    anyhow!("FILE {}: an emulated path is given by --lab", path.display())
                 } else {
                     error
                 })
@@ -56,9 +53,8 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
     };
     let (directory, _) = look()?;
     let seed = args.seed.unwrap_or_else(plan::fresh_seed).to_string();
-    let mut arguments = ["lab", "hold", "--name", &args.name, "--seed", &seed]
-        .map(OsStr::new)
-        .to_vec();
+    let mut arguments =
+        ["lab", "hold", "--name", &args.name, "--seed", &seed].map(OsStr::new).to_vec();
     let spec = args.lab.map(|spec| spec.to_string());
     if let Some(spec) = &spec {
         arguments.extend(["--lab", spec].map(OsStr::new));
@@ -87,10 +83,7 @@ fn hold(args: &LabHoldArgs) -> Result<(), Failure> {
         Some(spec) => Topology::of_path(spec),
         None => Topology::from_toml(&text).map_err(Failure::usage)?,
     };
-    let links = topology
-        .links
-        .iter()
-        .flat_map(|link| [&link.up, &link.down]);
+    let links = topology.links.iter().flat_map(|link| [&link.up, &link.down]);
     let options = LabOptions {
         seed: args.seed,
         traces: site::traces(links, args.directory.as_deref().unwrap_or(Path::new("")))?,
@@ -132,11 +125,7 @@ fn status(args: &LabStatusArgs) -> Result<(), Failure> {
 
 fn down(args: &LabDownArgs) -> Result<(), Failure> {
     let (directory, labs) = look()?;
-    let labs = if args.all {
-        labs
-    } else {
-        vec![directory.find(&labs, args.which.name())?]
-    };
+    let labs = if args.all { labs } else { vec![directory.find(&labs, args.which.name())?] };
     for lab in labs {
         let running = lab.inhabitants();
         directory.end(&lab)?;
@@ -160,15 +149,11 @@ fn look() -> Result<(LabDirectory, Vec<LabState>), Failure> {
 
 fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(), Failure> {
     let labs = labs.into_iter().map(|state| {
-        let status = directory
-            .status(&state)
-            .map_err(|error| output::note(&Failure::from(error).chain()));
+        let status =
+            directory.status(&state).map_err(|error| output::note(&Failure::from(error).chain()));
         state.shown(status.ok())
     });
-    let document = LabsDocument {
-        schema: LAB_SCHEMA.to_owned(),
-        labs: labs.collect(),
-    };
+    let document = LabsDocument { schema: LAB_SCHEMA.to_owned(), labs: labs.collect() };
     if json {
         return output::print(&json::document(&document));
     }

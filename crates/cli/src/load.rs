@@ -34,11 +34,7 @@ pub(crate) fn execute(args: LoadArgs) -> Result<(), Failure> {
     }
     let seed = args.seed.unwrap_or_else(plan::fresh_seed);
     let (hosts, mix) = words(&args).map_err(Failure::usage)?;
-    let choice = MixChoice {
-        time: args.time,
-        flows: args.flows,
-        seed,
-    };
+    let choice = MixChoice { time: args.time, flows: args.flows, seed };
     let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
     let mix = mix_of(mix, &choice, &names).map_err(Failure::usage)?;
     let format = output::format(args.document.json, &args.csv, false);
@@ -69,10 +65,7 @@ fn words(args: &LoadArgs) -> anyhow::Result<(Vec<EndpointName>, &str)> {
         }
         return Ok((hosts, mix.unwrap_or(DEFAULT_MIX)));
     }
-    ensure!(
-        mix.is_none(),
-        "HOST cannot be used with --lab: give the mix alone"
-    );
+    ensure!(mix.is_none(), "HOST cannot be used with --lab: give the mix alone");
     Ok((Vec::new(), host.unwrap_or(DEFAULT_MIX)))
 }
 
@@ -111,22 +104,14 @@ fn mix_of(name: &str, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mi
 /// The mix of a document that a load has left, for as many endpoints as it had.
 fn again(path: &Path, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mix> {
     let bytes = files::read_bytes("", path, files::MAX_DOCUMENT)?;
-    ensure!(
-        schema(&bytes)? == LOAD_SCHEMA,
-        "it is no document of a load"
-    );
+    ensure!(schema(&bytes)? == LOAD_SCHEMA, "it is no document of a load");
     let document: LoadDocument = serde_json::from_slice(&bytes)?;
     ensure!(
         choice.time.is_none() && choice.flows.is_none(),
         "--time and --flows are as the document has them"
     );
     let mix = Mix::from_document(&document, choice.seed).context("its members have no time")?;
-    let had = 1 + mix
-        .members
-        .iter()
-        .map(|member| member.endpoint)
-        .max()
-        .unwrap_or(0);
+    let had = 1 + mix.members.iter().map(|member| member.endpoint).max().unwrap_or(0);
     let given = hosts.len().max(1);
     ensure!(given == had, "its load had {had} endpoints: give as many");
     Ok(mix)

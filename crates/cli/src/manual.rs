@@ -60,9 +60,8 @@ fn page(directory: &Path, command: clap::Command, typed: &str) -> anyhow::Result
     }
     let help = help.unwrap_or_default();
     let (notes, examples) = help.split_once("Examples:\n").unwrap_or((&help, ""));
-    let end = [("NOTES", notes), ("EXAMPLES", examples)]
-        .into_iter()
-        .filter(|(_, text)| !text.is_empty());
+    let end =
+        [("NOTES", notes), ("EXAMPLES", examples)].into_iter().filter(|(_, text)| !text.is_empty());
     for (heading, lines) in end.chain([("EXIT STATUS", STATUS), ("SEE ALSO", SEE)]) {
         text.extend(section(heading, lines).into_bytes());
     }

@@ -103,9 +103,7 @@ impl Output {
         let title = &self.title;
         let of_file = self.file.as_ref().and_then(OutputFile::explained);
         let mut evidence = self.source.or(of_file);
-        let kept = self
-            .file
-            .map_or(Ok(()), |file| file.write(&titled(title, document.json())));
+        let kept = self.file.map_or(Ok(()), |file| file.write(&titled(title, document.json())));
         let saved = self.keeper.map_or(Ok(()), |keeper| {
             let id = keeper.save(document)?;
             let show = format!("linerate history show {id}");
@@ -114,10 +112,7 @@ impl Output {
             Ok(())
         });
         let evidence = evidence.map(|show| &*format!("{show} --details").leak());
-        let style = Style {
-            evidence,
-            ..style()
-        };
+        let style = Style { evidence, ..style() };
         let printed = rendered(document, self.format, style).and_then(|text| {
             print(&match (self.format, &title.title) {
                 (Format::Json | Format::JsonStream, _) => titled(title, text),
@@ -157,10 +152,7 @@ pub(crate) fn conclude(
 fn rendered(document: &dyn Document, format: Format, style: Style) -> Result<String, Failure> {
     Ok(match format {
         Format::Text => document.text(style),
-        Format::Details => document.text(Style {
-            details: true,
-            ..style
-        }),
+        Format::Details => document.text(Style { details: true, ..style }),
         Format::Json => document.json(),
         Format::JsonStream => document.json_line(),
         Format::Csv(rows) => {
@@ -212,9 +204,7 @@ pub(crate) fn style() -> Style {
     let no_colour = is("NO_COLOR", |value| !value.is_empty()) || is("TERM", |term| term == "dumb");
     let terminal = terminal_size::terminal_size_of(io::stdout());
     let width = terminal.map(|(width, _)| usize::from(width.0));
-    let columns = std::env::var("COLUMNS")
-        .ok()
-        .and_then(|columns| columns.parse().ok());
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     Style {
         width: width.or(columns).unwrap_or(Style::default().width),
         colour: match config::colours() {
@@ -244,8 +234,5 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         return Err(Failure::no_stdout());
     }
     let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(Failure::stdout)
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::stdout)
 }

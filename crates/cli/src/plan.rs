@@ -22,10 +22,7 @@ pub(crate) fn plan<C: Choice>(
     let seed = repeats.seed.unwrap_or(fresh_seed);
     let drafts = options.drafts(workload)?.into_iter();
     let tests = drafts.map(|draft| resolve(draft, seed));
-    Ok(Plan {
-        tests: tests.collect::<anyhow::Result<_>>()?,
-        repeats: how_often(repeats),
-    })
+    Ok(Plan { tests: tests.collect::<anyhow::Result<_>>()?, repeats: how_often(repeats) })
 }
 
 /// A seed that no other run is likely to have. It has 32 bits, so that it can be typed and a JSON

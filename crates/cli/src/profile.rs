@@ -117,15 +117,9 @@ impl ProfilePlan {
     fn resolve(args: &ProfileArgs) -> anyhow::Result<Self> {
         let mut request = ProfileRequest::default();
         request.hz = args.profile.hz.unwrap_or(request.hz);
-        request
-            .check()
-            .map_err(|message| anyhow!("--hz: {message}"))?;
+        request.check().map_err(|message| anyhow!("--hz: {message}"))?;
         let test = test(args)?;
-        Ok(Self {
-            what_ifs: what_if_options(&args.profile, &test)?,
-            test,
-            request,
-        })
+        Ok(Self { what_ifs: what_if_options(&args.profile, &test)?, test, request })
     }
 
     /// How long all of it takes, where a time ends the transfer.
@@ -147,10 +141,7 @@ fn what_if_options(options: &ProfileOptions, test: &Test) -> anyhow::Result<Opti
         (true, false) => "--what-if",
     };
     check_transport(test.protocol).context(option)?;
-    Ok(Some(WhatIfOptions {
-        test: test.clone(),
-        prove: options.prove,
-    }))
+    Ok(Some(WhatIfOptions { test: test.clone(), prove: options.prove }))
 }
 
 fn test(args: &ProfileArgs) -> anyhow::Result<Test> {

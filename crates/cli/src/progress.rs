@@ -221,10 +221,7 @@ mod tests {
 
     #[test]
     fn json_lines_win_over_quiet() {
-        assert_eq!(
-            Progress::new(Format::JsonStream, true).view,
-            ProgressView::JsonStream
-        );
+        assert_eq!(Progress::new(Format::JsonStream, true).view, ProgressView::JsonStream);
         assert_eq!(Progress::new(Format::Text, true).view, ProgressView::Quiet);
     }
 }

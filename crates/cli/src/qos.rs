@@ -44,9 +44,9 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
     let place = || args.file.display().to_string();
     let names = &mut SystemNames::default();
     let file = match args.import {
-        Some(QosImport::Hpux) => files::parse("", &args.file, MAX_POLICY, |text| {
-            PolicyFile::from_hpux(text, names)
-        }),
+        Some(QosImport::Hpux) => {
+            files::parse("", &args.file, MAX_POLICY, |text| PolicyFile::from_hpux(text, names))
+        }
         None => files::policy("", &args.file),
     }?;
     if args.import.is_some() {
@@ -61,14 +61,8 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
         }
         return output::print(&file.to_toml());
     }
-    let speeds = if args.file_only {
-        BTreeMap::new()
-    } else {
-        qos::speeds(&file)
-    };
-    let mut report = FileReport::new(&file, &speeds)
-        .with_context(place)
-        .map_err(Failure::usage)?;
+    let speeds = if args.file_only { BTreeMap::new() } else { qos::speeds(&file) };
+    let mut report = FileReport::new(&file, &speeds).with_context(place).map_err(Failure::usage)?;
     if !args.file_only {
         let here = qos::here(&file, args.adapter.as_deref());
         report.warnings.extend(here?);
@@ -77,11 +71,7 @@ fn check(args: &QosCheckArgs) -> Result<(), Failure> {
     let is_refused = report.warnings.iter().any(|warning| warning.refused);
     report.name = Some(place());
     show(&QosDocument::from(report), args.json)?;
-    if is_refused {
-        Err(Failure::of_status(2))
-    } else {
-        Ok(())
-    }
+    if is_refused { Err(Failure::of_status(2)) } else { Ok(()) }
 }
 
 fn apply(args: QosApplyArgs) -> Result<(), Failure> {
@@ -114,10 +104,7 @@ fn status(args: &QosStatusArgs) -> Result<(), Failure> {
     let document = qos::status(interface)?;
     if args.details {
         note(&document, interface);
-        output::print(&document.text(Style {
-            details: true,
-            ..output::style()
-        }))?;
+        output::print(&document.text(Style { details: true, ..output::style() }))?;
     } else {
         tell(&document, interface, args.which.json)?;
     }
@@ -146,11 +133,7 @@ fn stats(args: &QosStatsArgs) -> Result<(), Failure> {
         return show_stats(&qos::reset(interface)?, interface, json);
     }
     let first = qos::status(interface)?;
-    if args.watch {
-        watch(interface, first, json)
-    } else {
-        show_stats(&first, interface, json)
-    }
+    if args.watch { watch(interface, first, json) } else { show_stats(&first, interface, json) }
 }
 
 /// Rates since the last second, until somebody stops it.
@@ -185,17 +168,10 @@ fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(
 fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
     let place = || args.file.display().to_string();
     let file = files::policy("", &args.file)?;
-    let packet: Packet = args
-        .packet
-        .parse()
-        .context("PACKET")
-        .map_err(Failure::usage)?;
-    let adapter = adapter(&file, args.adapter.as_deref())
-        .with_context(place)
-        .map_err(Failure::usage)?;
-    let report = explain(&file, &adapter, &packet)
-        .with_context(place)
-        .map_err(Failure::usage)?;
+    let packet: Packet = args.packet.parse().context("PACKET").map_err(Failure::usage)?;
+    let adapter =
+        adapter(&file, args.adapter.as_deref()).with_context(place).map_err(Failure::usage)?;
+    let report = explain(&file, &adapter, &packet).with_context(place).map_err(Failure::usage)?;
     show(&QosDocument::from(report), args.json)
 }
 
@@ -206,18 +182,12 @@ fn adapter(file: &PolicyFile, name: Option<&str>) -> anyhow::Result<Adapter> {
         (Some(name), _) => {
             let found = named(name).or_else(|| named("*"));
             let found = found.ok_or_else(|| anyhow!("there is no adapter `{name}` in it"))?;
-            Ok(Adapter {
-                name: name.to_owned(),
-                ..found.clone()
-            })
+            Ok(Adapter { name: name.to_owned(), ..found.clone() })
         }
         (None, [only]) => Ok(only.clone()),
         (None, all) => {
             let names: Vec<_> = all.iter().map(|adapter| adapter.name.as_str()).collect();
-            Err(anyhow!(
-                "which adapter? --adapter is one of {}",
-                names.join(", ")
-            ))
+            Err(anyhow!("which adapter? --adapter is one of {}", names.join(", ")))
         }
     }
 }
@@ -238,11 +208,7 @@ fn tell(document: &QosDocument, interface: Option<&str>, as_json: bool) -> Resul
 }
 
 fn show(document: &QosDocument, as_json: bool) -> Result<(), Failure> {
-    output::print(&if as_json {
-        json::document(document)
-    } else {
-        document.text(output::style())
-    })
+    output::print(&if as_json { json::document(document) } else { document.text(output::style()) })
 }
 
 fn show_stats(

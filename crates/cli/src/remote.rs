@@ -94,14 +94,8 @@ impl Remote {
         let sent = writeln!(stdin, "{text}").and_then(|()| stdin.write_all(&program));
         ssh.stdin = Some(stdin);
         let stdout = ssh.stdout.take().expect("it is piped");
-        let mut started = Self {
-            ssh,
-            name: EndpointName {
-                host: known.host.clone(),
-                port: None,
-            },
-            key,
-        };
+        let mut started =
+            Self { ssh, name: EndpointName { host: known.host.clone(), port: None }, key };
         let listens = sent.and_then(|()| port_of(stdout, PATIENCE));
         let failed = format!("{place}: no endpoint could be started by ssh; it says why above");
         started.name.port = Some(listens.map_err(|error| match error.kind() {
@@ -122,11 +116,7 @@ impl Remote {
         path: &PathOptions,
         progress: &mut Progress,
     ) -> Result<Target, Failure> {
-        let path = PathOptions {
-            port: None,
-            key_file: None,
-            ..path.clone()
-        };
+        let path = PathOptions { port: None, key_file: None, ..path.clone() };
         let target = look_up(self.name.clone(), &path, progress)?;
         let key = Some(self.key.clone());
         Ok(Target { key, ..target })
@@ -159,15 +149,11 @@ fn port_of(stdout: impl Read + Send + 'static, patience: Duration) -> io::Result
         let _ = sender.send(read.map(|_| line));
         io::copy(&mut events, &mut io::sink())
     });
-    let line = first
-        .recv_timeout(patience)
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let line =
+        first.recv_timeout(patience).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let event: Value = serde_json::from_str(&line).map_err(io::Error::from)?;
     let address = event["addresses"][0].as_str().unwrap_or_default();
-    let port = address
-        .rsplit(':')
-        .next()
-        .and_then(|port| port.parse().ok());
+    let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
     port.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -193,15 +179,9 @@ impl SshHost {
 }
 
 fn known_to_ssh(place: &str) -> anyhow::Result<SshHost> {
-    let known = Command::new("ssh")
-        .args(["-G", "--", place])
-        .output()
-        .context("ssh: is it installed?")?;
-    ensure!(
-        known.status.success(),
-        "{place}: {}",
-        String::from_utf8_lossy(&known.stderr).trim()
-    );
+    let known =
+        Command::new("ssh").args(["-G", "--", place]).output().context("ssh: is it installed?")?;
+    ensure!(known.status.success(), "{place}: {}", String::from_utf8_lossy(&known.stderr).trim());
     let text = String::from_utf8_lossy(&known.stdout);
     let name = text
         .lines()

@@ -36,9 +36,7 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
         let read = Opened::new(path).and_then(|opened| self::documents(opened, "report"));
         documents.extend(read.map_err(Failure::usage)?);
     }
-    documents
-        .iter_mut()
-        .for_each(|document| document.annotate());
+    documents.iter_mut().for_each(|document| document.annotate());
     if let Some(directory) = &args.svg {
         pictures(directory, &documents).map_err(Failure::failed)?;
     }
@@ -78,10 +76,7 @@ pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<Box
 }
 
 fn markdown(documents: &[Box<dyn Document>]) -> String {
-    let style = Style {
-        form: Form::Markdown,
-        ..Style::default()
-    };
+    let style = Style { form: Form::Markdown, ..Style::default() };
     let parts: Vec<String> = documents.iter().map(|one| one.text(style)).collect();
     parts.join("\n---\n\n")
 }

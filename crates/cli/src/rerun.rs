@@ -34,13 +34,8 @@ use crate::{files, output, usage};
 pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
     let place = || args.file.display().to_string();
     let bytes = files::read_bytes("", &args.file, MAX_DOCUMENT).map_err(Failure::usage)?;
-    let again = again(&bytes, &args.file)
-        .with_context(place)
-        .map_err(Failure::usage)?;
-    let words = again
-        .typed(args)
-        .with_context(place)
-        .map_err(Failure::usage)?;
+    let again = again(&bytes, &args.file).with_context(place).map_err(Failure::usage)?;
+    let words = again.typed(args).with_context(place).map_err(Failure::usage)?;
     let line: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
     let line = line.join(" ");
     if args.list {
@@ -183,10 +178,7 @@ impl Rerun {
         words.maybe("--key-file", file(&args.key_file));
         words.maybe("--baseline", file(&args.beside.baseline));
         let worse = args.beside.fail_on_worse;
-        words.maybe(
-            "--fail-on-worse",
-            worse.map(|percent| format!("{}%", percent.0)),
-        );
+        words.maybe("--fail-on-worse", worse.map(|percent| format!("{}%", percent.0)));
         words.maybe("--against", args.beside.against.as_ref());
         words.maybe("--output", file(&args.document.output));
         let keep = &args.document.keep;
@@ -203,15 +195,8 @@ impl Rerun {
 }
 
 /// Options of a check's transfers that no option of `check` sets.
-const NOT_OF_CHECK: [&str; 7] = [
-    "time",
-    "warm-up",
-    "interval",
-    "direction",
-    "streams",
-    "size",
-    "offload",
-];
+const NOT_OF_CHECK: [&str; 7] =
+    ["time", "warm-up", "interval", "direction", "streams", "size", "offload"];
 
 /// Commands that take `--baseline` and `--against`.
 const BESIDE: [&str; 5] = ["stream", "rr", "crr", "check", "compare"];
@@ -239,19 +224,13 @@ fn read<T: DeserializeOwned>(bytes: &[u8], schema: &'static str) -> Result<T, Re
 
 fn runs(rows: &[Record]) -> anyhow::Result<Rerun> {
     let first = rows.first().context("it has no runs")?;
-    ensure!(
-        !first.served,
-        "an endpoint made it, of another tool's client: run that client again"
-    );
+    ensure!(!first.served, "an endpoint made it, of another tool's client: run that client again");
     let key = match first.workload {
         Workload::Stream => "size",
         Workload::Rr | Workload::Crr => "request",
     };
     let plain = |row: &Record| (row.workload, row.plan.typed(&[key]));
-    ensure!(
-        rows.iter().all(|row| plain(row) == plain(first)),
-        "its runs are of different tests"
-    );
+    ensure!(rows.iter().all(|row| plain(row) == plain(first)), "its runs are of different tests");
     let sizes = message_sizes(rows);
     let repeats = rows.len().div_ceil(sizes.len());
     let mut options = CommandWords::default();
@@ -309,10 +288,7 @@ fn comparison(it: &Comparison) -> Rerun {
     options.value("--b", it.b.to_string());
     options.maybe("--lab-b", it.lab_b.clone());
     options.list("--metric", it.metrics.iter().map(|it| &it.metric));
-    options.maybe(
-        "--margin",
-        it.margin_percent.map(|margin| format!("{margin}%")),
-    );
+    options.maybe("--margin", it.margin_percent.map(|margin| format!("{margin}%")));
     options.value("--pairs", it.max_pairs);
     options.list("--forbid", it.forbidden.iter().map(|fault| fault.name()));
     let with = it.with.as_ref().map(|with| {
@@ -348,13 +324,7 @@ fn load(it: &LoadDocument, file: &Path) -> Rerun {
         // The load's host has the names of all its endpoints.
         name.clone_from(&it.host);
     }
-    Rerun {
-        command: "load",
-        place,
-        options,
-        seed: it.seed,
-        ..Rerun::default()
-    }
+    Rerun { command: "load", place, options, seed: it.seed, ..Rerun::default() }
 }
 
 fn capacity(it: &CapacityDocument) -> Rerun {
@@ -407,10 +377,7 @@ fn trace(it: &TraceDocument) -> anyhow::Result<Rerun> {
     options.value("-m", it.last_ttl);
     options.value("-f", it.first_ttl);
     options.maybe("--port", it.port);
-    options.maybe(
-        "--size",
-        (it.kind != ProbeKind::Tcp).then_some(it.size_bytes),
-    );
+    options.maybe("--size", (it.kind != ProbeKind::Tcp).then_some(it.size_bytes));
     options.value("--dscp", it.dscp);
     options.maybe("--count", it.watch.as_ref().map(|watch| watch.rounds));
     options.flag("--paths", it.paths.is_some());
@@ -479,9 +446,7 @@ mod tests {
             let again = typed(&runs(&rows).unwrap());
             assert!(again.contains("pit -p 5202 -4"), "{again}");
             assert!(again.ends_with("--seed 7"), "{again}");
-            let made = planned(again.trim_start_matches("linerate "))
-                .unwrap()
-                .tests;
+            let made = planned(again.trim_start_matches("linerate ")).unwrap().tests;
             let were: Vec<Test> = rows.into_iter().map(|row| row.plan).collect();
             assert_eq!(made, were, "{again}");
         }
@@ -496,10 +461,7 @@ mod tests {
         let error = runs(&[row.clone(), other]).unwrap_err().to_string();
         assert_eq!(error, "its runs are of different tests");
         assert_eq!(runs(&[]).unwrap_err().to_string(), "it has no runs");
-        let served = Record {
-            served: true,
-            ..row
-        };
+        let served = Record { served: true, ..row };
         assert!(runs(&[served]).is_err());
     }
 

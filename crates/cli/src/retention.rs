@@ -48,9 +48,9 @@ impl Retention {
         match self.apply(history, now(), since_boot(), filters) {
             Ok(None) => {}
             Ok(Some(says)) => output::note(&says),
-            Err(error) => output::note(&format!(
-                "old runs were not deleted, tried again in an hour: {error}"
-            )),
+            Err(error) => {
+                output::note(&format!("old runs were not deleted, tried again in an hour: {error}"))
+            }
         }
     }
 
@@ -89,23 +89,14 @@ impl Retention {
         };
         let step_s = (keep_s / 30).max(DAY_S);
         // A time that is none is that of 1970: it holds up nothing.
-        let end = if oldest == 0 {
-            end
-        } else {
-            end.min(day(oldest + step_s))
-        };
+        let end = if oldest == 0 { end } else { end.min(day(oldest + step_s)) };
         let mut deleted = 0;
         for filter in old {
-            deleted += history.prune(&Filter {
-                before: Some(Since::Moment(date(end))),
-                ..filter
-            })?;
+            deleted +=
+                history.prune(&Filter { before: Some(Since::Moment(date(end))), ..filter })?;
         }
         let runs = if deleted == 1 { "run" } else { "runs" };
-        Ok(Some(format!(
-            "{deleted} {runs} from before {} deleted",
-            date(end)
-        )))
+        Ok(Some(format!("{deleted} {runs} from before {} deleted", date(end))))
     }
 }
 
@@ -147,11 +138,7 @@ fn date(time: u64) -> String {
 fn oldest(history: &History, filters: &[Filter]) -> Result<Option<u64>, HistoryError> {
     let mut oldest = None;
     for filter in filters {
-        let first = Filter {
-            oldest_first: true,
-            most: Some(1),
-            ..filter.clone()
-        };
+        let first = Filter { oldest_first: true, most: Some(1), ..filter.clone() };
         let found = history.list(&first)?.into_iter().map(|run| run.at_s);
         oldest = oldest.into_iter().chain(found).min();
     }
@@ -166,10 +153,7 @@ fn agreed(history: &History, filters: &[Filter], gap_s: u64) -> Result<Option<u6
     loop {
         let mut runs = Vec::new();
         for filter in filters {
-            let last = Filter {
-                from_id: Some(newest.saturating_sub(searched)),
-                ..filter.clone()
-            };
+            let last = Filter { from_id: Some(newest.saturating_sub(searched)), ..filter.clone() };
             let points = history.series(&last, None)?;
             runs.extend(points.into_iter().map(|point| (point.run, point.at_s)));
         }
@@ -186,9 +170,8 @@ fn agreed(history: &History, filters: &[Filter], gap_s: u64) -> Result<Option<u6
 fn last_day(times: impl Iterator<Item = u64>, gap_s: u64) -> Option<u64> {
     let mut row: Option<(u64, u64)> = None;
     for at in times {
-        let (first, last) = row
-            .filter(|(first, _)| at.abs_diff(*first) <= gap_s)
-            .unwrap_or((at, at));
+        let (first, last) =
+            row.filter(|(first, _)| at.abs_diff(*first) <= gap_s).unwrap_or((at, at));
         let (first, last) = (first.min(at), last.max(at));
         if last - first >= DAY_S {
             return Some(last);
@@ -313,34 +296,21 @@ mod tests {
         it.until(BEGIN + 20 * DAY_S);
         let (mut random, before) = (SplitMix64::new(7), it.runs.len());
         while it.time < BEGIN + 23 * DAY_S {
-            let other = [-DAYS_100, 0, DAYS_100]
-                .into_iter()
-                .filter(|to| *to != it.ahead);
+            let other = [-DAYS_100, 0, DAYS_100].into_iter().filter(|to| *to != it.ahead);
             let set_to = other.collect::<Vec<_>>()[random.below(2) as usize];
             it.step(set_to);
             let day = it.runs.iter().filter(|run| **run + DAY_S > it.time).count() as u64;
             let counted = it.schedule.carried_by(0) / BYTES;
-            assert!(
-                (day..=day + 1).contains(&counted),
-                "{counted} of {day} count"
-            );
+            assert!((day..=day + 1).contains(&counted), "{counted} of {day} count");
         }
         it.ahead = 0;
         it.restart();
         it.until(BEGIN + 29 * DAY_S);
         assert_eq!(it.kept(), it.runs.len(), "nothing was lost: {:?}", it.said);
-        let late = it
-            .runs
-            .windows(2)
-            .map(|pair| pair[1] - pair[0])
-            .max()
-            .unwrap();
+        let late = it.runs.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
         assert!(late <= 3600 + 360 + 200, "a test waited {late} s");
         // A slot of each hour, wherever the clock was.
-        let jumped = it.runs[before..]
-            .iter()
-            .filter(|run| **run < BEGIN + 23 * DAY_S)
-            .count();
+        let jumped = it.runs[before..].iter().filter(|run| **run < BEGIN + 23 * DAY_S).count();
         assert!((65..=90).contains(&jumped), "{jumped} runs in three days");
     }
 

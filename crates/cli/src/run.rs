@@ -72,12 +72,7 @@ impl Measured {
 }
 
 fn document(campaign: Campaign, plan: &Plan) -> (Measured, Option<Failure>) {
-    let Campaign {
-        mut rows,
-        figures,
-        caveats,
-        error,
-    } = campaign;
+    let Campaign { mut rows, figures, caveats, error } = campaign;
     let failed = error.map(Failure::from);
     let single = plan.tests.len() == 1 && matches!(plan.repeats, Repeats::Times(1));
     if single && let Some(record) = rows.pop() {
@@ -125,9 +120,7 @@ pub(crate) fn signals() -> Result<Stop, Failure> {
     if let Some(stop) = STOP.get() {
         return Ok(stop.clone());
     }
-    let stop = stop_on_signal()
-        .context("cannot catch signals")
-        .map_err(Failure::unsupported)?;
+    let stop = stop_on_signal().context("cannot catch signals").map_err(Failure::unsupported)?;
     Ok(STOP.get_or_init(|| stop).clone())
 }
 

@@ -89,10 +89,7 @@ fn listening(listen: &ListenOptions, limits: &LimitOptions) -> anyhow::Result<Se
         ..ServeOptions::within(Limits {
             clients: limits.max_clients.unwrap_or(DEFAULT_CLIENTS),
             streams: limits.max_streams.unwrap_or(MAX_FLOWS),
-            seconds: limits
-                .max_duration
-                .unwrap_or(DEFAULT_DURATION)
-                .as_secs_f64(),
+            seconds: limits.max_duration.unwrap_or(DEFAULT_DURATION).as_secs_f64(),
             rate_bps: limits.max_rate.map(|rate| rate.0),
             connections: limits.max_connections.unwrap_or(DEFAULT_CONNECTIONS).0,
         })
@@ -119,15 +116,10 @@ fn with_others(serve: ServeOptions, others: &OtherOptions) -> Result<ServeOption
     };
     checked().map_err(Failure::usage)?;
     Ok(ServeOptions {
-        netperf: others
-            .netperf
-            .map(|port| NetperfOptions { port, passphrase }),
+        netperf: others.netperf.map(|port| NetperfOptions { port, passphrase }),
         ttcp_sink: others.ttcp,
         ttcp_source: others.ttcp_source,
-        stamp: others.stamp.map(|port| StampOptions {
-            port,
-            allowed: others.stamp_allow.clone(),
-        }),
+        stamp: others.stamp.map(|port| StampOptions { port, allowed: others.stamp_allow.clone() }),
         ..serve
     })
 }
@@ -148,11 +140,7 @@ struct Log {
 
 impl Log {
     fn started(self, endpoint: &Endpoint) -> Result<(), Failure> {
-        let addresses: Vec<String> = endpoint
-            .addresses()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let addresses: Vec<String> = endpoint.addresses().iter().map(ToString::to_string).collect();
         endpoint.notes().iter().for_each(|note| self.say(note));
         self.say(&format!("listening on {}", addresses.join(" and ")));
         let mut others: BTreeMap<_, Vec<String>> = BTreeMap::new();
@@ -219,22 +207,13 @@ mod tests {
     fn limits(options: &str) -> (u32, u32, f64, Option<u64>, u64) {
         let limits = served(options).unwrap().limits;
         let (seconds, rate_bps) = (limits.seconds, limits.rate_bps);
-        (
-            limits.clients,
-            limits.streams,
-            seconds,
-            rate_bps,
-            limits.connections,
-        )
+        (limits.clients, limits.streams, seconds, rate_bps, limits.connections)
     }
 
     #[test]
     fn an_endpoint_is_bounded_by_default_and_takes_its_owners_limits() {
         let options = served("").unwrap();
-        assert_eq!(
-            (options.port, options.bind, options.family),
-            (5201, None, None)
-        );
+        assert_eq!((options.port, options.bind, options.family), (5201, None, None));
         assert_eq!(limits(""), (64, 256, 3600.0, None, 100_000));
         let line = "--max-clients 3 --max-streams 8 --max-duration 2min --max-rate 1gbit \
                     --max-connections 2M";
@@ -260,10 +239,7 @@ mod tests {
             ("--inetd --ttcp=5", ["--inetd", "--ttcp"]),
             ("--inetd --stamp", ["--inetd", "--stamp"]),
             ("--stamp-allow 192.0.2.0/24", ["required", "--stamp"]),
-            (
-                "--stamp --stamp-allow 192.0.2.0/33",
-                ["192.0.2.0/33", "/32"],
-            ),
+            ("--stamp --stamp-allow 192.0.2.0/33", ["192.0.2.0/33", "/32"]),
             ("--netperf-passphrase f", ["required", "--netperf"]),
         ] {
             let message = served(line).expect_err(line);
@@ -283,10 +259,7 @@ mod tests {
                 panic!("serve was asked for");
             };
             let serve = served("").unwrap();
-            assert!(
-                with_others(serve.clone(), &args.others).is_ok(),
-                "{options}"
-            );
+            assert!(with_others(serve.clone(), &args.others).is_ok(), "{options}");
             let key = Some(key.clone());
             let refused = with_others(ServeOptions { key, ..serve }, &args.others);
             assert!(refused.is_err(), "{options}");

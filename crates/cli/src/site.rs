@@ -108,10 +108,7 @@ impl Site {
 }
 
 fn options(spec: &PathSpec, seed: u64) -> Result<LabOptions, Failure> {
-    Ok(LabOptions {
-        seed,
-        traces: traces([&spec.up, &spec.down], Path::new(""))?,
-    })
+    Ok(LabOptions { seed, traces: traces([&spec.up, &spec.down], Path::new(""))? })
 }
 
 /// The endpoint that the user named, or one in a lab that is built here.

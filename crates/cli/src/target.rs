@@ -33,18 +33,14 @@ pub(crate) fn look_up(
     let key = files::read_key(key_file, |warning| progress.warn(warning))?;
     let port = name.port.or(options.port).unwrap_or(DEFAULT_PORT);
     let found = (name.host.as_str(), port).to_socket_addrs();
-    let addresses = wanted(found, options)
-        .context(name.to_string())
-        .map_err(Failure::usage)?;
+    let addresses = wanted(found, options).context(name.to_string()).map_err(Failure::usage)?;
     Ok(Target {
         name: name.to_string(),
         addresses,
         source: options.source,
         device: options.device.clone(),
         key,
-        connect_timeout: options
-            .connect_timeout
-            .map_or(DEFAULT_CONNECT_TIMEOUT, |t| t.0),
+        connect_timeout: options.connect_timeout.map_or(DEFAULT_CONNECT_TIMEOUT, |t| t.0),
     })
 }
 
@@ -54,10 +50,7 @@ pub(crate) fn look_up(
 /// A size is too large for IPv4 and the endpoint has an IPv4 address.
 pub(crate) fn check_sizes(target: &Target, plan: &Plan) -> Result<(), Failure> {
     let is_ipv4 = target.addresses.iter().any(SocketAddr::is_ipv4);
-    let udp = plan
-        .tests
-        .iter()
-        .filter(|test| test.protocol == Protocol::Udp);
+    let udp = plan.tests.iter().filter(|test| test.protocol == Protocol::Udp);
     let mut sizes = udp.flat_map(|test| messages(&test.traffic));
     match sizes.find(|(_, size)| is_ipv4 && *size > MAX_IPV4_DATAGRAM) {
         Some((key, size)) => Err(Failure::usage(anyhow!(
@@ -176,9 +169,8 @@ pub(crate) fn flag(family: Family) -> &'static str {
 fn messages(traffic: &Traffic) -> Vec<(&'static str, u64)> {
     match traffic {
         Traffic::Stream(stream) => vec![("size", stream.message_bytes)],
-        Traffic::Rr(exchange) | Traffic::Crr(exchange) => vec![
-            ("request", exchange.request_bytes),
-            ("response", exchange.response_bytes),
-        ],
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
+            vec![("request", exchange.request_bytes), ("response", exchange.response_bytes)]
+        }
     }
 }

@@ -33,12 +33,7 @@ use crate::{plan, run, typed};
 pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
     let format = output::json_or_text(args.document.json);
     check(args).map_err(Failure::usage)?;
-    let origins = args
-        .findings
-        .as_table
-        .as_deref()
-        .map(read_table)
-        .transpose()?;
+    let origins = args.findings.as_table.as_deref().map(read_table).transpose()?;
     let output = Output::open(&args.document, format)?;
     let seed = args.probes.seed.unwrap_or_else(plan::fresh_seed);
     // The lab comes before the lookup of names: it needs a process of one thread.
@@ -179,12 +174,7 @@ fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Fai
 
 /// What is out of range, by the option that it was given by.
 fn out_of_range(error: &ConfigError) -> anyhow::Error {
-    let ConfigError::OutOfRange {
-        what,
-        value,
-        least,
-        most,
-    } = error;
+    let ConfigError::OutOfRange { what, value, least, most } = error;
     let option = match *what {
         "the lowest TTL" => typed::here("--first", &['f'], &["first-ttl"]),
         "the size" => typed::here("--size", &[], &["psize"]),
@@ -195,10 +185,7 @@ fn out_of_range(error: &ConfigError) -> anyhow::Error {
 
 fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
     match host.parse() {
-        Ok(EndpointName {
-            host,
-            port: Some(port),
-        }) => {
+        Ok(EndpointName { host, port: Some(port) }) => {
             bail!(
                 "a trace goes to a host: linerate trace {host} --tcp --port {port}, or --udp for UDP"
             )
@@ -207,17 +194,11 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
         _ => {}
     }
     ensure!(!host.is_empty(), "HOST \"\": the host is missing");
-    let named = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
+    let named = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let found = (named.unwrap_or(host), 0)
         .to_socket_addrs()
         .with_context(|| format!("{host}: unknown host"))?;
-    let family = args
-        .way
-        .family
-        .chosen()
-        .or(args.way.source.map(Family::from));
+    let family = args.way.family.chosen().or(args.way.source.map(Family::from));
     let is_wanted = |address: &IpAddr| family.is_none_or(|family| Family::from(*address) == family);
     let address = found.map(|address| address.ip()).find(is_wanted);
     address.ok_or_else(|| match family {
@@ -273,9 +254,7 @@ fn pace(args: &TraceArgs) -> Option<WatchPace> {
     let is_watch = rounds.watch || rounds.count.is_some();
     is_watch.then(|| WatchPace {
         count: rounds.count,
-        interval: rounds
-            .interval
-            .map_or(Duration::from_secs(1), |span| span.0),
+        interval: rounds.interval.map_or(Duration::from_secs(1), |span| span.0),
     })
 }
 
@@ -305,9 +284,7 @@ fn rounds(
             progress.live(&format!("round {done} of {count}"));
         }
         if let Some(screen) = &mut screen
-            && screen
-                .show(&text::watch(document, output::style()))
-                .is_err()
+            && screen.show(&text::watch(document, output::style())).is_err()
         {
             stop.request();
         }

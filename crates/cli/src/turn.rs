@@ -51,10 +51,7 @@ impl Turn {
 
     /// Writes the progress line into the file. The test goes on if that fails.
     pub(crate) fn say(&self, now: &str) {
-        let running = TurnHolder {
-            now: now.to_owned(),
-            ..self.running.clone()
-        };
+        let running = TurnHolder { now: now.to_owned(), ..self.running.clone() };
         let line = serde_json::to_string(&running).unwrap_or_default() + "\n";
         let written = self.file.write_all_at(line.as_bytes(), 0);
         let _ = written.and_then(|()| self.file.set_len(line.len() as u64));
@@ -92,10 +89,7 @@ mod tests {
     #[test]
     fn what_a_link_or_anybodys_directory_leads_to_is_not_written() {
         let directory = tempfile::tempdir().unwrap();
-        let (history, other) = (
-            directory.path().join("h.db"),
-            directory.path().join("other"),
-        );
+        let (history, other) = (directory.path().join("h.db"), directory.path().join("other"));
         fs::write(&other, "precious").unwrap();
         std::os::unix::fs::symlink(&other, place(&history)).unwrap();
         let take = || Turn::take(&history, TurnHolder::default());

@@ -49,10 +49,8 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Fa
 /// clap refuses them.
 pub(crate) fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
     let mut command = Cli::command();
-    let named = words
-        .get(1)
-        .and_then(|word| word.to_str())
-        .and_then(|word| command.find_subcommand(word));
+    let named =
+        words.get(1).and_then(|word| word.to_str()).and_then(|word| command.find_subcommand(word));
     if let Some(name) = named.map(|named| named.get_name().to_owned()) {
         command = command.mut_subcommand(name, |named| with_negatives(args::built(named)));
     }
@@ -79,15 +77,14 @@ pub(crate) fn load(words: &str) -> anyhow::Result<Load> {
         .try_get_matches_from(&words)
         .and_then(|matches| LoadLine::from_arg_matches(&matches));
     let named: Vec<_> = ["linerate".into()].into_iter().chain(words).collect();
-    read.map(|read| read.load)
-        .map_err(|error| match error.kind() {
-            ErrorKind::InvalidSubcommand
-            | ErrorKind::MissingSubcommand
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                anyhow!("it must begin with stream, rr or crr")
-            }
-            _ => anyhow!(line(&error, &named)),
-        })
+    read.map(|read| read.load).map_err(|error| match error.kind() {
+        ErrorKind::InvalidSubcommand
+        | ErrorKind::MissingSubcommand
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            anyhow!("it must begin with stream, rr or crr")
+        }
+        _ => anyhow!(line(&error, &named)),
+    })
 }
 
 /// Turns `help stream` into `stream --help`, as git and cargo do.
@@ -127,16 +124,10 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
         ErrorKind::InvalidValue => {
             let values = text(ContextKind::ValidValue);
             let valid: Vec<_> = values.iter().map(String::as_str).collect();
-            format!(
-                "{name} {}: it must be {}",
-                quoted(&value),
-                listed(&valid, "or")
-            )
+            format!("{name} {}: it must be {}", quoted(&value), listed(&valid, "or"))
         }
         ErrorKind::ValueValidation => {
-            let why = std::error::Error::source(error)
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             // It names the value, where a file has it.
             let own = format!("`{}`: ", shortened(&value));
             let why = match plain(why.strip_prefix(&own).unwrap_or(&why)) {
@@ -180,9 +171,8 @@ fn name(argument: &str) -> &str {
     }
     let argument = argument.trim_end_matches('.');
     let pairs = [('<', '>'), ('[', ']')];
-    let mut inner = pairs
-        .iter()
-        .map(|(open, close)| argument.strip_prefix(*open)?.strip_suffix(*close));
+    let mut inner =
+        pairs.iter().map(|(open, close)| argument.strip_prefix(*open)?.strip_suffix(*close));
     inner.find_map(|inner| inner).unwrap_or(argument)
 }
 
@@ -237,11 +227,7 @@ fn missing(arguments: &[String], words: &[OsString]) -> String {
 
 /// Commands that need one of several options; clap names only the first.
 const ALTERNATIVES: &[(&str, &str, &str)] = &[
-    (
-        "history export",
-        "--format",
-        "--format, --csv or --json-lines",
-    ),
+    ("history export", "--format", "--format, --csv or --json-lines"),
     ("history prune", "--keep", "--keep or --older"),
 ];
 
@@ -285,10 +271,7 @@ fn unknown_option(option: &str, words: &[OsString]) -> String {
             return format!("{before} takes its value after =: {before}={option}");
         }
         let hint = elsewhere::excess(&path, option).map(|hint| format!("; {hint}"));
-        return format!(
-            "{option:?} is one word too many{}",
-            hint.unwrap_or_default()
-        );
+        return format!("{option:?} is one word too many{}", hint.unwrap_or_default());
     }
     if let Some((name, value)) = negative(option, words) {
         return format!("{name} {value}: {NEGATIVE}");
@@ -319,9 +302,7 @@ fn takes_equals(word: &str, words: &[OsString]) -> Option<String> {
 
 /// The option and its value in `--precision -1%`, where clap sees an option `-1`.
 fn negative<'a>(option: &str, words: &'a [OsString]) -> Option<(&'a str, &'a str)> {
-    let is_digit = option
-        .strip_prefix('-')?
-        .starts_with(|c: char| c.is_ascii_digit());
+    let is_digit = option.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit());
     let mut pairs = words.windows(2);
     let pair = pairs.find_map(|two| {
         let [name, value] = [two[0].to_str()?, two[1].to_str()?];
@@ -336,15 +317,11 @@ fn whose(path: &str, option: &str) -> Option<String> {
     let cli = Cli::whole();
     if let (2, Some(letter)) = (option.len(), option.chars().nth(1)) {
         let stream = cli.find_subcommand("stream")?;
-        let has = stream
-            .get_arguments()
-            .any(|of| of.get_short() == Some(letter));
+        let has = stream.get_arguments().any(|of| of.get_short() == Some(letter));
         let is_iperf3s = elsewhere::of_iperf3(path, option).is_some();
         return (has && is_iperf3s).then(|| "; stream has it".to_owned());
     }
-    let commands = cli
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set());
+    let commands = cli.get_subcommands().filter(|command| !command.is_hide_set());
     let with: Vec<_> = commands.filter(|command| has(command, option)).collect();
     let names: Vec<_> = with.iter().map(|command| command.get_name()).collect();
     let is_long = option.starts_with("--") && !names.is_empty();
@@ -423,23 +400,14 @@ mod tests {
             };
             let given = words(line);
             let read = matches(&given).ok();
-            assert_eq!(
-                config.added_to(&given, read.as_ref()),
-                words(added),
-                "{line}"
-            );
+            assert_eq!(config.added_to(&given, read.as_ref()), words(added), "{line}");
         }
     }
 
     #[test]
     fn help_before_a_command_is_its_help() {
-        let words = ["linerate", "help", "lab", "up"]
-            .map(OsString::from)
-            .to_vec();
+        let words = ["linerate", "help", "lab", "up"].map(OsString::from).to_vec();
         let turned = help_as_an_option(words);
-        assert_eq!(
-            turned,
-            ["linerate", "lab", "up", "--help"].map(OsString::from)
-        );
+        assert_eq!(turned, ["linerate", "lab", "up", "--help"].map(OsString::from));
     }
 }

@@ -56,9 +56,7 @@ pub(crate) fn execute(args: &WebArgs) -> Result<(), Failure> {
         token,
         last: Mutex::default(),
     });
-    let bound = access::serve("--listen", args.listen, password, move |ask| {
-        site.answer(ask)
-    })?;
+    let bound = access::serve("--listen", args.listen, password, move |ask| site.answer(ask))?;
     output::note(&format!("pages at http://{bound}/"));
     run::wait_for(&stop);
     Ok(())
@@ -110,10 +108,7 @@ impl WebSite {
     }
 
     fn last(&self) -> Option<Ended> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn running(&self) -> Option<Running> {
@@ -132,10 +127,8 @@ impl WebSite {
         for (series, runs) in history.all_series().map_err(unreadable)? {
             all.push(overview(&history, series, runs).map_err(unreadable)?);
         }
-        let tasks = self
-            .monitor
-            .iter()
-            .flat_map(|it| self.tasks.iter().map(move |task| (it, task)));
+        let tasks =
+            self.monitor.iter().flat_map(|it| self.tasks.iter().map(move |task| (it, task)));
         for (monitor, task) in tasks {
             let (test, path) = monitor::parts(monitor, *task);
             let series = format!("{} to {}", test.name, path.name);
@@ -162,28 +155,15 @@ impl WebSite {
     fn series(&self, ask: &Ask) -> Page {
         let history = self.history()?;
         let name = ask.value("name").unwrap_or_default();
-        let of_series = Filter {
-            series: Some(name.to_owned()),
-            ..Filter::default()
-        };
-        let skip = ask
-            .value("skip")
-            .and_then(|skip| skip.parse().ok())
-            .unwrap_or(0);
-        let screenful = Filter {
-            most: Some(SCREENFUL),
-            skip,
-            ..of_series.clone()
-        };
+        let of_series = Filter { series: Some(name.to_owned()), ..Filter::default() };
+        let skip = ask.value("skip").and_then(|skip| skip.parse().ok()).unwrap_or(0);
+        let screenful = Filter { most: Some(SCREENFUL), skip, ..of_series.clone() };
         let listed = history.list(&screenful).map_err(unreadable)?;
-        let newest = listed
-            .first()
-            .ok_or((404, "No run of that name was saved.".to_owned()))?;
+        let newest = listed.first().ok_or((404, "No run of that name was saved.".to_owned()))?;
         let figures = history.figures(newest.id).map_err(unreadable)?;
         let metrics: Vec<String> = figures.into_iter().map(|(name, _)| name).collect();
-        let points = history
-            .series(&up_to_now(&of_series), ask.value("metric"))
-            .map_err(unreadable)?;
+        let points =
+            history.series(&up_to_now(&of_series), ask.value("metric")).map_err(unreadable)?;
         let points = of_one_metric(points);
         let group = points.len().div_ceil(MAX_SEARCHED).max(1);
         let changes = changes_of(&history, &points, group).map_err(unreadable)?;
@@ -206,17 +186,11 @@ impl WebSite {
         let history = self.history()?;
         let id = number(ask, "id")?;
         let mut document = stored(&history, id).map_err(|failure| (404, failure.chain()))?;
-        let only = Filter {
-            id: Some(id),
-            ..Filter::default()
-        };
+        let only = Filter { id: Some(id), ..Filter::default() };
         let run = history.list(&only).map_err(unreadable)?.pop();
         let series = run.map(|run| run.series).unwrap_or_default();
         let before = history.before(id).map_err(unreadable)?;
-        Ok(Answer::page(
-            200,
-            html::run(id, &series, before, &mut *document),
-        ))
+        Ok(Answer::page(200, html::run(id, &series, before, &mut *document)))
     }
 
     fn compare(&self, ask: &Ask) -> Page {
@@ -227,10 +201,7 @@ impl WebSite {
         let (was, is) = (a.observed(), b.observed());
         if let Some(differs) = was.differs_from(is.options()) {
             let [a, b] = numbers;
-            return Err((
-                409,
-                format!("Runs {a} and {b} are of different tests: {differs}"),
-            ));
+            return Err((409, format!("Runs {a} and {b} are of different tests: {differs}")));
         }
         let page = html::beside(numbers, &was.until(&is), [&mut *a, &mut *b]);
         Ok(Answer::page(200, page))
@@ -260,10 +231,8 @@ impl WebSite {
         self.has_room(monitor, number)?;
         let turn =
             monitor::turn(&self.beside, monitor, task).map_err(|failure| (500, failure.chain()))?;
-        let turn = turn.ok_or((
-            409,
-            "Another test is running: two would disturb each other.".to_owned(),
-        ))?;
+        let turn =
+            turn.ok_or((409, "Another test is running: two would disturb each other.".to_owned()))?;
         let site = self.clone();
         thread::spawn(move || site.measure(task, turn));
         Ok(Answer::go_on_at("/running"))
@@ -276,10 +245,7 @@ impl WebSite {
         let schedule = monitor::remembered(monitor, &history, now).map_err(unreadable)?;
         let why = match schedule.within_budgets(number, now) {
             Some(at) if at <= now => return Ok(()),
-            Some(at) => format!(
-                "has room for this test again at {}",
-                format_rfc3339_seconds(at)
-            ),
+            Some(at) => format!("has room for this test again at {}", format_rfc3339_seconds(at)),
             None => "has no room for a run of this test".to_owned(),
         };
         Err((409, format!("The budget of bytes per day {why}.")))
@@ -317,34 +283,21 @@ const DRAWN: usize = 50;
 
 /// Without runs of the future.
 fn up_to_now(runs: &Filter) -> Filter {
-    Filter {
-        before: Some(clock::until(clock::now())),
-        ..runs.clone()
-    }
+    Filter { before: Some(clock::until(clock::now())), ..runs.clone() }
 }
 
 fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Overview> {
-    let any = Filter {
-        series: Some(series.clone()),
-        most: Some(1),
-        ..Filter::default()
-    };
+    let any = Filter { series: Some(series.clone()), most: Some(1), ..Filter::default() };
     let mut last = history.list(&up_to_now(&any))?;
     if last.is_empty() {
         last = history.list(&any)?;
     }
     let last = last.pop().context("a series has a run")?;
-    let newest = Filter {
-        most: Some(OVERVIEW_RUNS),
-        ..up_to_now(&any)
-    };
+    let newest = Filter { most: Some(OVERVIEW_RUNS), ..up_to_now(&any) };
     let labels = history.labels(last.id)?;
     let (path, test) = match (labels.get("path"), labels.get("test")) {
         (Some(path), Some(test)) => (path.clone(), test.clone()),
-        _ => (
-            last.path.clone(),
-            format!("{} {}", last.workload, last.detail),
-        ),
+        _ => (last.path.clone(), format!("{} {}", last.workload, last.detail)),
     };
     let points = of_one_metric(history.series(&newest, None)?);
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
@@ -359,10 +312,7 @@ fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Over
         series,
         runs,
         last: Some((last.id, last.started_at, last.answer)),
-        metric: points
-            .last()
-            .map(|point| point.metric.clone())
-            .unwrap_or_default(),
+        metric: points.last().map(|point| point.metric.clone()).unwrap_or_default(),
         values: values[values.len().saturating_sub(DRAWN)..].to_vec(),
         changed: changed.transpose()?,
         starts: false,
@@ -386,20 +336,13 @@ fn changes_of(
     }
     let found = changes(&values, SEED)?.into_iter().map(|found| {
         let at = found.at * group;
-        Ok((
-            at,
-            change(history, points, at, [found.before, found.after])?,
-        ))
+        Ok((at, change(history, points, at, [found.before, found.after])?))
     });
     found.collect()
 }
 
 fn past(point: &Point) -> PastRun {
-    PastRun {
-        at_s: point.at_s,
-        value: point.value,
-        cause: point.cause.clone(),
-    }
+    PastRun { at_s: point.at_s, value: point.value, cause: point.cause.clone() }
 }
 
 fn saved(run: &Run) -> SavedRun<'_> {

@@ -69,11 +69,7 @@ fn every_page_opens_wide_and_narrow_light_and_dark_and_a_test_is_started_by_keyb
             // Neither a moment of 1970 nor anything else that was not measured.
             let text = browser.script("return document.body.textContent");
             assert!(!text.as_str().unwrap().contains("1970"), "{name}");
-            let expected = if is_dark {
-                "rgb(21, 25, 30)"
-            } else {
-                "rgb(255, 255, 255)"
-            };
+            let expected = if is_dark { "rgb(21, 25, 30)" } else { "rgb(255, 255, 255)" };
             assert_eq!(ground, expected, "{name}");
             let shade = if is_dark { "dark" } else { "light" };
             browser.examine(&format!("web-{name}-{width}-{shade}"));
@@ -102,9 +98,7 @@ fn by_keyboard(browser: &Browser, own: &str) {
     eventually("the page of the test that runs", || address() == "/running");
     let link = "const link = document.querySelector('#live a'); return link ? \
         link.getAttribute('href') : ''";
-    eventually("the run that was saved", || {
-        browser.script(link) == "/run?id=63"
-    });
+    eventually("the run that was saved", || browser.script(link) == "/run?id=63");
     browser.examine("web-ended");
 }
 
@@ -157,13 +151,7 @@ fn a_series_of_ten_thousand_runs_is_one_page() {
         browser.open(&format!("http://{at}/series?name=bulk%20to%20pit"));
         browser.examine(name);
         let figure = "return document.querySelector('figcaption').textContent";
-        assert!(
-            browser
-                .script(figure)
-                .as_str()
-                .unwrap()
-                .starts_with("10000 runs, ")
-        );
+        assert!(browser.script(figure).as_str().unwrap().starts_with("10000 runs, "));
         let times = "const page = performance.getEntriesByType('navigation')[0]; \
             const paint = performance.getEntriesByName('first-contentful-paint')[0]; \
             return [page.responseStart, page.responseEnd, paint && paint.startTime, \

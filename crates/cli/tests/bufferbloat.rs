@@ -41,11 +41,7 @@ fn the_grade_tells_a_fifo_of_half_a_second_from_codel() {
                     found["added_us"].as_f64().unwrap() / 1e3,
                     found["rpm"].as_f64().unwrap()
                 );
-                let expected = if good {
-                    ["A+", "A", "B"]
-                } else {
-                    ["C", "D", "F"]
-                };
+                let expected = if good { ["A+", "A", "B"] } else { ["C", "D", "F"] };
                 assert!(expected.contains(&grade), "{path} {direction}: {grade}");
             }
         }
@@ -56,9 +52,8 @@ fn the_grade_tells_a_fifo_of_half_a_second_from_codel() {
 #[ignore = "minutes for each of LINERATE_TIMES"]
 fn a_comparison_finds_codel_different_within_ten_pairs() {
     for _ in 0..times() {
-        let arguments = [
-            "compare", "-C", "cubic", "--lab", FIFO, "--lab-b", CODEL, "--metric", "rpm",
-        ];
+        let arguments =
+            ["compare", "-C", "cubic", "--lab", FIFO, "--lab-b", CODEL, "--metric", "rpm"];
         let arguments = [&arguments[..], &["--pairs", "10", "--json", "--quiet"]].concat();
         let Some(document) = measured(&arguments) else {
             return;

@@ -17,9 +17,7 @@ use crate::support::{
 impl Served {
     fn capacity(&self, options: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
-        command
-            .args(["capacity", &self.address, "--quiet"])
-            .args(options);
+        command.args(["capacity", &self.address, "--quiet"]).args(options);
         ended(spawn(command))
     }
 
@@ -83,10 +81,7 @@ fn connections_and_sockets_are_held_and_the_document_explains_itself() {
     let output = served.capacity(&[&words(line)[..], &[file]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let page = stdout(&output);
-    assert!(
-        page.starts_with("all 500 TCP connections and all 100 UDP sockets alive"),
-        "{page}"
-    );
+    assert!(page.starts_with("all 500 TCP connections and all 100 UDP sockets alive"), "{page}");
     assert!(page.contains("none lost"), "{page}");
     assert!(page.contains("The next limit would be: "), "{page}");
     assert!(!page.contains("TCP connect "), "{page}");
@@ -100,15 +95,9 @@ fn connections_and_sockets_are_held_and_the_document_explains_itself() {
         assert!(document[part][key].is_u64(), "{document:#}");
     }
     assert_eq!(document["server"]["limits"]["owner_connections"], 75_000);
-    let explained = Command::new(PROGRAM)
-        .args(["explain", file])
-        .output()
-        .unwrap();
+    let explained = Command::new(PROGRAM).args(["explain", file]).output().unwrap();
     assert_eq!(stdout(&explained), page);
-    let explained = Command::new(PROGRAM)
-        .args(["explain", file, "--details"])
-        .output()
-        .unwrap();
+    let explained = Command::new(PROGRAM).args(["explain", file, "--details"]).output().unwrap();
     let details = stdout(&explained);
     assert!(details.contains("TCP connect "), "{details}");
 }
@@ -140,13 +129,8 @@ fn more_than_the_owner_allows_is_refused_and_a_search_ends_there() {
     assert_eq!(document["search"]["holds"], 75, "{document:#}");
     assert!(document["search"]["stops_at"].is_null());
     assert_eq!(document["next_limit"]["limit"], "owner");
-    let remedy = document["next_limit"]["remedy"]["command"]
-        .as_str()
-        .unwrap();
-    assert!(
-        remedy.starts_with("linerate serve --max-connections"),
-        "{remedy}"
-    );
+    let remedy = document["next_limit"]["remedy"]["command"].as_str().unwrap();
+    assert!(remedy.starts_with("linerate serve --max-connections"), "{remedy}");
 }
 
 #[test]
@@ -154,10 +138,7 @@ fn connections_are_refused_beyond_the_memory_and_the_share_of_one_address() {
     let served = Served::start(&["--max-memory", "16MiB", "--max-connections", "4k"]);
     let refused = served.capacity(&["--connections", "1k"]);
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
-    assert_says(
-        &refused,
-        "of memory for the tests of one address (serve's --max-memory)",
-    );
+    assert_says(&refused, "of memory for the tests of one address (serve's --max-memory)");
     let served = Served::start(&["--max-connections", "500"]);
     let holding = served.client_that_holds();
     let refused = served.capacity(&["--connections", "76"]);
@@ -175,13 +156,7 @@ fn a_search_finds_the_limit_of_descriptors_and_says_how_to_raise_it() {
     let served = Served::start(&[]);
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 192 && exec \"$0\" \"$@\"", PROGRAM]);
-    command.args([
-        "capacity",
-        &served.address,
-        "--find-limit",
-        "--workers",
-        "1",
-    ]);
+    command.args(["capacity", &served.address, "--find-limit", "--workers", "1"]);
     command.args(["--hold", "100ms", "--json", "--quiet"]);
     let output = ended(spawn(command));
     assert!(output.status.success(), "{}", stderr(&output));
@@ -191,14 +166,9 @@ fn a_search_finds_the_limit_of_descriptors_and_says_how_to_raise_it() {
     // How many descriptors a process keeps for itself is its own affair.
     assert!((96..=190).contains(&holds), "{document:#}");
     assert!(stops - holds <= 2, "{document:#}");
-    assert_eq!(
-        document["stopped_by"]["limit"], "process_descriptors",
-        "{document:#}"
-    );
+    assert_eq!(document["stopped_by"]["limit"], "process_descriptors", "{document:#}");
     assert_eq!(document["stopped_by"]["end"], "client");
-    let remedy = document["stopped_by"]["remedy"]["command"]
-        .as_str()
-        .unwrap();
+    let remedy = document["stopped_by"]["remedy"]["command"].as_str().unwrap();
     assert!(remedy.contains("ulimit -n "), "{remedy}");
 }
 

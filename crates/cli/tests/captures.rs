@@ -50,11 +50,7 @@ fn cause(document: &Value) -> &str {
 #[test]
 fn the_verdict_of_a_capture_is_the_same_at_either_end() {
     for (place, vantage) in [(0, "sender"), (50, "between"), (100, "receiver")] {
-        let usual = Transfer {
-            place,
-            bytes: 10_000_000,
-            ..Transfer::default()
-        };
+        let usual = Transfer { place, bytes: 10_000_000, ..Transfer::default() };
         let document = Capture::new(&usual).json();
         assert_eq!(document["connections"][0]["vantage"], vantage);
         assert_eq!(cause(&document), "receive_window", "{document:#}");
@@ -68,24 +64,12 @@ fn the_verdict_of_a_capture_is_the_same_at_either_end() {
         let document = Capture::new(&queue).json();
         assert_eq!(cause(&document), "path_rate", "{vantage}: {document:#}");
 
-        let idle = Transfer {
-            burst: Some((20_000, 100_000)),
-            bytes: 600_000,
-            ..usual.clone()
-        };
+        let idle = Transfer { burst: Some((20_000, 100_000)), bytes: 600_000, ..usual.clone() };
         let document = Capture::new(&idle).json();
-        assert_eq!(
-            cause(&document),
-            "application_send",
-            "{vantage}: {document:#}"
-        );
+        assert_eq!(cause(&document), "application_send", "{vantage}: {document:#}");
 
         // A flight that stays the same is held by what no packet shows.
-        let held = Transfer {
-            window: 4 << 20,
-            congestion_window: 100_000,
-            ..usual
-        };
+        let held = Transfer { window: 4 << 20, congestion_window: 100_000, ..usual };
         let document = Capture::new(&held).json();
         assert_eq!(cause(&document), "unexplained", "{vantage}: {document:#}");
     }
@@ -102,11 +86,7 @@ fn a_page_explains_the_largest_and_flows_lists_all() {
 
     let mut command = Command::new(PROGRAM);
     let file = File::open(capture.path()).unwrap();
-    let piped = command
-        .args(["explain", "-"])
-        .stdin(Stdio::from(file))
-        .output()
-        .unwrap();
+    let piped = command.args(["explain", "-"]).stdin(Stdio::from(file)).output().unwrap();
     assert!(piped.status.success(), "{}", stderr(&piped));
 }
 
@@ -126,24 +106,13 @@ fn what_cannot_be_explained_is_refused_in_one_line() {
         let output = Capture::with_bytes(bytes).explain(options);
         let line = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(
-            line.contains(words) && line.trim().lines().count() == 1,
-            "{line}"
-        );
+        assert!(line.contains(words) && line.trim().lines().count() == 1, "{line}");
     };
-    refused(
-        &usual,
-        &["--port", "22"],
-        "none of its 1 TCP connections is one with port 22",
-    );
+    refused(&usual, &["--port", "22"], "none of its 1 TCP connections is one with port 22");
     refused(&usual[..24], &[], "no TCP segment is among its 0 packets");
     let mut other = usual.clone();
     other[20] = 105;
     refused(&other, &[], "its packets are of link type 105");
-    refused(
-        &[0x1f, 0x8b, 8, 0],
-        &[],
-        "gzip -dc FILE | linerate explain -",
-    );
+    refused(&[0x1f, 0x8b, 8, 0], &[], "gzip -dc FILE | linerate explain -");
     refused(b"{}", &["--flows"], "this file is none");
 }

@@ -18,9 +18,7 @@ fn program(line: &str) -> Command {
 }
 
 fn output(line: &str) -> Output {
-    program(line)
-        .output()
-        .expect("the program was built for this test")
+    program(line).output().expect("the program was built for this test")
 }
 
 /// The document of a comparison in a lab, or `None` and a message where this host allows no lab.
@@ -53,16 +51,9 @@ fn segments_of_half_the_size_are_found_with_their_effect() {
     let counted = runs.iter().filter(|pair| pair["excluded"].is_null());
     assert_eq!(counted.count() as u64, document["pairs"].as_u64().unwrap());
     let firsts: Vec<_> = runs.iter().map(|pair| pair["first"].as_str()).collect();
-    assert!(
-        firsts.contains(&Some("a")) && firsts.contains(&Some("b")),
-        "{firsts:?}"
-    );
-    let kinds: Vec<_> = document["caveats"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|c| c["kind"].clone())
-        .collect();
+    assert!(firsts.contains(&Some("a")) && firsts.contains(&Some("b")), "{firsts:?}");
+    let kinds: Vec<_> =
+        document["caveats"].as_array().unwrap().iter().map(|c| c["kind"].clone()).collect();
     assert!(kinds.contains(&"early_stop".into()), "{kinds:?}");
 }
 
@@ -121,15 +112,12 @@ fn a_fault_that_is_forbidden_excludes_and_one_sided_is_an_outcome() {
     assert_eq!(document["pairs"], runs.len() - excluded, "{document}");
     assert!(b >= 8, "{document}");
     let outcomes = document["one_sided_faults"].as_array();
-    let outcome = outcomes
-        .into_iter()
-        .flatten()
-        .find(|outcome| outcome["fault"] == "retransmissions");
+    let outcome =
+        outcomes.into_iter().flatten().find(|outcome| outcome["fault"] == "retransmissions");
     match outcome {
-        Some(outcome) => assert_eq!(
-            (a, &outcome["side"], &outcome["pairs"]),
-            (0, &"b".into(), &b.into())
-        ),
+        Some(outcome) => {
+            assert_eq!((a, &outcome["side"], &outcome["pairs"]), (0, &"b".into(), &b.into()))
+        }
         None => assert!(a > 0, "{document}"),
     }
 }
@@ -158,11 +146,7 @@ fn requests_are_compared_by_their_latency() {
     };
     let runs = document["runs"].as_array().unwrap();
     let latency = |pair: &Value, side: &str| pair[side]["latency_us.p50"].as_f64();
-    let is_whole = |pair| {
-        ["a", "b"]
-            .iter()
-            .all(|side| latency(pair, side) > Some(0.0))
-    };
+    let is_whole = |pair| ["a", "b"].iter().all(|side| latency(pair, side) > Some(0.0));
     assert!(runs.len() >= 6 && runs.iter().all(is_whole), "{document}");
 }
 
@@ -188,10 +172,7 @@ fn all_treatments_are_listed_without_a_host() {
 /// What is said of a comparison at an endpoint that ends with that status, before any pair.
 fn refused(options: &str, status: i32) -> String {
     let served = Served::start(&[]);
-    let output = output(&format!(
-        "compare {} {options} -t 50ms --quiet",
-        served.address
-    ));
+    let output = output(&format!("compare {} {options} -t 50ms --quiet", served.address));
     assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
     assert!(output.stdout.is_empty());
     stderr(&output)
@@ -200,10 +181,7 @@ fn refused(options: &str, status: i32) -> String {
 #[test]
 fn a_figure_that_the_test_does_not_have_is_named_with_those_that_it_has() {
     let message = refused("--a none --b none --metric latency_us.p99", 2);
-    assert!(
-        message.contains("latency_us.p99") && message.contains("throughput_bps"),
-        "{message}"
-    );
+    assert!(message.contains("latency_us.p99") && message.contains("throughput_bps"), "{message}");
 }
 
 #[test]
@@ -226,15 +204,8 @@ fn a_treatment_that_the_run_shows_not_to_have_taken_ends_with_3() {
 #[test]
 fn ctrl_c_prints_the_pairs_that_ran() {
     let served = Served::start(&[]);
-    let line = format!(
-        "compare {} --a none --b nodelay=on -t 500ms --json",
-        served.address
-    );
-    let mut child = program(&line)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let line = format!("compare {} --a none --b nodelay=on -t 500ms --json", served.address);
+    let mut child = program(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     await_pair(&mut child);
     signal(child.id(), "INT");
     let output = child.wait_with_output().unwrap();
@@ -244,15 +215,8 @@ fn ctrl_c_prints_the_pairs_that_ran() {
 #[test]
 fn a_peer_that_is_lost_leaves_the_pairs_that_ran() {
     let mut served = Served::start(&[]);
-    let line = format!(
-        "compare {} --a none --b nodelay=on -t 500ms --json",
-        served.address
-    );
-    let mut child = program(&line)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let line = format!("compare {} --a none --b nodelay=on -t 500ms --json", served.address);
+    let mut child = program(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     await_pair(&mut child);
     served.child.kill().unwrap();
     let output = child.wait_with_output().unwrap();
@@ -278,8 +242,5 @@ fn assert_partial(output: &Output, words: &str) {
     assert_eq!(document["verdict"], "INCONCLUSIVE");
     assert!(!document["runs"].as_array().unwrap().is_empty());
     let caveats = document["caveats"].to_string();
-    assert!(
-        caveats.contains("partial") && caveats.contains(words),
-        "{caveats}"
-    );
+    assert!(caveats.contains("partial") && caveats.contains(words), "{caveats}");
 }

@@ -52,11 +52,7 @@ impl Bench {
         let address = listening["addresses"][0].as_str().expect("an address");
         let port = address.rsplit(':').next().expect("a port");
         let address = format!("{}:{port}", pair.b.ipv4);
-        Some(Self {
-            pair,
-            endpoint,
-            address,
-        })
+        Some(Self { pair, endpoint, address })
     }
 
     /// A comparison that lasts longer than any test waits.
@@ -201,10 +197,7 @@ fn without_privilege_it_ends_with_3_and_says_what_is_missing() {
     let output = bench.pair.a.namespace.run(run).unwrap().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let words = stderr(&output);
-    assert!(
-        words.contains("not permitted") && words.contains("CAP_NET_ADMIN"),
-        "{words}"
-    );
+    assert!(words.contains("not permitted") && words.contains("CAP_NET_ADMIN"), "{words}");
     assert!(output.stdout.is_empty());
     assert_eq!(bench.state(), UNTOUCHED);
 }
@@ -219,14 +212,7 @@ fn an_endpoint_that_sends_and_forgets_nothing_is_a_caveat() {
     let caveats = |direction: &[&str]| {
         let mut command = bench.pair.a.namespace.command(PROGRAM);
         command
-            .args([
-                "compare",
-                &bench.address,
-                "--a",
-                "none",
-                "--b",
-                "nodelay=on",
-            ])
+            .args(["compare", &bench.address, "--a", "none", "--b", "nodelay=on"])
             .args(["-t", "50ms", "--pairs", "6", "--json", "--quiet"])
             .args(direction);
         let output = command.stdin(Stdio::null()).output().expect("it starts");

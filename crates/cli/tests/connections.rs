@@ -104,14 +104,8 @@ fn a_program_that_sends_has_a_rate_a_bottleneck_and_a_name() {
     assert_eq!(busy["direction"], "up");
     assert!(busy["verdict"]["cause"].is_string(), "{busy:#}");
     assert!(busy["tcp"]["rtt_min_us"].as_u64() > Some(0), "{busy:#}");
-    assert_eq!(
-        idle["local"],
-        traffic.idle[0].local_addr().unwrap().to_string()
-    );
-    assert_eq!(
-        (&idle["bytes_sent"], &idle["verdict"]),
-        (&0.into(), &Value::Null)
-    );
+    assert_eq!(idle["local"], traffic.idle[0].local_addr().unwrap().to_string());
+    assert_eq!((&idle["bytes_sent"], &idle["verdict"]), (&0.into(), &Value::Null));
 
     eventually("a page of both", || {
         let page = stdout(&traffic.run(&["--sort", "peer"]));
@@ -143,18 +137,9 @@ fn what_is_not_asked_for_is_not_shown() {
     }
     for (arguments, words) in [
         (vec!["--port", "1"], "no TCP connection with port 1"),
-        (
-            vec!["--peer", "203.0.113.9"],
-            "no TCP connection to 203.0.113.9",
-        ),
-        (
-            vec!["--process", "no such program"],
-            "no process has that name",
-        ),
-        (
-            vec!["--container", "4194305"],
-            "--container 4194305: no process has that number",
-        ),
+        (vec!["--peer", "203.0.113.9"], "no TCP connection to 203.0.113.9"),
+        (vec!["--process", "no such program"], "no process has that name"),
+        (vec!["--container", "4194305"], "--container 4194305: no process has that number"),
         (vec!["--netns", "nowhere"], "no such network namespace"),
         (vec!["--netns", "/proc/version"], "not a network namespace"),
         (vec!["--interval", "1ms"], "it must be 100ms to 1h"),

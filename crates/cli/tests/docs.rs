@@ -12,9 +12,7 @@ fn pages() -> Vec<PathBuf> {
         let entries = fs::read_dir(directory).expect("a directory");
         entries.map(|entry| entry.expect("an entry").path())
     });
-    files
-        .filter(|path| path.extension().is_some_and(|it| it == "md"))
-        .collect()
+    files.filter(|path| path.extension().is_some_and(|it| it == "md")).collect()
 }
 
 /// What stands in `](…)`, but in code.
@@ -25,25 +23,19 @@ fn links(text: &str) -> Vec<&str> {
         !is_code
     });
     let parts = prose.flat_map(|line| line.split("](").skip(1));
-    parts
-        .filter_map(|rest| rest.split_once(')').map(|(link, _)| link))
-        .collect()
+    parts.filter_map(|rest| rest.split_once(')').map(|(link, _)| link)).collect()
 }
 
 /// How many directories below the book's a page lies.
 fn depth(page: &Path, book: &Path) -> usize {
-    let within = page
-        .strip_prefix(book)
-        .map(|path| path.components().count());
+    let within = page.strip_prefix(book).map(|path| path.components().count());
     within.map_or(0, |parts| parts - 1)
 }
 
 /// As pages for a browser name a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = text
-        .chars()
-        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
@@ -52,10 +44,7 @@ fn every_link_finds_its_page_and_heading() {
     let book = sources().join("docs");
     for page in pages() {
         let text = fs::read_to_string(&page).expect("a page");
-        for link in links(&text)
-            .into_iter()
-            .filter(|link| !link.contains("://"))
-        {
+        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             let target = match file {
                 "" => page.clone(),
@@ -69,11 +58,7 @@ fn every_link_finds_its_page_and_heading() {
             if !heading.is_empty() {
                 let there = fs::read_to_string(&target).expect("a page");
                 let mut headings = there.lines().filter(|line| line.starts_with('#'));
-                assert!(
-                    headings.any(|line| anchor(line) == heading),
-                    "{}: {link}",
-                    page.display()
-                );
+                assert!(headings.any(|line| anchor(line) == heading), "{}: {link}", page.display());
             }
         }
     }
@@ -89,9 +74,6 @@ fn every_page_of_docs_is_in_the_book() {
             continue;
         };
         let name = page.to_str().expect("text");
-        assert!(
-            name == "SUMMARY.md" || chapters.contains(&name),
-            "{name} is in no chapter"
-        );
+        assert!(name == "SUMMARY.md" || chapters.contains(&name), "{name} is in no chapter");
     }
 }

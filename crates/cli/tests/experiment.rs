@@ -31,18 +31,13 @@ impl Bench {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-        command
-            .arg("run")
-            .arg(self.path("pace.toml"))
-            .args(arguments);
+        command.arg("run").arg(self.path("pace.toml")).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments)
-            .output()
-            .expect("linerate can be started")
+        self.command(arguments).output().expect("linerate can be started")
     }
 }
 
@@ -53,10 +48,7 @@ fn lines(path: &Path) -> Vec<String> {
 
 #[test]
 fn a_column_shows_what_the_program_of_a_policy_takes_for_a_packet() {
-    let policy = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../experiments/policies/simple.toml"
-    );
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/policies/simple.toml");
     let level = |name: &str, qos: &str| {
         format!("[[factor.level]]\nname = \"{name}\"\ntreatments = \"{qos}\"\n")
     };
@@ -104,10 +96,7 @@ fn an_experiment_is_run_kept_and_judged() {
         (of_report(0), of_report(1), of_report(2)),
         (&"agrees".into(), &"disagrees".into(), &"agrees".into())
     );
-    assert_eq!(
-        lines(&bench.path("pace.toml.records.jsonl")).len(),
-        1 + made
-    );
+    assert_eq!(lines(&bench.path("pace.toml.records.jsonl")).len(), 1 + made);
 
     // All of it is there: the same document again, at once.
     let again = bench.run(&["--json"]);
@@ -115,10 +104,7 @@ fn an_experiment_is_run_kept_and_judged() {
     let kept = format!("{made} runs are in ");
     assert!(stderr(&again).contains(&kept), "{again:?}");
     let table = stdout(&bench.run(&[]));
-    assert!(
-        table.contains("DISAGREES") && table.contains("not run"),
-        "{table}"
-    );
+    assert!(table.contains("DISAGREES") && table.contains("not run"), "{table}");
 }
 
 #[test]
@@ -180,11 +166,7 @@ fn a_changed_file_is_refused_with_what_to_do() {
 fn an_error_in_an_experiment_is_reported_with_its_place_before_any_run() {
     for (from, to, place) in [
         ("streams = 1", "steams = 1", "line 10, column 1"),
-        (
-            "of = { amount = \"much\" }",
-            "of = { sum = \"much\" }",
-            "line 46, column 8",
-        ),
+        ("of = { amount = \"much\" }", "of = { sum = \"much\" }", "line 46, column 8"),
         ("rtt=2ms", "rtt=2parsec", "line 7, column 7"),
     ] {
         let bench = Bench::new(&TEXT.replacen(from, to, 1));
@@ -198,10 +180,7 @@ fn an_error_in_an_experiment_is_reported_with_its_place_before_any_run() {
 #[test]
 fn settings_that_a_real_path_cannot_have_are_refused() {
     for (key, why) in [
-        (
-            "server_cpu = \"25%\"",
-            "`server_cpu`: the endpoint of a real path",
-        ),
+        ("server_cpu = \"25%\"", "`server_cpu`: the endpoint of a real path"),
         ("lab = \"loss=1%\"", "the file runs on labs alone"),
     ] {
         let level = format!("name = \"little\"\n{key}");
@@ -219,10 +198,7 @@ fn a_list_runs_nothing_and_needs_no_lab() {
     let output = bench.run(&["--list"]);
     assert!(output.status.success(), "{output:?}");
     let listed = stdout(&output);
-    assert!(
-        listed.contains("amount policy, not run: a policy"),
-        "{listed}"
-    );
+    assert!(listed.contains("amount policy, not run: a policy"), "{listed}");
     assert!(listed.ends_with("4 runs\n"), "{listed}");
     assert!(!bench.path("pace.toml.records.jsonl").exists());
 }

@@ -24,18 +24,11 @@ impl Path {
         let path = made_or_skip(Need::Lab, path)?;
         let mut command = path.lab().namespace("server").unwrap().command(PROGRAM);
         command.args(["serve", "--port", PORT]).stdin(Stdio::null());
-        let mut server = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut server = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         // It says when it listens.
         let said = BufReader::new(server.stderr.take().unwrap()).lines().next();
         assert!(said.is_some_and(|line| line.is_ok()));
-        Some(Self {
-            path,
-            _server: Killed(server),
-        })
+        Some(Self { path, _server: Killed(server) })
     }
 
     fn server(&self) -> String {
@@ -44,12 +37,7 @@ impl Path {
     }
 
     fn stranger(&self, arguments: &str) -> Killed {
-        let mut command = self
-            .path
-            .lab()
-            .namespace("client")
-            .unwrap()
-            .command(PROGRAM);
+        let mut command = self.path.lab().namespace("client").unwrap().command(PROGRAM);
         command.args(["stream", &self.server(), "--port", PORT]);
         command.args(["--time", "10min", "--quiet"]);
         command.args(arguments.split_whitespace());
@@ -146,10 +134,7 @@ fn what_a_change_of_the_program_brought_is_seen_beside_an_earlier_document() {
     assert_eq!(change["metric"], "throughput_bps");
     let ratio = rate(&document) / rate(&before);
     let told = change["change_percent"].as_f64().unwrap();
-    assert!(
-        (100.0 * (ratio - 1.0) - told).abs() < 0.1,
-        "{ratio}: {change}"
-    );
+    assert!((100.0 * (ratio - 1.0) - told).abs() < 0.1, "{ratio}: {change}");
     let was = &document["baseline"]["bottlenecks"][0]["was"];
     assert_eq!(*was, before["connections"][0]["verdict"]["cause"]);
     let now = path.explain("1s", &["--before", file]);
@@ -161,10 +146,7 @@ fn what_a_change_of_the_program_brought_is_seen_beside_an_earlier_document() {
     let refused = path.explain("1s", &["--before", file]);
     assert_eq!(refused.status.code(), Some(2));
     let said = stderr(&refused);
-    assert!(
-        said.contains("this takes a linerate.connections/1"),
-        "{said}"
-    );
+    assert!(said.contains("this takes a linerate.connections/1"), "{said}");
 }
 
 #[test]
@@ -172,17 +154,11 @@ fn a_missing_connection_or_process_is_reported_at_once() {
     for (arguments, words) in [
         (["--port", "1"], "no TCP connection with port 1"),
         (["--process", "no such program"], "no process has that name"),
-        (
-            ["--time", "1s"],
-            "explain what? A FILE, or connections by --port",
-        ),
+        (["--time", "1s"], "explain what? A FILE, or connections by --port"),
         (["--time", "1ms"], "500ms to 1h"),
     ] {
-        let output = std::process::Command::new(PROGRAM)
-            .arg("explain")
-            .args(arguments)
-            .output()
-            .unwrap();
+        let output =
+            std::process::Command::new(PROGRAM).arg("explain").args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let said = stderr(&output);
         assert!(said.contains(words) && said.lines().count() == 1, "{said}");

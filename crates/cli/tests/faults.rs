@@ -117,10 +117,7 @@ fn an_interrupt_before_the_run_prints_no_document() {
         signal(client.id(), "INT");
         let output = ended_within(client, PATIENCE);
         assert_eq!(output.status.code(), Some(1));
-        assert_eq!(
-            stderr(&output).lines().last(),
-            Some("linerate: interrupted")
-        );
+        assert_eq!(stderr(&output).lines().last(), Some("linerate: interrupted"));
         assert!(output.stdout.is_empty());
     }
 }
@@ -139,10 +136,7 @@ fn an_endpoint_that_is_killed_leaves_a_partial_record() {
     let mut served = Served::start(&[]);
     let client = served.client_in_its_run();
     served.child.kill().unwrap();
-    assert_partial(
-        &ended_within(client, PATIENCE),
-        "the peer closed the connection",
-    );
+    assert_partial(&ended_within(client, PATIENCE), "the peer closed the connection");
 }
 
 #[test]
@@ -150,10 +144,7 @@ fn an_endpoint_that_is_asked_to_end_tells_its_clients() {
     let mut served = Served::start(&[]);
     let client = served.client_in_its_run();
     signal(served.child.id(), "TERM");
-    assert_partial(
-        &ended_within(client, PATIENCE),
-        "the endpoint is shutting down",
-    );
+    assert_partial(&ended_within(client, PATIENCE), "the endpoint is shutting down");
     let until = Instant::now() + PATIENCE;
     while served.child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < until, "the endpoint goes on");
@@ -197,14 +188,7 @@ fn tasks(child: &Child) -> [usize; 2] {
 #[test]
 fn a_full_disk_is_named_after_the_run() {
     let served = Served::start(&[]);
-    let client = spawn(program(&[
-        "stream",
-        &served.address,
-        "-t",
-        "0.2",
-        "--output",
-        "/dev/full",
-    ]));
+    let client = spawn(program(&["stream", &served.address, "-t", "0.2", "--output", "/dev/full"]));
     let output = ended_within(client, PATIENCE);
     assert_eq!(output.status.code(), Some(1));
     assert!(!output.stdout.is_empty(), "the run is lost");
@@ -215,15 +199,8 @@ fn a_full_disk_is_named_after_the_run() {
 #[test]
 fn a_closed_stdout_ends_a_run_that_streams_intervals() {
     let served = Served::start(&[]);
-    let mut client = spawn(program(&[
-        "stream",
-        &served.address,
-        "-t",
-        "10min",
-        "-i",
-        "0.1",
-        "--json-stream",
-    ]));
+    let mut client =
+        spawn(program(&["stream", &served.address, "-t", "10min", "-i", "0.1", "--json-stream"]));
     let mut stdout = client.stdout.take().unwrap();
     stdout.read_exact(&mut [0; 1]).unwrap();
     drop(stdout);
@@ -256,25 +233,16 @@ fn without_a_stdout_nothing_is_sent_unless_a_file_keeps_it() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kept.json");
     let run = |more: &str| {
-        let line = format!(
-            "exec \"$0\" stream {} -t 0.2 --quiet {more} >&-",
-            served.address
-        );
+        let line = format!("exec \"$0\" stream {} -t 0.2 --quiet {more} >&-", served.address);
         let mut shell = Command::new("sh");
         shell.args(["-c", &line, PROGRAM]).stdin(Stdio::null());
         ended_within(spawn(shell), PATIENCE)
     };
     let words = "linerate: stdout is closed; --output FILE keeps the whole document\n";
     let refused = run("");
-    assert_eq!(
-        (refused.status.code(), stderr(&refused).as_str()),
-        (Some(1), words)
-    );
+    assert_eq!((refused.status.code(), stderr(&refused).as_str()), (Some(1), words));
     let kept = run(&format!("--output {}", file.display()));
-    assert_eq!(
-        (kept.status.code(), stderr(&kept).as_str()),
-        (Some(1), words)
-    );
+    assert_eq!((kept.status.code(), stderr(&kept).as_str()), (Some(1), words));
     let document: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(document["status"], "complete");
 }
@@ -282,10 +250,7 @@ fn without_a_stdout_nothing_is_sent_unless_a_file_keeps_it() {
 #[test]
 fn other_servers_are_named() {
     for (answer, words) in [
-        (
-            &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
-            "an SSH (or other text) server",
-        ),
+        (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], "an SSH (or other text) server"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -317,18 +282,13 @@ fn unprivileged(directory: &Path) -> Option<Command> {
     }
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    command
-        .args(["--bounding-set=-all", "--inh-caps=-all"])
-        .arg(&copy);
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(&copy);
     let mut trial = Command::new("setpriv");
     trial.args(["--reuid=65534", "--regid=65534", "--clear-groups", "true"]);
     match trial.status() {
         Ok(status) if status.success() => Some(command),
         other => {
-            skip(
-                Need::Setpriv,
-                format_args!("setpriv cannot drop privileges here: {other:?}"),
-            );
+            skip(Need::Setpriv, format_args!("setpriv cannot drop privileges here: {other:?}"));
             None
         }
     }
@@ -357,23 +317,18 @@ impl MemoryGroup {
     fn new(bytes: u64) -> Option<Self> {
         let name = format!("linerate-test-{}", std::process::id());
         // Of version 1, and of version 2.
-        let found = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ]
-        .into_iter()
-        .find_map(|(root, limit)| {
-            let directory = Path::new(root).join(&name);
-            fs::create_dir(&directory).ok()?;
-            let group = Self(directory);
-            fs::write(group.0.join(limit), bytes.to_string()).ok()?;
-            Some(group)
-        });
+        let found =
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
+                .into_iter()
+                .find_map(|(root, limit)| {
+                    let directory = Path::new(root).join(&name);
+                    fs::create_dir(&directory).ok()?;
+                    let group = Self(directory);
+                    fs::write(group.0.join(limit), bytes.to_string()).ok()?;
+                    Some(group)
+                });
         if found.is_none() {
-            skip(
-                Need::Cgroup,
-                "no control group with a limit on memory can be made",
-            );
+            skip(Need::Cgroup, "no control group with a limit on memory can be made");
         }
         found
     }

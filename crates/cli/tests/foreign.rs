@@ -27,16 +27,9 @@ impl Serving {
             .spawn()
             .expect("the program was built for this test");
         let stdout = child.stdout.take().expect("it is piped");
-        let mut serving = Self {
-            child,
-            lines: BufReader::new(stdout),
-            address: String::new(),
-        };
+        let mut serving = Self { child, lines: BufReader::new(stdout), address: String::new() };
         let listening = serving.event("listening");
-        serving.address = listening["addresses"][0]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
+        serving.address = listening["addresses"][0].as_str().unwrap_or_default().to_owned();
         serving
     }
 
@@ -82,23 +75,15 @@ fn both_ends_of_a_test_leave_a_record_that_can_be_explained() {
     let message = event["message"].as_str().unwrap_or_default();
     assert!(message.starts_with("iperf3 linerate-"), "{message}");
     let served = &event["record"];
-    assert_eq!(
-        (&served["via"], &served["served"]),
-        (&"iperf3".into(), &true.into())
-    );
+    assert_eq!((&served["via"], &served["served"]), (&"iperf3".into(), &true.into()));
     assert_eq!(served["bytes"], 1_000_000);
 
     let file = tempfile::NamedTempFile::new().expect("a file");
-    file.as_file()
-        .write_all(served.to_string().as_bytes())
-        .expect("it can be written");
+    file.as_file().write_all(served.to_string().as_bytes()).expect("it can be written");
     let path = file.path().to_str().expect("its name is text");
     let explained = linerate(&["explain", path]).output().expect("it runs");
     let text = String::from_utf8_lossy(&explained.stdout);
-    assert!(
-        text.contains(", for iperf3") && text.contains("the other end is iperf3"),
-        "{text}"
-    );
+    assert!(text.contains(", for iperf3") && text.contains("the other end is iperf3"), "{text}");
 }
 
 #[test]
@@ -107,19 +92,13 @@ fn what_the_protocol_has_not_is_said_with_status_3() {
     let output = serving.run("rr", &["-t", "1", "--quiet"]);
     assert_eq!(output.status.code(), Some(3));
     let words = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        words.contains("rr and crr need `linerate serve`"),
-        "{words}"
-    );
+    assert!(words.contains("rr and crr need `linerate serve`"), "{words}");
 }
 
 /// What `serve` answers to a list of users with this content.
 fn serve_users(content: &[u8]) -> (Option<i32>, String, tempfile::NamedTempFile) {
     let users = tempfile::NamedTempFile::new().expect("a file");
-    users
-        .as_file()
-        .write_all(content)
-        .expect("it can be written");
+    users.as_file().write_all(content).expect("it can be written");
     let path = users.path().to_str().expect("its name is text");
     let files = ["--iperf3-users", path, "--iperf3-key", path];
     let output = linerate(&[&["serve", "-p", "0"][..], &files].concat())

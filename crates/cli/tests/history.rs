@@ -28,9 +28,7 @@ fn done(directory: &Path, line: &str) -> String {
 fn slower(directory: &Path) -> &'static str {
     let text = fs::read_to_string(RECORD).expect("it is in the repository");
     let mut record: serde_json::Value = serde_json::from_str(&text).expect("a document");
-    let rate = record["legs"][0]["throughput_bps"]
-        .as_f64()
-        .expect("a rate");
+    let rate = record["legs"][0]["throughput_bps"].as_f64().expect("a rate");
     record["legs"][0]["throughput_bps"] = (rate / 2.0).into();
     fs::write(directory.join("slow.json"), record.to_string()).expect("the directory is ours");
     "slow.json"
@@ -53,26 +51,17 @@ fn a_saved_run_is_listed_shown_exported_and_pruned() {
     let list = done(here, "history");
     assert_eq!(rows(&list), 2, "{list}");
     assert!(list.contains("bottleneck: unexplained"), "{list}");
-    assert!(
-        list.contains("stream tcp up") && list.contains("site=north"),
-        "{list}"
-    );
+    assert!(list.contains("stream tcp up") && list.contains("site=north"), "{list}");
     assert_eq!(rows(&done(here, "history --label site=north")), 1);
     assert_eq!(done(here, "history --workload rr"), "");
     let shown = done(here, "history show 1 --json");
     assert_eq!(shown, done(here, &format!("explain {RECORD} --json")));
     let lines = done(here, "history export --json-lines");
     let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-    assert_eq!(
-        (&first["run"], &first["labels"]["site"]),
-        (&1.into(), &"north".into())
-    );
+    assert_eq!((&first["run"], &first["labels"]["site"]), (&1.into(), &"north".into()));
     assert_eq!(first["document"]["schema"], "linerate.record/1");
     let csv = done(here, "history export --csv");
-    assert!(
-        csv.lines().nth(1).unwrap().contains("throughput_bps"),
-        "{csv}"
-    );
+    assert!(csv.lines().nth(1).unwrap().contains("throughput_bps"), "{csv}");
     assert_eq!(done(here, "history export --format csv -o all.csv"), "");
     assert_eq!(fs::read_to_string(here.join("all.csv")).unwrap(), csv);
     done(here, "history export --json-lines -o all.jsonl");
@@ -92,17 +81,11 @@ fn two_runs_are_compared_and_a_worse_one_fails_the_gate() {
     done(here, &format!("explain {RECORD} --save --db own.db"));
     done(here, &format!("explain {slow} --save --db own.db"));
     let page = done(here, "history compare 1 2 --db own.db");
-    assert!(
-        page.contains("an observation") && page.contains("50"),
-        "{page}"
-    );
+    assert!(page.contains("an observation") && page.contains("50"), "{page}");
     assert!(page.contains(": throughput_bps -50.0 %;"), "{page}");
     let worse = run(here, "history compare 1 2 --db own.db --fail-on-worse 10%");
     assert_eq!(worse.status.code(), Some(1), "{}", stderr(&worse));
-    let better = run(
-        here,
-        "history compare 2 1 --db own.db --fail-on-regression 10%",
-    );
+    let better = run(here, "history compare 2 1 --db own.db --fail-on-regression 10%");
     assert_eq!(better.status.code(), Some(0));
     let says = "--fail-on-worse 10 %: passed, throughput_bps is 100.0 % better";
     assert_says(&better, says);
@@ -115,10 +98,7 @@ fn the_first_saved_run_of_a_test_is_run_although_there_is_none_to_compare_with()
     // Nobody listens at this port: the run itself fails.
     let first = run(here, "stream 127.0.0.1:1 -t 0.1 --save --against last");
     assert_eq!(first.status.code(), Some(1), "{}", stderr(&first));
-    assert_says(
-        &first,
-        "--against last: no earlier run of this test is saved",
-    );
+    assert_says(&first, "--against last: no earlier run of this test is saved");
     let unsaved = run(here, "stream 127.0.0.1:1 -t 0.1 --against last");
     assert_eq!(unsaved.status.code(), Some(2), "{}", stderr(&unsaved));
 }
@@ -150,10 +130,7 @@ fn formats_that_are_gone_name_those_that_stay_and_nothing_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     for (line, instead) in [
-        (
-            "history export --format parquet -o all.parquet",
-            "csv or json-lines",
-        ),
+        ("history export --format parquet -o all.parquet", "csv or json-lines"),
         ("report r.json --png charts -o page.html", "--svg"),
     ] {
         let refused = run(here, line);
@@ -170,11 +147,7 @@ fn a_series_says_since_when_it_is_slower_and_what_else_changed_then() {
     let text = fs::read_to_string(RECORD).unwrap();
     for number in 0..22 {
         let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let (level, kernel) = if number < 12 {
-            (94e6, "6.1")
-        } else {
-            (55e6, "6.12")
-        };
+        let (level, kernel) = if number < 12 { (94e6, "6.1") } else { (55e6, "6.12") };
         let rate = level * (1.0 + 0.003 * f64::from(number * 7 % 5));
         record["legs"][0]["throughput_bps"] = rate.into();
         record["environment"]["client"]["kernel"] = kernel.into();
@@ -184,14 +157,8 @@ fn a_series_says_since_when_it_is_slower_and_what_else_changed_then() {
     }
     let page = done(here, "history changes --db own.db");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        page.contains("1 change of throughput_bps in 22 runs"),
-        "{page}"
-    );
-    assert!(
-        page.contains("since 2026-11-13 09:00 (run 13): -4"),
-        "{page}"
-    );
+    assert!(page.contains("1 change of throughput_bps in 22 runs"), "{page}");
+    assert!(page.contains("since 2026-11-13 09:00 (run 13): -4"), "{page}");
     assert!(page.contains("kernel here 6.1 → 6.12"), "{page}");
     let none = run(here, "history changes --workload crr --db own.db");
     assert_eq!(none.status.code(), Some(2));
@@ -230,17 +197,10 @@ fn ask_all(here: &Path, db: &str) {
     assert_eq!(matrix["until"], "2001-01-01T00:00:00Z");
     let worst = done(here, &format!("mesh matrix mesh.toml --worst 1 --db {db}"));
     assert!(worst.contains("1 pair at"), "{worst}");
-    let held = done(
-        here,
-        &format!("mesh matrix mesh.toml --verdict policer --db {db}"),
-    );
+    let held = done(here, &format!("mesh matrix mesh.toml --verdict policer --db {db}"));
     assert!(held.contains("0 pairs at"), "{held}");
     let pair = done(here, &format!("mesh pair mesh.toml a c --db {db}"));
-    assert_eq!(
-        pair.matches("Mbit/s").count() + pair.matches("kbit/s").count(),
-        2,
-        "{pair}"
-    );
+    assert_eq!(pair.matches("Mbit/s").count() + pair.matches("kbit/s").count(), 2, "{pair}");
     let none = run(here, &format!("mesh pair mesh.toml a d --db {db}"));
     assert_eq!(none.status.code(), Some(2), "{}", stderr(&none));
 
@@ -248,10 +208,7 @@ fn ask_all(here: &Path, db: &str) {
     assert_eq!(medians.lines().count(), 3, "{medians}");
     let gone = done(here, &format!("history prune --keep 0 --db {db}"));
     assert_eq!(gone, "3 runs taken away\n");
-    assert_eq!(
-        done(here, &format!("history medians --csv --db {db}")),
-        medians
-    );
+    assert_eq!(done(here, &format!("history medians --csv --db {db}")), medians);
     let table = done(here, &format!("history medians --by hour --db {db}"));
     assert!(table.contains("bulk to a:c"), "{table}");
 }
@@ -275,31 +232,18 @@ fn a_postgresql_server_answers_the_same() {
     let url = server.database("asked");
     ask_all(directory.path(), &url);
     // As the user's file names it.
-    fs::write(
-        directory.path().join("linerate.toml"),
-        format!("db = \"{url}\"\nsave = true\n"),
-    )
-    .unwrap();
+    fs::write(directory.path().join("linerate.toml"), format!("db = \"{url}\"\nsave = true\n"))
+        .unwrap();
     let output = Command::new(PROGRAM)
         .args(["explain", RECORD, "--save"])
         .env("XDG_CONFIG_HOME", directory.path())
         .output();
     let output = output.expect("the program was built for this test");
-    assert!(
-        stderr(&output).contains("saved as run 4"),
-        "{}",
-        stderr(&output)
-    );
-    let away = run(
-        directory.path(),
-        "history --db postgres://me:secret@192.0.2.1/x",
-    );
+    assert!(stderr(&output).contains("saved as run 4"), "{}", stderr(&output));
+    let away = run(directory.path(), "history --db postgres://me:secret@192.0.2.1/x");
     let error = stderr(&away);
     assert_eq!(away.status.code(), Some(2), "{error}");
-    assert!(
-        error.contains("sslmode=disable") && !error.contains("secret"),
-        "{error}"
-    );
+    assert!(error.contains("sslmode=disable") && !error.contains("secret"), "{error}");
 }
 
 #[cfg(not(feature = "postgres"))]
@@ -309,8 +253,5 @@ fn a_build_without_postgresql_says_so() {
     let said = run(directory.path(), "history --db postgres://me:secret@db/x");
     let error = stderr(&said);
     assert_eq!(said.status.code(), Some(3), "{error}");
-    assert!(
-        error.contains("--features postgres") && !error.contains("secret"),
-        "{error}"
-    );
+    assert!(error.contains("--features postgres") && !error.contains("secret"), "{error}");
 }

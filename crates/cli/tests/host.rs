@@ -56,32 +56,19 @@ impl Host {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command(PROGRAM)
-            .arg("host")
-            .args(arguments)
-            .output()
-            .unwrap()
+        self.command(PROGRAM).arg("host").args(arguments).output().unwrap()
     }
 
     /// What is to succeed: its document.
     fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat());
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
     fn read(&self, key: &str) -> String {
         let path = format!("/proc/sys/{}", key.replace('.', "/"));
-        let text = self
-            .pair
-            .a
-            .namespace
-            .run(|| fs::read_to_string(path).unwrap());
+        let text = self.pair.a.namespace.run(|| fs::read_to_string(path).unwrap());
         text.unwrap().trim().replace('\t', " ")
     }
 }
@@ -95,26 +82,13 @@ fn a_setting_is_shown_set_as_printed_and_undone() {
     let before = host.read(RMEM);
     let need = ["--rate", "10gbit", "--rtt", "80ms"];
     let page = stdout(&host.run(&[&["show", RMEM], &need[..]].concat()));
-    let command = page
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("linerate host "))
-        .unwrap();
-    assert!(
-        command.starts_with("set net.ipv4.tcp_rmem='4096 "),
-        "{page}"
-    );
+    let command = page.lines().find_map(|line| line.trim().strip_prefix("linerate host ")).unwrap();
+    assert!(command.starts_with("set net.ipv4.tcp_rmem='4096 "), "{page}");
     // As a shell would take it.
-    let pasted = host
-        .command("sh")
-        .args(["-c", &format!("'{PROGRAM}' host {command}")])
-        .output()
-        .unwrap();
+    let pasted =
+        host.command("sh").args(["-c", &format!("'{PROGRAM}' host {command}")]).output().unwrap();
     assert_eq!(pasted.status.code(), Some(0), "{}", stderr(&pasted));
-    assert!(
-        host.read(RMEM).ends_with(" 268435456"),
-        "{}",
-        host.read(RMEM)
-    );
+    assert!(host.read(RMEM).ends_with(" 268435456"), "{}", host.read(RMEM));
     let shown = host.json(&[&["show", RMEM], &need[..]].concat());
     let setting = &shown["settings"][0];
     assert_eq!(
@@ -126,18 +100,9 @@ fn a_setting_is_shown_set_as_printed_and_undone() {
     assert_eq!(host.read(RMEM), before);
     let file = host.path("document.json");
     fs::write(&file, serde_json::to_vec(&shown).unwrap()).unwrap();
-    let explained = host
-        .command(PROGRAM)
-        .arg("explain")
-        .arg(&file)
-        .output()
-        .unwrap();
+    let explained = host.command(PROGRAM).arg("explain").arg(&file).output().unwrap();
     assert_eq!(explained.status.code(), Some(0), "{}", stderr(&explained));
-    assert!(
-        stdout(&explained).contains("nothing is to be changed"),
-        "{}",
-        stdout(&explained)
-    );
+    assert!(stdout(&explained).contains("nothing is to be changed"), "{}", stdout(&explained));
 }
 
 #[test]
@@ -147,44 +112,22 @@ fn everything_that_decides_is_shown_or_said_to_be_missing() {
     let settings = document["settings"].as_array().unwrap();
     assert!(settings.len() >= 45, "{}", settings.len());
     for setting in settings {
-        assert!(
-            setting["why"].as_str().is_some_and(|why| !why.is_empty()),
-            "{setting}"
-        );
+        assert!(setting["why"].as_str().is_some_and(|why| !why.is_empty()), "{setting}");
         let is_missing = setting["state"] == "unsupported" || setting["state"] == "unknown";
         assert_eq!(setting["now"].is_null(), is_missing, "{setting}");
     }
     let page = stdout(&host.run(&["show", "--all"]));
-    assert!(
-        page.contains("device.veth0.rx_ring") && page.contains("not here"),
-        "{page}"
-    );
+    assert!(page.contains("device.veth0.rx_ring") && page.contains("not here"), "{page}");
 }
 
 #[test]
 fn what_is_out_of_range_is_refused_and_nothing_is_set() {
     let Some(host) = host() else { return };
     for (line, code, part) in [
-        (
-            "set net.ipv4.tcp_sack=0 net.ipv4.tcp_fin_timeout=0",
-            2,
-            "1 to 86400",
-        ),
-        (
-            "set net.ipv4.tcp_sack=0 device.veth0.tso=off --persist",
-            2,
-            "sysctl.d",
-        ),
-        (
-            "set net.ipv4.tcp_sack=0 net.ipv4.tcp_congestion_control=nosuch",
-            3,
-            "nosuch",
-        ),
-        (
-            "set net.ipv4.tcp_sack=0 net.core.default_qdisc=fq",
-            3,
-            "net.core.default_qdisc",
-        ),
+        ("set net.ipv4.tcp_sack=0 net.ipv4.tcp_fin_timeout=0", 2, "1 to 86400"),
+        ("set net.ipv4.tcp_sack=0 device.veth0.tso=off --persist", 2, "sysctl.d"),
+        ("set net.ipv4.tcp_sack=0 net.ipv4.tcp_congestion_control=nosuch", 3, "nosuch"),
+        ("set net.ipv4.tcp_sack=0 net.core.default_qdisc=fq", 3, "net.core.default_qdisc"),
         ("show net.ipv4.nosuch", 2, "net.ipv4.nosuch"),
         ("show --rate 1gbit", 2, "--rtt"),
         ("show --rate 1gbit --rtt 0s", 2, "--rtt"),
@@ -206,56 +149,31 @@ fn a_profile_is_a_dry_run_until_it_is_applied() {
     let page = stdout(&host.run(&["profile", "wan", "--rate", "10gbit", "--rtt", "100ms"]));
     assert!(page.contains(&format!("  - {}\n", before[0])), "{page}");
     assert!(page.contains("nothing was changed"), "{page}");
-    assert_eq!(
-        [RMEM, "net.ipv4.tcp_mtu_probing"].map(|key| host.read(key)),
-        before
-    );
+    assert_eq!([RMEM, "net.ipv4.tcp_mtu_probing"].map(|key| host.read(key)), before);
     let wan = words("profile wan --rate 10gbit --rtt 100ms --apply --persist");
     let applied = host.json(&wan);
     assert_eq!(host.read("net.ipv4.tcp_mtu_probing"), "1");
-    assert!(
-        applied["changes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|change| change["outcome"] == "set")
-    );
+    assert!(applied["changes"].as_array().unwrap().iter().all(|change| change["outcome"] == "set"));
     let file = fs::read_to_string(host.path("sysctl.d/90-linerate.conf")).unwrap();
     assert!(file.contains("net.ipv4.tcp_mtu_probing = 1\n"), "{file}");
     let again = host.json(&wan);
     assert!(again["changes"].is_null(), "all of it is in force: {again}");
     let undone = host.json(&["undo"]);
-    assert!(
-        undone["file"]
-            .as_str()
-            .unwrap()
-            .ends_with("90-linerate.conf")
-    );
-    assert_eq!(
-        [RMEM, "net.ipv4.tcp_mtu_probing"].map(|key| host.read(key)),
-        before
-    );
+    assert!(undone["file"].as_str().unwrap().ends_with("90-linerate.conf"));
+    assert_eq!([RMEM, "net.ipv4.tcp_mtu_probing"].map(|key| host.read(key)), before);
     assert!(!host.path("sysctl.d/90-linerate.conf").exists());
 }
 
 #[test]
 fn settings_of_a_killed_process_can_be_undone() {
     let Some(host) = host() else { return };
-    let keys = [
-        SACK,
-        "net.ipv4.tcp_dsack",
-        "net.ipv4.tcp_timestamps",
-        "net.ipv4.tcp_mtu_probing",
-    ];
+    let keys = [SACK, "net.ipv4.tcp_dsack", "net.ipv4.tcp_timestamps", "net.ipv4.tcp_mtu_probing"];
     let before = keys.map(|key| host.read(key));
     let words = keys.map(|key| format!("{key}={}", if host.read(key) == "0" { 1 } else { 0 }));
     let begun = Instant::now();
     let set = |host: &Host| {
         let mut command = host.command(PROGRAM);
-        command
-            .args(["host", "set", "--persist"])
-            .args(&words)
-            .stdout(Stdio::null());
+        command.args(["host", "set", "--persist"]).args(&words).stdout(Stdio::null());
         command
     };
     assert!(set(&host).status().unwrap().success());
@@ -269,10 +187,7 @@ fn settings_of_a_killed_process_can_be_undone() {
         child.wait().unwrap();
         host.json(&["undo"]);
         assert_eq!(keys.map(|key| host.read(key)), before, "round {round}");
-        assert!(
-            !host.path("sysctl.d/90-linerate.conf").exists(),
-            "round {round}"
-        );
+        assert!(!host.path("sysctl.d/90-linerate.conf").exists(), "round {round}");
         assert!(!host.path("state/kept.jsonl").exists(), "round {round}");
     }
 }
@@ -285,11 +200,7 @@ fn several_commands_at_once_are_one_after_the_other() {
         .map(|number| {
             let word = format!("{RMEM}=4096 131072 {}", 6_000_000 + number);
             let mut command = host.command(PROGRAM);
-            command
-                .args(["host", "set", &word])
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap()
+            command.args(["host", "set", &word]).stdout(Stdio::null()).spawn().unwrap()
         })
         .collect();
     for child in children {
@@ -313,19 +224,12 @@ fn without_privilege_it_shows_and_says_why_it_cannot_set() {
     let output = match as_nobody(&["show", RMEM, "--rate", "10gbit", "--rtt", "80ms"]) {
         Ok(output) if !stderr(&output).starts_with("setpriv:") => output,
         other => {
-            skip(
-                Need::Setpriv,
-                format_args!("setpriv cannot drop privileges here: {other:?}"),
-            );
+            skip(Need::Setpriv, format_args!("setpriv cannot drop privileges here: {other:?}"));
             return;
         }
     };
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(
-        stdout(&output).contains("not permitted: it needs root"),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).contains("not permitted: it needs root"), "{}", stdout(&output));
     fs::create_dir(host.path("nobodys")).unwrap();
     std::os::unix::fs::chown(host.path("nobodys"), Some(65_534), Some(65_534)).unwrap();
     fs::set_permissions(host.path("nobodys"), Permissions::from_mode(0o700)).unwrap();
@@ -385,24 +289,14 @@ fn a_container_whose_settings_are_read_only_says_so() {
         '{PROGRAM}' host show {RMEM} --rate 10gbit --rtt 80ms
         '{PROGRAM}' host set net.ipv4.tcp_sack=0; echo status $?"
     );
-    let output = host
-        .command("unshare")
-        .args(["--mount", "sh", "-c", &script])
-        .output()
-        .unwrap();
+    let output = host.command("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
     if output.status.code() == Some(77) || stderr(&output).starts_with("unshare:") {
-        skip(
-            Need::Setpriv,
-            format_args!("nothing can be mounted here: {}", stderr(&output)),
-        );
+        skip(Need::Setpriv, format_args!("nothing can be mounted here: {}", stderr(&output)));
         return;
     }
     let page = stdout(&output);
     assert!(page.contains("but        it is read-only here"), "{page}");
-    assert!(
-        !page.contains("linerate host set"),
-        "what cannot be set is in no command: {page}"
-    );
+    assert!(!page.contains("linerate host set"), "what cannot be set is in no command: {page}");
     assert!(page.ends_with("status 3\n"), "{page}{}", stderr(&output));
     assert_says(&output, "read-only here");
     assert_eq!(host.read(SACK), "1");
@@ -420,16 +314,9 @@ fn cpus_of_queues_are_set_where_sys_shows_them_and_refused_elsewhere() {
         file=/sys/class/net/veth0/queues/rx-0/rps_cpus
         '{PROGRAM}' host set device.veth0.rps_cpus=0 >&2 && cat $file && '{PROGRAM}' host undo >&2 && cat $file"
     );
-    let output = host
-        .command("unshare")
-        .args(["--mount", "sh", "-c", &script])
-        .output()
-        .unwrap();
+    let output = host.command("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
     if output.status.code() == Some(77) || stderr(&output).starts_with("unshare:") {
-        skip(
-            Need::Setpriv,
-            format_args!("/sys cannot be mounted here: {}", stderr(&output)),
-        );
+        skip(Need::Setpriv, format_args!("/sys cannot be mounted here: {}", stderr(&output)));
         return;
     }
     assert!(output.status.success(), "{}", stderr(&output));
@@ -448,10 +335,7 @@ struct Lab {
 impl Lab {
     fn environment(&self) -> [(&str, PathBuf); 2] {
         let here = self.directory.path();
-        [
-            ("XDG_RUNTIME_DIR", here.to_owned()),
-            ("LINERATE_STATE_DIRECTORY", here.join("state")),
-        ]
+        [("XDG_RUNTIME_DIR", here.to_owned()), ("LINERATE_STATE_DIRECTORY", here.join("state"))]
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -479,10 +363,7 @@ fn a_path_is_measured_and_what_is_shown_works_where_it_is_pasted() {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
     let lab = Lab { directory };
-    let up = lab
-        .command(&["lab", "up", "--lab", "rate=200mbit,rtt=20ms"])
-        .output()
-        .unwrap();
+    let up = lab.command(&["lab", "up", "--lab", "rate=200mbit,rtt=20ms"]).output().unwrap();
     if has_no_lab(&up) {
         return;
     }
@@ -497,9 +378,7 @@ fn a_path_is_measured_and_what_is_shown_works_where_it_is_pasted() {
         .unwrap();
     let mut server = Killed(server);
     let mut line = String::new();
-    BufReader::new(server.0.stderr.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(server.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let show = |host: &str, options: &[&str]| {
         let shown = lab.in_host(host, &[&[PROGRAM, "host", "show", RMEM], options].concat());
         assert!(shown.status.success(), "{}", stderr(&shown));

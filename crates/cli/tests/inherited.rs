@@ -43,9 +43,7 @@ fn every_socket_of_systemd_serves_each_workload_in_both_families() {
     for (host, port) in [("127.0.0.1", both), ("::1", both), ("127.0.0.1", ipv4)] {
         for test in ["stream", "stream --udp", "rr --udp", "crr"] {
             let mut client = Command::new(PROGRAM);
-            client
-                .args(words(test))
-                .args([host, "-p", &port.to_string()]);
+            client.args(words(test)).args([host, "-p", &port.to_string()]);
             let output = done(client.args(words("-t 200ms --json --quiet")));
             let record = json(&output);
             assert_eq!(record["status"], "complete", "{host} {test}: {record}");

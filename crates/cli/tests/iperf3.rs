@@ -127,11 +127,7 @@ fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
     for line in MADE {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [ours, real] = endpoints.both(&format!("{line} -J"));
-        assert_eq!(
-            ours.status.code(),
-            real.status.code(),
-            "{line}: {ours:?} {real:?}"
-        );
+        assert_eq!(ours.status.code(), real.status.code(), "{line}: {ours:?} {real:?}");
         assert_eq!(real.status.code(), Some(0), "{line}: {real:?}");
         let [ours, real] = [json(&ours), json(&real)];
         let asked = real["start"]["test_start"].as_object().expect("an object");
@@ -146,10 +142,7 @@ fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
             if is_close {
                 // linerate shares an amount out to streams of whole bytes.
                 let [own, value] = [own, value].map(|value| value.as_u64().unwrap_or(u64::MAX));
-                assert!(
-                    own >= value && own <= value + 3,
-                    "{line}: {key} {own} {value}"
-                );
+                assert!(own >= value && own <= value + 3, "{line}: {key} {own} {value}");
             } else {
                 assert_eq!(own, value, "{line}: {key}");
             }
@@ -227,10 +220,7 @@ fn command_lines_that_iperf3_refuses_are_refused_with_its_status_and_message() {
             reason.split(' ').take(2).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(first(&ours), first(&real), "{line}");
-        assert!(
-            stderr(&ours).contains("Usage: iperf3 [-s|-c host] [options]"),
-            "{line}"
-        );
+        assert!(stderr(&ours).contains("Usage: iperf3 [-s|-c host] [options]"), "{line}");
     }
 }
 
@@ -288,14 +278,7 @@ fn the_document_has_iperf3s_keys_and_types() {
         return;
     }
     let endpoints = Endpoints::start();
-    for line in [
-        "-P 2",
-        "-R",
-        "--bidir",
-        "-u -b 5M",
-        "-u -b 5M -R",
-        "-u -b 5M --bidir -P 2",
-    ] {
+    for line in ["-P 2", "-R", "--bidir", "-u -b 5M", "-u -b 5M -R", "-u -b 5M --bidir -P 2"] {
         let [ours, real] = endpoints.both(&format!("{line} -J -t 1 -i 0.5"));
         let [ours, real] = [json(&ours), json(&real)];
         assert_shape(line, &ours, &real);
@@ -306,10 +289,7 @@ fn the_document_has_iperf3s_keys_and_types() {
     assert_eq!(refused.status.code(), Some(1));
     let error = document["error"].as_str().unwrap_or_default();
     let words = "error - unable to connect to server - ";
-    assert!(
-        error.starts_with(words) && error.ends_with(": Connection refused"),
-        "{error}"
-    );
+    assert!(error.starts_with(words) && error.ends_with(": Connection refused"), "{error}");
 }
 
 #[test]
@@ -322,24 +302,12 @@ fn a_stream_of_json_begins_and_ends_and_has_an_interval_in_between() {
     assert!(!text.contains(".0,"), "{text}");
     let begins = |line: &str| line.starts_with("{\"event\":\"");
     assert!(text.lines().all(begins), "{text}");
-    let events: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect(line))
-        .collect();
-    let names: Vec<&str> = events
-        .iter()
-        .filter_map(|event| event["event"].as_str())
-        .collect();
-    assert_eq!(
-        (names.first(), names.last()),
-        (Some(&"start"), Some(&"end")),
-        "{text}"
-    );
+    let events: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!((names.first(), names.last()), (Some(&"start"), Some(&"end")), "{text}");
     assert!(names.contains(&"interval"), "{text}");
-    assert_eq!(
-        events.last().expect("an event")["data"].get("bottleneck"),
-        None
-    );
+    assert_eq!(events.last().expect("an event")["data"].get("bottleneck"), None);
 }
 
 /// The figures of a line stand for themselves, whatever prefix their units have: what is left are
@@ -422,19 +390,10 @@ fn the_server_serves_iperf3_and_leaves_its_document() {
         let ended = ended_within(server, PATIENCE);
         assert_eq!(ended.status.code(), Some(0), "{ended:?}");
         let document = json(&ended);
-        assert_eq!(
-            document["start"]["test_start"]["num_streams"], 1,
-            "{document}"
-        );
+        assert_eq!(document["start"]["test_start"]["num_streams"], 1, "{document}");
         let received = &document["end"]["sum_received"]["bytes"];
-        assert!(
-            received.as_u64().is_some_and(|bytes| bytes > 0),
-            "{document}"
-        );
-        assert_eq!(
-            document["start"]["accepted_connection"]["host"],
-            "127.0.0.1"
-        );
+        assert!(received.as_u64().is_some_and(|bytes| bytes > 0), "{document}");
+        assert_eq!(document["start"]["accepted_connection"]["host"], "127.0.0.1");
         // What only the sender can know is not made up.
         let sender = &document["end"]["streams"][0]["sender"];
         assert_eq!(sender.get("retransmits"), None, "{document}");

@@ -51,11 +51,7 @@ impl Labs {
         let runtime = directory.path().join("run");
         fs::create_dir(&runtime).unwrap();
         std::os::unix::fs::chown(&runtime, user, user).unwrap();
-        Self {
-            directory,
-            program,
-            user,
-        }
+        Self { directory, program, user }
     }
 
     fn command(&self) -> Command {
@@ -76,11 +72,7 @@ impl Labs {
     /// `linerate lab …`, which is to succeed: what it prints.
     fn done(&self, arguments: &[&str]) -> String {
         let output = self.lab(arguments);
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -149,10 +141,7 @@ fn goes_up_and_down(labs: &Labs) {
     assert!(printed.contains("router r1"), "{printed}");
 
     let hosts = labs.done(&["exec", "server", "--", "cat", "/etc/hosts"]);
-    assert!(
-        hosts.contains("198.18.0.1 client\n2001:2::1 client\n"),
-        "{hosts}"
-    );
+    assert!(hosts.contains("198.18.0.1 client\n2001:2::1 client\n"), "{hosts}");
     let script =
         "ls /sys/class/net | grep -v bonding_masters; echo --; cut -s -d: -f1 /proc/net/dev";
     let devices = labs.lab(&["exec", "client", "--", "sh", "-c", script]);
@@ -164,10 +153,7 @@ fn goes_up_and_down(labs: &Labs) {
         names
     };
     if stderr(&devices).contains("/sys does not have") {
-        skip(
-            Need::Procfs,
-            format_args!("devices in /sys: {}", stderr(&devices)),
-        )
+        skip(Need::Procfs, format_args!("devices in /sys: {}", stderr(&devices)))
     } else {
         assert_eq!(sorted(shown), sorted(there))
     }
@@ -184,16 +170,10 @@ fn goes_up_and_down(labs: &Labs) {
     assert_eq!(document["schema"], "linerate.lab/1");
     assert_eq!(lab["hosts"][2]["addresses"][0], "198.18.1.2");
     assert_eq!(lab["links"][0]["between"][1], "r1");
-    assert!(
-        lab["links"][0]["up"]["delivered"].as_u64() >= Some(10),
-        "{lab}"
-    );
+    assert!(lab["links"][0]["up"]["delivered"].as_u64() >= Some(10), "{lab}");
     assert!(lab["links"][1]["up"].is_null(), "it is plain");
     assert_eq!(lab["running"][0]["host"], "server");
-    assert!(
-        lab["links"][0]["up"]["offered"].as_u64() >= Some(10),
-        "{lab}"
-    );
+    assert!(lab["links"][0]["up"]["offered"].as_u64() >= Some(10), "{lab}");
     let kept = labs.directory.path().join("labs.json");
     fs::write(&kept, document.to_string()).unwrap();
     let mut explain = labs.command();
@@ -202,10 +182,7 @@ fn goes_up_and_down(labs: &Labs) {
     assert!(explained.contains("link   client-r1"), "{explained}");
 
     let down = labs.lab(&["down"]);
-    assert!(
-        down.status.success() && stderr(&down).contains("still running: linerate"),
-        "{down:?}"
-    );
+    assert!(down.status.success() && stderr(&down).contains("still running: linerate"), "{down:?}");
     assert_eq!(labs.status()["labs"].as_array().unwrap().len(), 0);
     assert_eq!(labs.files(), ["labs.lock"]);
 }
@@ -284,10 +261,7 @@ fn several_labs_can_be_up_at_once() {
     }
     let again = labs.lab(&["up", "--lab", "rtt=2ms", "--name", "one"]);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
-    assert!(
-        stderr(&again).contains("a lab named one is up"),
-        "{again:?}"
-    );
+    assert!(stderr(&again).contains("a lab named one is up"), "{again:?}");
     let which = labs.lab(&["exec", "client", "--", "true"]);
     assert_eq!(which.status.code(), Some(2));
     assert!(stderr(&which).contains("one, two"), "{which:?}");
@@ -307,18 +281,9 @@ fn what_is_wrong_is_said_and_leaves_nothing() {
     let unknown = "[host.a]\nsysctl = { net.ipv4.no_such_key = 1 }\n";
     let missing = labs.directory.path().join("none.toml");
     let cases: [(&[&str], &str); 7] = [
-        (
-            &["up", &file],
-            "lab.toml: line 4, column 17: no host or router has the name `c`",
-        ),
-        (
-            &["up", missing.to_str().unwrap()],
-            "none.toml: No such file",
-        ),
-        (
-            &["up", "--lab", "rtt=1ms", "--name", "../x"],
-            "is no name of a lab",
-        ),
+        (&["up", &file], "lab.toml: line 4, column 17: no host or router has the name `c`"),
+        (&["up", missing.to_str().unwrap()], "none.toml: No such file"),
+        (&["up", "--lab", "rtt=1ms", "--name", "../x"], "is no name of a lab"),
         (&["up", "--lab", "trace=/no/such/trace"], "/no/such/trace"),
         (&["exec", "a", "--", "true"], "no lab is up"),
         (&["down", "--name", "x"], "no lab named x is up"),
@@ -327,11 +292,7 @@ fn what_is_wrong_is_said_and_leaves_nothing() {
     for (arguments, words) in cases {
         let output = labs.lab(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
-        assert!(
-            stderr(&output).contains(words),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains(words), "{arguments:?}: {}", stderr(&output));
     }
     let output = labs.lab(&["up", &labs.write(unknown)]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -344,19 +305,10 @@ fn what_is_wrong_is_said_and_leaves_nothing() {
 const CHAINS: [(&[&str], f64); 6] = [
     (&["rtt=2ms", "rate=50mbit,rtt=30ms"], 50.0),
     (&["rate=50mbit,rtt=30ms", "rtt=2ms"], 50.0),
-    (
-        &["rtt=1ms", "rtt=1ms,mtu=1400", "rate=40mbit,rtt=4ms"],
-        40.0,
-    ),
-    (
-        &["rate=80mbit,rtt=4ms", "rate=40mbit,rtt=4ms,mtu=1280"],
-        40.0,
-    ),
+    (&["rtt=1ms", "rtt=1ms,mtu=1400", "rate=40mbit,rtt=4ms"], 40.0),
+    (&["rate=80mbit,rtt=4ms", "rate=40mbit,rtt=4ms,mtu=1280"], 40.0),
     (&["", "rate=40mbit,queue=100p", "rtt=3ms"], 40.0),
-    (
-        &["rtt=1ms", "rate=60mbit", "rtt=1ms", "rate=30mbit,rtt=4ms"],
-        30.0,
-    ),
+    (&["rtt=1ms", "rate=60mbit", "rtt=1ms", "rate=30mbit,rtt=4ms"], 30.0),
 ];
 
 /// A lab of a client, routers and a server joined by these links.
@@ -394,11 +346,7 @@ fn a_transfer_passes_a_chain_of_links_whole_and_no_faster_than_the_slowest() {
         let _server = labs.serve("server");
         let total = BYTES.to_string();
         for run in [["-4"].as_slice(), &["-6", "-R"], &["-6"], &["-4", "-R"]] {
-            let line = [
-                &["stream", "server", "-n", &total, "--json", "--quiet"],
-                run,
-            ]
-            .concat();
+            let line = [&["stream", "server", "-n", &total, "--json", "--quiet"], run].concat();
             let output = labs.linerate("client", &line);
             assert!(output.status.success(), "{run:?}: {}", stderr(&output));
             let record: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -407,9 +355,7 @@ fn a_transfer_passes_a_chain_of_links_whole_and_no_faster_than_the_slowest() {
         let status = labs.status();
         let most = slowest_mbit * 1e6 * began.elapsed().as_secs_f64();
         for link in status["labs"][0]["links"].as_array().unwrap() {
-            let is_slowest = link["spec"]
-                .to_string()
-                .contains(&format!("rate={slowest_mbit}mbit"));
+            let is_slowest = link["spec"].to_string().contains(&format!("rate={slowest_mbit}mbit"));
             for way in ["up", "down"] {
                 // A plain link counts nothing.
                 let Some(bytes) = link[way]["delivered_bytes"].as_f64() else {

@@ -14,17 +14,12 @@ const NOBODY: u32 = 65534;
 
 fn command(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-    command
-        .args(line.split_whitespace())
-        .args(["--json", "--quiet"])
-        .stdin(Stdio::null());
+    command.args(line.split_whitespace()).args(["--json", "--quiet"]).stdin(Stdio::null());
     command
 }
 
 fn output(line: &str) -> Output {
-    command(line)
-        .output()
-        .expect("the program was built for this test")
+    command(line).output().expect("the program was built for this test")
 }
 
 /// The document of a command, or `None` and a message where this host allows no lab.
@@ -51,9 +46,7 @@ fn parse(line: &str, output: &Output) -> Option<Value> {
 }
 
 fn link(record: &Value, direction: &str, figure: &str) -> u64 {
-    record["environment"]["lab"]["links"][0][direction][figure]
-        .as_u64()
-        .unwrap()
+    record["environment"]["lab"]["links"][0][direction][figure].as_u64().unwrap()
 }
 
 #[test]
@@ -69,10 +62,7 @@ fn a_rate_is_that_of_the_wire_and_not_of_the_payload() {
         let most = 20e6 * seconds;
         assert!(bytes as f64 * 8.0 <= most, "{line}: {bytes} bytes");
         assert_eq!(
-            record["environment"]["lab"]["spec"]
-                .as_str()
-                .unwrap()
-                .find("rate=20mbit"),
+            record["environment"]["lab"]["spec"].as_str().unwrap().find("rate=20mbit"),
             Some(0)
         );
     }
@@ -84,14 +74,8 @@ fn single_segments_are_lost_and_retransmitted() {
     let Some(record) = document(line) else {
         return;
     };
-    let (lost, delivered) = (
-        link(&record, "up", "dropped_loss"),
-        link(&record, "up", "delivered"),
-    );
-    assert!(
-        (delivered / 200).abs_diff(lost) <= 1,
-        "{lost} of {delivered}"
-    );
+    let (lost, delivered) = (link(&record, "up", "dropped_loss"), link(&record, "up", "delivered"));
+    assert!((delivered / 200).abs_diff(lost) <= 1, "{lost} of {delivered}");
     // A frame of offload that were lost whole would be up to 44 segments.
     assert_eq!(link(&record, "up", "packets_from_1536"), 0);
     // 14 of 2,762 segments are lost; one may be of the control connection, and one still wait in
@@ -175,10 +159,7 @@ fn the_whole_lab_needs_no_root() {
     // The program may lie where nobody else can read, so the open file is executed.
     let file = File::open(env!("CARGO_BIN_EXE_linerate")).unwrap();
     let mut command = Command::new("/proc/self/fd/0");
-    command
-        .args(line.split_whitespace())
-        .args(["--json", "--quiet"])
-        .stdin(file);
+    command.args(line.split_whitespace()).args(["--json", "--quiet"]).stdin(file);
     if std::fs::metadata("/proc/self")
         .is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
     {
@@ -224,11 +205,7 @@ fn a_spec_that_cannot_be_is_refused_with_its_column() {
 
 #[test]
 fn a_host_and_a_lab_exclude_each_other_and_one_is_needed() {
-    for line in [
-        "stream pit --lab rtt=1ms",
-        "stream",
-        "stream --lab rtt=1ms --port 5",
-    ] {
+    for line in ["stream pit --lab rtt=1ms", "stream", "stream --lab rtt=1ms --port 5"] {
         assert_eq!(output(line).status.code(), Some(2), "{line}");
     }
 }

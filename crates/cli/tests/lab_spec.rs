@@ -23,17 +23,13 @@ fn linerate(arguments: &[&str]) -> Option<Output> {
 
 #[test]
 fn a_record_says_which_path_it_ran_on() {
-    let Some(output) = linerate(&[
-        "stream", "--lab", "rtt=2ms", "-n", "1MB", "--json", "--quiet",
-    ]) else {
+    let Some(output) = linerate(&["stream", "--lab", "rtt=2ms", "-n", "1MB", "--json", "--quiet"])
+    else {
         return;
     };
     let lab = &json(&output)["environment"]["lab"];
     assert_eq!(lab["spec"], "rtt=2ms");
-    assert!(
-        lab["links"][0]["up"]["delivered_bytes"].as_u64() > Some(1_000_000),
-        "{lab}"
-    );
+    assert!(lab["links"][0]["up"]["delivered_bytes"].as_u64() > Some(1_000_000), "{lab}");
 }
 
 /// A read with a time limit ends early there (signal(7)). One of several meets a stop in a read.
@@ -66,10 +62,7 @@ fn the_demonstration_has_a_fault_and_a_path() {
     let check = json(&output);
     let lab = &check["environment"]["lab"];
     if lab.is_null() {
-        skip(
-            Need::Lab,
-            format_args!("demonstration path: {}", check["caveats"]),
-        );
+        skip(Need::Lab, format_args!("demonstration path: {}", check["caveats"]));
         return;
     }
     assert_eq!(check["hidden_fault"]["cause"], "receive_window", "{check}");

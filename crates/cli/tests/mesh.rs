@@ -22,10 +22,7 @@ fn all_pairs_of_a_lab_are_measured_apart() {
             hosts,
             "[host.{site}]\n[[link]]\nbetween = [\"{site}\", \"hub\"]\nspec = \"rate=50mbit,rtt=2ms\"\n"
         );
-        let _ = write!(
-            mesh,
-            "[[site]]\nname = \"{site}\"\nlabels = {{ region = \"r{site}\" }}\n"
-        );
+        let _ = write!(mesh, "[[site]]\nname = \"{site}\"\nlabels = {{ region = \"r{site}\" }}\n");
     }
     mesh += "[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\", time = \"500ms\", \
              warm-up = \"0s\" }\n[[test]]\nname = \"ping\"\nevery = \"1h\"\n\
@@ -40,13 +37,7 @@ fn all_pairs_of_a_lab_are_measured_apart() {
     }
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
     let bulk = runs(&here.join("h.db"), "bulk");
-    assert_eq!(
-        (
-            pairs(&bulk).len(),
-            pairs(&runs(&here.join("h.db"), "ping")).len()
-        ),
-        (15, 15)
-    );
+    assert_eq!((pairs(&bulk).len(), pairs(&runs(&here.join("h.db"), "ping")).len()), (15, 15));
     assert_apart(&bulk, no_links);
     let said = bulk[0].labels.clone();
     assert_eq!(said["from_region"], format!("r{}", said["from"]));
@@ -82,18 +73,9 @@ fn what_is_wrong_is_said_before_anything_runs() {
         (said.status.code(), stderr(&said))
     };
     let (status, error) = test("check");
-    assert!(
-        status == Some(2) && error.contains("a mesh runs stream, rr and crr"),
-        "{error}"
-    );
+    assert!(status == Some(2) && error.contains("a mesh runs stream, rr and crr"), "{error}");
     let (status, error) = test("stream");
-    assert!(
-        status == Some(2) && error.contains("site b: without --bus"),
-        "{error}"
-    );
+    assert!(status == Some(2) && error.contains("site b: without --bus"), "{error}");
     let (status, error) = test("steam");
-    assert!(
-        status == Some(2) && error.contains("m.toml: line "),
-        "{error}"
-    );
+    assert!(status == Some(2) && error.contains("m.toml: line "), "{error}");
 }

@@ -35,8 +35,7 @@ fn obeys_all_laws<B: Bus + Sync>(buses: &[B; 2]) {
 fn who_is_there_is_seen_until_it_leaves(bus: &dyn Bus) {
     let seen = || {
         let seen = bus.present().unwrap().into_iter();
-        seen.map(|it| (it.site, String::from_utf8(it.body).unwrap()))
-            .collect::<BTreeMap<_, _>>()
+        seen.map(|it| (it.site, String::from_utf8(it.body).unwrap())).collect::<BTreeMap<_, _>>()
     };
     bus.announce("a.1", b"one").unwrap();
     bus.announce("b", b"two").unwrap();
@@ -64,10 +63,7 @@ fn a_task_is_taken_by_its_site_and_comes_again_until_it_is_acknowledged(bus: &dy
     let again = again.unwrap();
     assert!(since.elapsed() >= ACKNOWLEDGED_WITHIN, "it came too soon");
     bus.acknowledge(&again).unwrap();
-    assert_eq!(
-        body(bus.take("a.1", ACKNOWLEDGED_WITHIN + SHORT).unwrap()),
-        None
-    );
+    assert_eq!(body(bus.take("a.1", ACKNOWLEDGED_WITHIN + SHORT).unwrap()), None);
 }
 
 fn a_report_comes_once_however_often_it_is_published(bus: &dyn Bus) {
@@ -129,10 +125,7 @@ mod nats {
     use crate::support::stdout;
 
     fn options(server: &Server) -> NatsOptions {
-        NatsOptions {
-            servers: server.url(),
-            ..NatsOptions::default()
-        }
+        NatsOptions { servers: server.url(), ..NatsOptions::default() }
     }
 
     #[test]
@@ -197,27 +190,11 @@ mod nats {
         say(
             &server,
             &[
-                (
-                    "linerate.report.h",
-                    "$JS.API.STREAM.PURGE.linerate_reports",
-                    "",
-                ),
+                ("linerate.report.h", "$JS.API.STREAM.PURGE.linerate_reports", ""),
                 ("linerate.report.h", "$KV.linerate_sites.b", ""),
-                (
-                    next,
-                    "$JS.API.STREAM.DELETE.linerate_reports",
-                    "{\"no_wait\":true}",
-                ),
-                (
-                    next,
-                    "$JS.API.STREAM.DELETE.linerate_work",
-                    "{\"no_wait\":true}",
-                ),
-                (
-                    next,
-                    "$JS.API.STREAM.DELETE.KV_linerate_sites",
-                    "{\"no_wait\":true}",
-                ),
+                (next, "$JS.API.STREAM.DELETE.linerate_reports", "{\"no_wait\":true}"),
+                (next, "$JS.API.STREAM.DELETE.linerate_work", "{\"no_wait\":true}"),
+                (next, "$JS.API.STREAM.DELETE.KV_linerate_sites", "{\"no_wait\":true}"),
             ],
         );
         // What was said is done when its reports come.
@@ -227,18 +204,12 @@ mod nats {
             coordinator.acknowledge(&report).unwrap();
             came.push((report.site.clone(), body(Some(report)).unwrap()));
         }
-        assert!(
-            came.contains(&("b".to_owned(), "done".to_owned())),
-            "{came:?}"
-        );
+        assert!(came.contains(&("b".to_owned(), "done".to_owned())), "{came:?}");
         let seen = coordinator.present().unwrap();
         let of_other = seen.iter().find(|it| it.site == "b").unwrap();
         assert_eq!(of_other.body, b"here");
         coordinator.offer("b", "t1", b"go on").unwrap();
-        assert_eq!(
-            body(other.take("b", PATIENCE).unwrap()),
-            Some("go on".to_owned())
-        );
+        assert_eq!(body(other.take("b", PATIENCE).unwrap()), Some("go on".to_owned()));
     }
 
     #[test]

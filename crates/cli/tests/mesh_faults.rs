@@ -123,8 +123,7 @@ fn after_clocks_were_set_back_no_result_is_lost_or_doubled() {
     for number in 0..count() {
         let part = number % (SITES.len() + 1);
         world.set_clock(part, 3600 * (number + 1) as u32);
-        all.0
-            .push(world.resumed("a clock was set back", Some(part)));
+        all.0.push(world.resumed("a clock was set back", Some(part)));
     }
     world.all_pairs_are_measured();
     // The agents did see other clocks.
@@ -140,9 +139,7 @@ fn faketime() -> Result<PathBuf, &'static str> {
     let multiarch = fs::read_dir("/usr/lib").map_err(|_| "there is no /usr/lib")?;
     let library = |path: PathBuf| path.join("faketime/libfaketimeMT.so.1");
     let mut found = multiarch.filter_map(|entry| Some(library(entry.ok()?.path())));
-    found
-        .find(|path| path.exists())
-        .ok_or("libfaketime is not installed")
+    found.find(|path| path.exists()).ok_or("libfaketime is not installed")
 }
 
 #[test]

@@ -50,10 +50,7 @@ impl Attacked {
         let here = directory.path();
         fs::write(here.join("m.toml"), FILE).unwrap();
         let served = Served::start(&[]);
-        let line = format!(
-            "stream {} --time 200ms --warm-up 0s --json --quiet",
-            served.address
-        );
+        let line = format!("stream {} --time 200ms --warm-up 0s --json --quiet", served.address);
         let document = serde_json::from_str(&stdout(&run(here, &line))).unwrap();
         let db = url.map_or_else(|| here.join("h.db").into_os_string(), Into::into);
         let mut command = Command::new(PROGRAM);
@@ -62,10 +59,7 @@ impl Attacked {
         command.env("XDG_STATE_HOME", here.join("state"));
         let log = File::create(here.join("log")).unwrap();
         let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        let options = NatsOptions {
-            servers: server.url(),
-            ..NatsOptions::default()
-        };
+        let options = NatsOptions { servers: server.url(), ..NatsOptions::default() };
         let attacked = Self {
             bus: NatsBus::connect(&options, Arc::new(|_| {})).unwrap(),
             history: linerate_history::open(&db.into()).unwrap(),
@@ -161,19 +155,12 @@ fn one_agent_neither_aims_the_others_nor_fills_the_history() {
     let next = attacked.task();
     let future = attacked.changed("started_at", "2099-01-01T00:00:00Z");
     attacked.publish(&Attacked::report(&next, &future), 30);
-    eventually("what was asked for is saved", || {
-        attacked.saved().len() >= 2
-    });
+    eventually("what was asked for is saved", || attacked.saved().len() >= 2);
     let saved = attacked.saved();
-    let ids = saved
-        .iter()
-        .map(|run| attacked.history.labels(run.id).unwrap()["run"] == task.id);
+    let ids = saved.iter().map(|run| attacked.history.labels(run.id).unwrap()["run"] == task.id);
     assert_eq!(ids.filter(|is_it| *is_it).count(), 1, "{saved:?}");
     assert_eq!(saved.len(), 2, "{saved:?}");
-    assert!(
-        saved.iter().all(|run| run.started_at.as_str() < "2090"),
-        "{saved:?}"
-    );
+    assert!(saved.iter().all(|run| run.started_at.as_str() < "2090"), "{saved:?}");
     let log = attacked.log();
     assert!(log.contains("dropped: its task was never offered"), "{log}");
     assert!(log.lines().count() < 10, "a site fills the log: {log}");

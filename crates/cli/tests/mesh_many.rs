@@ -51,10 +51,7 @@ fn files() -> [String; 2] {
 /// A test across the lossy link takes it from all others.
 fn lossy_link(run: &Run) -> BTreeSet<String> {
     let is_across = run.ends().iter().any(|end| FAR.contains(end));
-    is_across
-        .then(|| "the link of far".to_owned())
-        .into_iter()
-        .collect()
+    is_across.then(|| "the link of far".to_owned()).into_iter().collect()
 }
 
 /// A lab of the hosts with a nats-server, which ends with it.
@@ -69,10 +66,7 @@ impl Fifty {
     fn up() -> Option<Self> {
         let found = Command::new("nats-server").arg("--version").output();
         made_or_skip(Need::Nats, found)?;
-        let mut fifty = Self {
-            directory: tempfile::tempdir().unwrap(),
-            running: Vec::new(),
-        };
+        let mut fifty = Self { directory: tempfile::tempdir().unwrap(), running: Vec::new() };
         let here = fifty.directory.path();
         let [hosts, mesh] = files();
         fs::write(here.join("hosts.toml"), hosts).unwrap();
@@ -94,9 +88,7 @@ impl Fifty {
         let line = format!("nats-server -c {}/nats.conf", here.display());
         let server = fifty.start("bus", "bus", &line);
         fifty.running.push(server);
-        eventually("the server answers", || {
-            fifty.said("bus").contains("Server is ready")
-        });
+        eventually("the server answers", || fifty.said("bus").contains("Server is ready"));
         Some(fifty)
     }
 
@@ -156,10 +148,7 @@ impl Drop for Fifty {
     fn drop(&mut self) {
         self.running.clear();
         let down = self.linerate("lab down --name fifty").output();
-        eprintln!(
-            "{}",
-            down.map_or_else(|error| error.to_string(), |down| stderr(&down))
-        );
+        eprintln!("{}", down.map_or_else(|error| error.to_string(), |down| stderr(&down)));
     }
 }
 
@@ -179,11 +168,7 @@ fn fifty_agents_measure_all_pairs_apart_and_the_slow_site_and_the_lossy_group_ar
     let matrix = run(here, "mesh matrix m.toml --db h.db --json");
     let matrix: Value = serde_json::from_slice(&matrix.stdout).unwrap();
     let suspects = matrix["suspects"].as_array().unwrap();
-    eprintln!(
-        "{} runs of {} pairs in {took:.0} s; {suspects:#?}",
-        bulk.len(),
-        pairs(&bulk).len()
-    );
+    eprintln!("{} runs of {} pairs in {took:.0} s; {suspects:#?}", bulk.len(), pairs(&bulk).len());
     let is_named = |kind: &str, name: &str, metric: &str| {
         suspects.iter().any(|suspect| {
             suspect["kind"] == kind && suspect["name"] == name && suspect["metric"] == metric

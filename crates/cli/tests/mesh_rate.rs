@@ -35,17 +35,11 @@ fn documents_a_minute_through_one_coordinator() {
     let mesh = "[[site]]\nname = \"a\"\nhost = \"127.0.0.1:1\"\n[[site]]\nname = \"b\"\nhost = \
                 \"127.0.0.1:2\"\n[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\" }\n";
     fs::write(here.join("m.toml"), mesh).unwrap();
-    let options = NatsOptions {
-        servers: server.url(),
-        ..NatsOptions::default()
-    };
+    let options = NatsOptions { servers: server.url(), ..NatsOptions::default() };
     let bus = NatsBus::connect(&options, Arc::new(|_| {})).unwrap();
     bus.prepare(&["a", "b"]).unwrap();
     let served = Served::start(&[]);
-    let line = format!(
-        "stream {} --time 200ms --warm-up 0s --json --quiet",
-        served.address
-    );
+    let line = format!("stream {} --time 200ms --warm-up 0s --json --quiet", served.address);
     let document = stdout(&run(here, &line));
     drop(served);
     let bytes = document.len();
@@ -80,17 +74,8 @@ fn documents_a_minute_through_one_coordinator() {
     let begun = Instant::now();
     let _coordinator = Killed(command.stdout(Stdio::null()).spawn().unwrap());
     let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
-    let newest = Filter {
-        most: Some(1),
-        ..Filter::default()
-    };
-    let saved = || {
-        history
-            .list(&newest)
-            .unwrap()
-            .first()
-            .map_or(0, |run| run.id)
-    };
+    let newest = Filter { most: Some(1), ..Filter::default() };
+    let saved = || history.list(&newest).unwrap().first().map_or(0, |run| run.id);
     // A run's number counts them: none was deleted.
     while (saved() as usize) < DOCUMENTS {
         thread::sleep(Duration::from_millis(50));

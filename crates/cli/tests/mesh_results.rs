@@ -47,12 +47,7 @@ pub(crate) struct Saved {
 impl Saved {
     pub(crate) fn new(history: &Path, test: &'static str) -> Self {
         let history = linerate_history::open(&history.into()).unwrap();
-        let mut saved = Self {
-            history,
-            test,
-            last: 0,
-            runs: Vec::new(),
-        };
+        let mut saved = Self { history, test, last: 0, runs: Vec::new() };
         saved.renew();
         saved
     }
@@ -108,12 +103,7 @@ pub(crate) fn assert_apart(runs: &[Run], links: impl Fn(&Run) -> BTreeSet<String
     for (name, of_name) in by_name {
         for (number, one) in of_name.iter().enumerate() {
             for other in &of_name[..number] {
-                assert!(
-                    one.is_apart(other),
-                    "at {name}: {:?} and {:?}",
-                    one.labels,
-                    other.labels
-                );
+                assert!(one.is_apart(other), "at {name}: {:?} and {:?}", one.labels, other.labels);
             }
         }
     }

@@ -57,10 +57,7 @@ impl World {
         let ports = SITES.map(|_| free_port());
         let mut text = String::new();
         for (port, site) in ports.into_iter().zip(SITES) {
-            let _ = write!(
-                text,
-                "[[site]]\nname = \"{site}\"\nhost = \"127.0.0.1:{port}\"\n"
-            );
+            let _ = write!(text, "[[site]]\nname = \"{site}\"\nhost = \"127.0.0.1:{port}\"\n");
         }
         text += "[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\", time = \"200ms\", \
                  warm-up = \"0s\", pacing = \"20mbit\" }\n";
@@ -134,9 +131,7 @@ impl World {
 
     /// Whether the coordinator or an agent can exchange anything with the server.
     pub(crate) fn connect(&self, number: usize, connected: bool) {
-        self.relays[number]
-            .is_cut
-            .store(!connected, Ordering::Relaxed);
+        self.relays[number].is_cut.store(!connected, Ordering::Relaxed);
     }
 
     /// Sets the clock of the coordinator or of an agent: by so many seconds behind the host's.
@@ -160,10 +155,7 @@ impl World {
         command.env("XDG_STATE_HOME", here.join("state"));
         if let Some(library) = &self.faketime {
             command.env("LD_PRELOAD", library);
-            command.env(
-                "FAKETIME_TIMESTAMP_FILE",
-                here.join(format!("clock-{number}")),
-            );
+            command.env("FAKETIME_TIMESTAMP_FILE", here.join(format!("clock-{number}")));
             command.env("FAKETIME_NO_CACHE", "1");
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
             command.env("DONT_FAKE_MONOTONIC", "1");

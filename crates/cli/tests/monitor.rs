@@ -44,11 +44,7 @@ pub(crate) fn run(directory: &Path, line: &str) -> Output {
 
 pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -75,31 +71,12 @@ fn due_tests_are_run_and_saved_although_an_endpoint_is_unreachable() {
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
     assert_says(&done, "asks nobody:");
     let out = String::from_utf8(done.stdout).unwrap();
-    assert!(
-        out.contains("asks loop: ") && out.contains("(run 1)"),
-        "{out}"
-    );
+    assert!(out.contains("asks loop: ") && out.contains("(run 1)"), "{out}");
     let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     let labels = history.labels(1).unwrap();
-    assert_eq!(
-        (labels["test"].as_str(), labels["site"].as_str()),
-        ("asks", "no\"rth")
-    );
-    assert!(
-        history
-            .figures(1)
-            .unwrap()
-            .iter()
-            .any(|(name, _)| name == "carried_bytes")
-    );
-    assert!(
-        !here
-            .join("h.db")
-            .metadata()
-            .unwrap()
-            .permissions()
-            .readonly()
-    );
+    assert_eq!((labels["test"].as_str(), labels["site"].as_str()), ("asks", "no\"rth"));
+    assert!(history.figures(1).unwrap().iter().any(|(name, _)| name == "carried_bytes"));
+    assert!(!here.join("h.db").metadata().unwrap().permissions().readonly());
 }
 
 #[test]
@@ -131,10 +108,7 @@ fn a_file_is_checked_and_nothing_is_run() {
     let wrong = run(here, "monitor m.toml");
     assert_eq!(wrong.status.code(), Some(2));
     let error = stderr(&wrong);
-    assert!(
-        error.contains("m.toml: line 10, column 1: [[test]] has no key `evry`"),
-        "{error}"
-    );
+    assert!(error.contains("m.toml: line 10, column 1: [[test]] has no key `evry`"), "{error}");
 }
 
 #[test]
@@ -156,9 +130,7 @@ fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
     let here = directory.path();
     let served = Served::start(&[]);
     file(here, &served.address, "");
-    let kills = std::env::var("LINERATE_KILLS")
-        .ok()
-        .and_then(|kills| kills.parse().ok());
+    let kills = std::env::var("LINERATE_KILLS").ok().and_then(|kills| kills.parse().ok());
     let mut said = Vec::new();
     for number in 0..kills.unwrap_or(20) {
         let mut child = spawn(command(here, "monitor m.toml --db h.db"));
@@ -166,16 +138,9 @@ fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
         thread::sleep(Duration::from_millis(number * 7919 % 1300));
         child.kill().unwrap();
         let mut out = String::new();
-        child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut out)
-            .unwrap();
+        child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         child.wait().unwrap();
-        let numbers = out
-            .lines()
-            .filter_map(|line| line.split("(run ").nth(1)?.strip_suffix(')'));
+        let numbers = out.lines().filter_map(|line| line.split("(run ").nth(1)?.strip_suffix(')'));
         said.extend(numbers.map(|number| number.parse::<i64>().unwrap()));
     }
     // However slow the machine was, one is run to its end.
@@ -188,10 +153,7 @@ fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
     begun.dedup();
     assert_eq!(begun.len(), runs.len(), "a slot was run twice: {begun:?}");
     for run in said {
-        let document = history
-            .document(run)
-            .unwrap()
-            .expect("a run that was said is there");
+        let document = history.document(run).unwrap().expect("a run that was said is there");
         let document: Value = serde_json::from_str(&document).expect("whole");
         assert_eq!(document["status"], "complete");
     }
@@ -259,10 +221,8 @@ fn a_change_is_reported_once_with_other_changes_of_the_environment() {
         run(here, "monitor m.toml --once --db h.db");
     }
     run(here, "monitor m.toml --once --db h.db");
-    let lines: Vec<Value> = told()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> =
+        told().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 1, "told once");
     assert_eq!(lines[0]["schema"], "linerate.alarm/1");
     assert_eq!(
@@ -296,11 +256,7 @@ fn a_webhook_gets_the_change() {
     let hook = TcpListener::bind("127.0.0.1:0").unwrap();
     let history = with_alarm(here);
     let port = hook.local_addr().unwrap().port();
-    file(
-        here,
-        "127.0.0.1:1",
-        &format!("[alarm]\nwebhook = \"http://127.0.0.1:{port}/a?b=c\"\n"),
-    );
+    file(here, "127.0.0.1:1", &format!("[alarm]\nwebhook = \"http://127.0.0.1:{port}/a?b=c\"\n"));
     let child = spawn(command(here, "monitor m.toml --once --db h.db"));
     let mut stream = BufReader::new(accepted(&hook));
     let (head, body) = http_request(&mut stream).unwrap();
@@ -319,9 +275,7 @@ fn certificate(directory: &Path) -> bool {
                      -config /dev/null -subj /CN=hooks -addext subjectAltName=IP:127.0.0.1 \
                      -addext basicConstraints=critical,CA:FALSE -keyout k.pem -out c.pem";
     let mut openssl = Command::new("openssl");
-    let openssl = openssl
-        .args(arguments.split_whitespace())
-        .current_dir(directory);
+    let openssl = openssl.args(arguments.split_whitespace()).current_dir(directory);
     openssl.output().is_ok_and(|made| made.status.success())
 }
 
@@ -436,17 +390,8 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
     let sent = collected(&listener, "503 Service Unavailable", 3);
     child.0.kill().unwrap();
     let mut said = String::new();
-    child
-        .0
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut said)
-        .unwrap();
-    assert!(
-        said.contains("answered 503") && said.contains("taken again"),
-        "{said}"
-    );
+    child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("answered 503") && said.contains("taken again"), "{said}");
     // What waits at the end is sent.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut once = monitor(&listener, "--db once.db --once");
@@ -456,10 +401,7 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
     assert_eq!(sent[0].1, sent[1].1);
     let (head, request) = &sent[2];
     assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
-    assert!(
-        (head.to_lowercase()).contains("content-type: application/json\r\n"),
-        "{head}"
-    );
+    assert!((head.to_lowercase()).contains("content-type: application/json\r\n"), "{head}");
     let of = &request["resourceMetrics"][0];
     let service = &of["resource"]["attributes"][0];
     assert_eq!(service["key"], "service.name");
@@ -469,9 +411,7 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
         let found = metrics.iter().find(|metric| metric["name"] == name);
         found.unwrap_or_else(|| panic!("{name} is not in {metrics:#?}"))
     };
-    let results = named("linerate_result")["gauge"]["dataPoints"]
-        .as_array()
-        .unwrap();
+    let results = named("linerate_result")["gauge"]["dataPoints"].as_array().unwrap();
     let history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
     let mut figures = history.figures(1).unwrap().into_iter();
     assert_eq!(results.len(), figures.len());
@@ -486,17 +426,11 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
             && at > 1_700_000_000_000_000_000
     }));
     let runs = &named("linerate_monitor_runs_total")["sum"];
-    assert_eq!(
-        (&runs["aggregationTemporality"], &runs["isMonotonic"]),
-        (&2.into(), &true.into())
-    );
+    assert_eq!((&runs["aggregationTemporality"], &runs["isMonotonic"]), (&2.into(), &true.into()));
     assert_eq!(runs["dataPoints"][0]["asDouble"], 1.0);
     assert!(runs["dataPoints"][0]["startTimeUnixNano"].is_string());
 
-    let away = run(
-        here,
-        "monitor m.toml --once --db away.db --otlp http://127.0.0.1:1",
-    );
+    let away = run(here, "monitor m.toml --once --db away.db --otlp http://127.0.0.1:1");
     assert_eq!(away.status.code(), Some(0), "{}", stderr(&away));
     assert_says(&away, "--otlp 127.0.0.1:1: ");
     assert_says(&away, "the tests go on");
@@ -534,15 +468,9 @@ fn a_collector_gets_each_result_of_a_mesh() {
     assert_eq!(mesh.0.wait().unwrap().code(), Some(0));
     assert!(head.starts_with("POST /own/path HTTP/1.1\r\n"), "{head}");
     let sent = request.to_string();
-    assert!(
-        sent.contains("linerate-mesh") && sent.contains("service.instance.id"),
-        "{sent}"
-    );
+    assert!(sent.contains("linerate-mesh") && sent.contains("service.instance.id"), "{sent}");
     assert!(sent.contains("transactions_per_s"), "{sent}");
-    assert!(
-        !sent.contains(r#""key":"run""#),
-        "each run a series: {sent}"
-    );
+    assert!(!sent.contains(r#""key":"run""#), "each run a series: {sent}");
 }
 
 #[test]
@@ -573,17 +501,12 @@ fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
     let served = Served::start(&[]);
     file(here, &served.address, "");
     run(here, "monitor m.toml --once --db h.db");
-    let mut monitor = Killed(spawn(command(
-        here,
-        "monitor m.toml --db h.db --metrics 0 --quiet",
-    )));
+    let mut monitor = Killed(spawn(command(here, "monitor m.toml --db h.db --metrics 0 --quiet")));
     let at = address(&mut monitor.0);
     let page = get(&at, "/metrics");
     let own = "test=\"asks\",path=\"loop\",site=\"no\\\"rth\"";
     assert!(
-        page.contains(&format!(
-            "linerate_result{{{own},figure=\"transactions_per_s\"}} "
-        )),
+        page.contains(&format!("linerate_result{{{own},figure=\"transactions_per_s\"}} ")),
         "{page}"
     );
     assert!(
@@ -599,10 +522,7 @@ fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
     metric_names(&dashboard, &mut names);
     assert!(names.len() > 9, "{names:?}");
     for name in names {
-        assert!(
-            page.contains(&format!("# TYPE {name} ")),
-            "{name} is not served"
-        );
+        assert!(page.contains(&format!("# TYPE {name} ")), "{name} is not served");
     }
     drop(monitor);
     let mut probe = Killed(spawn(command(here, "probe m.toml --listen 0")));
@@ -610,10 +530,7 @@ fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
     let page = get(&at, "/probe?target=loop&module=asks");
     promtool(&page);
     assert!(page.contains("\nlinerate_probe_success 1\n"), "{page}");
-    assert!(
-        page.contains("linerate_result{figure=\"transactions_per_s\"} "),
-        "{page}"
-    );
+    assert!(page.contains("linerate_result{figure=\"transactions_per_s\"} "), "{page}");
     assert!(get(&at, "/probe?target=192.0.2.1&module=asks").starts_with("HTTP/1.1 403"));
     assert!(get(&at, "/probe?target=loop&module=other").starts_with("HTTP/1.1 404"));
 }
@@ -622,26 +539,14 @@ fn prometheus_reads_the_last_results_and_probes_what_the_file_permits() {
 fn promtool(answer: &str) {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped());
-    let started = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
+    let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Some(mut child) = made_or_skip(Need::Promtool, started) else {
         return;
     };
     let (_, page) = answer.split_once("\r\n\r\n").unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(page.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let said = child.wait_with_output().unwrap();
-    assert!(
-        said.status.success() && said.stderr.is_empty(),
-        "{}",
-        stderr(&said)
-    );
+    assert!(said.status.success() && said.stderr.is_empty(), "{}", stderr(&said));
 }
 
 /// The metrics that the expressions of a dashboard name.
@@ -650,11 +555,7 @@ fn metric_names(value: &Value, names: &mut Vec<String>) {
         Value::Object(entries) => entries.iter().for_each(|(key, value)| match value {
             Value::String(text) if key == "expr" || key == "query" => {
                 let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                names.extend(
-                    words
-                        .filter(|word| word.starts_with("linerate_"))
-                        .map(str::to_owned),
-                );
+                names.extend(words.filter(|word| word.starts_with("linerate_")).map(str::to_owned));
             }
             value => metric_names(value, names),
         }),

@@ -83,18 +83,10 @@ fn a_monitor_survives_an_outage_of_its_server_and_saves_what_it_measured_meanwhi
 
     let (sender, said) = channel();
     let lines = BufReader::new(monitor.stderr.take().unwrap()).lines();
-    thread::spawn(move || {
-        lines
-            .map_while(Result::ok)
-            .try_for_each(|line| sender.send(line))
-    });
+    thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let cut_at = format_rfc3339(SystemTime::now());
     way.cut();
-    while !said
-        .recv_timeout(PATIENCE)
-        .unwrap()
-        .contains("wait to be saved: 2")
-    {}
+    while !said.recv_timeout(PATIENCE).unwrap().contains("wait to be saved: 2") {}
     let mended_at = format_rfc3339(SystemTime::now());
     way.mend();
     eventually("the runs of the outage and later ones are saved", || {

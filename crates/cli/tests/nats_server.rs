@@ -1,9 +1,6 @@
 //! A nats-server of a test's own, or a cluster of three, on loopback.
 #![cfg(feature = "nats")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by panicking")]
 
 use std::fmt::Write as _;
 use std::fs;
@@ -41,11 +38,7 @@ impl Server {
         );
         fs::write(directory.path().join("nats.conf"), text).unwrap();
         let child = run(&directory.path().join("nats.conf"));
-        let server = Self {
-            directory,
-            port,
-            child,
-        };
+        let server = Self { directory, port, child };
         server.wait();
         server
     }
@@ -104,10 +97,7 @@ impl Cluster {
             );
             Server::at(free_port(), &text)
         });
-        let cluster = Self {
-            servers: servers.collect(),
-            health,
-        };
+        let cluster = Self { servers: servers.collect(), health };
         (0..3).for_each(|number| cluster.wait(number));
         Some(cluster)
     }
@@ -129,11 +119,7 @@ impl Cluster {
 
 fn run(file: &Path) -> Child {
     let mut command = Command::new("nats-server");
-    command
-        .arg("-c")
-        .arg(file)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.arg("-c").arg(file).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().unwrap()
 }
 

@@ -41,18 +41,11 @@ fn an_image_is_what_its_digests_say_and_holds_the_program_alone() {
     let made = |name: &str| {
         let image = directory.path().join(name);
         let mut script = Command::new(sources().join("packaging/image"));
-        done(
-            script
-                .args([&program, &image])
-                .env("SOURCE_DATE_EPOCH", "1000000000"),
-        );
+        done(script.args([&program, &image]).env("SOURCE_DATE_EPOCH", "1000000000"));
         image
     };
     let image = made("image");
-    assert_eq!(
-        json(&image.join("oci-layout"))["imageLayoutVersion"],
-        "1.0.0"
-    );
+    assert_eq!(json(&image.join("oci-layout"))["imageLayoutVersion"], "1.0.0");
     let index = json(&image.join("index.json"));
     let manifest = json(&blob(&image, &index["manifests"][0]));
     let config = json(&blob(&image, &manifest["config"]));
@@ -62,10 +55,7 @@ fn an_image_is_what_its_digests_say_and_holds_the_program_alone() {
     let tar = directory.path().join("layer.tar");
     let unpacked = done(Command::new("gzip").args(["-dc"]).arg(&layer)).stdout;
     fs::write(&tar, unpacked).expect("written");
-    assert_eq!(
-        config["rootfs"]["diff_ids"][0],
-        format!("sha256:{}", digest(&tar))
-    );
+    assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", digest(&tar)));
     let listed = done(Command::new("tar").args(["-tf"]).arg(&tar)).stdout;
     let listed = String::from_utf8_lossy(&listed).into_owned();
     let files: Vec<&str> = listed.lines().filter(|name| !name.ends_with('/')).collect();
@@ -131,9 +121,7 @@ fn on_a_host(script: &str) -> Option<Output> {
         sources().display()
     );
     let mut host = Command::new("unshare");
-    let output = host
-        .args(["--mount", "--net", "sh", "-c", &script])
-        .output();
+    let output = host.args(["--mount", "--net", "sh", "-c", &script]).output();
     let output = output.expect("unshare is there");
     if output.status.code() == Some(77) || stderr(&output).starts_with("unshare:") {
         skip(Need::Lab, stderr(&output));
@@ -145,9 +133,7 @@ fn on_a_host(script: &str) -> Option<Output> {
 #[test]
 fn what_host_set_keeps_outlives_the_units_and_is_undone_before_the_package_goes() {
     let units = ["linerate", "linerate-monitor", "linerate-web"];
-    let units: String = units
-        .map(|unit| state_directory(&format!("{unit}.service")))
-        .concat();
+    let units: String = units.map(|unit| state_directory(&format!("{unit}.service"))).concat();
     let Some(output) = on_a_host(&format!(
         "linerate host set net.ipv4.tcp_sack=0 >/dev/null
         {units}
@@ -210,12 +196,6 @@ fn a_journal_in_a_directory_of_another_user_is_an_error_and_the_package_mends_it
         return;
     };
     assert!(output.status.success(), "{output:?}");
-    assert_says(
-        &output,
-        "/var/lib/linerate: it is to be this user's own directory",
-    );
-    assert!(
-        stdout(&output).ends_with("root 700\nlinerate 700\n"),
-        "{output:?}"
-    );
+    assert_says(&output, "/var/lib/linerate: it is to be this user's own directory");
+    assert!(stdout(&output).ends_with("root 700\nlinerate 700\n"), "{output:?}");
 }

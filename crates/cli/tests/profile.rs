@@ -17,9 +17,7 @@ fn run(line: &str) -> Output {
     let words = line.split_whitespace();
     let mut command = Command::new(PROGRAM);
     let command = command.args(words).arg("--quiet").stdin(Stdio::null());
-    command
-        .output()
-        .expect("the program was built for this test")
+    command.output().expect("the program was built for this test")
 }
 
 fn skipped(why: &str) {
@@ -39,27 +37,19 @@ fn document(line: &str) -> Option<Value> {
 
 /// Whether both ends saw the kernel; says why not.
 fn is_sampled(document: &Value) -> bool {
-    let seen = ["sender", "receiver"]
-        .iter()
-        .all(|end| document[end]["profile"]["kernel_seen"] == true);
+    let seen =
+        ["sender", "receiver"].iter().all(|end| document[end]["profile"]["kernel_seen"] == true);
     if !seen {
-        skipped(&format!(
-            "no profile of the kernel here: {}",
-            document["caveats"]
-        ));
+        skipped(&format!("no profile of the kernel here: {}", document["caveats"]));
     }
     seen
 }
 
 /// The layers' shares of an end, by name.
 fn share(document: &Value, end: &str, layer: &str) -> f64 {
-    let layers = document[end]["layers"]
-        .as_array()
-        .expect("layers are a list");
+    let layers = document[end]["layers"].as_array().expect("layers are a list");
     let found = layers.iter().find(|cost| cost["layer"] == layer);
-    found
-        .and_then(|cost| cost["share_percent"].as_f64())
-        .unwrap_or(0.0)
+    found.and_then(|cost| cost["share_percent"].as_f64()).unwrap_or(0.0)
 }
 
 /// By an amount, which costs its samples however long the machine takes for it.
@@ -75,20 +65,16 @@ fn a_link_is_profiled_by_layers_at_both_ends() {
     for end in ["sender", "receiver"] {
         let layers = document[end]["layers"].as_array().unwrap();
         let busy = layers.iter().filter(|cost| cost["layer"] != "idle");
-        let sum: f64 = busy
-            .map(|cost| cost["share_percent"].as_f64().unwrap())
-            .sum();
+        let sum: f64 = busy.map(|cost| cost["share_percent"].as_f64().unwrap()).sum();
         assert!((sum - 100.0).abs() < 1e-6, "{end}: {sum}");
         assert!(share(&document, end, "tcp") > 0.0 && share(&document, end, "copy") > 0.0);
     }
     // TCP and below are worked through at the receiver in soft interrupts, whoever's thread they
     // ran in. IP alone is so cheap that a few seconds may have no sample of it.
     let received = document["receiver"]["layers"].as_array().unwrap();
-    let mut below = received.iter().filter(|cost| {
-        ["tcp", "ip", "driver"]
-            .iter()
-            .any(|name| cost["layer"] == *name)
-    });
+    let mut below = received
+        .iter()
+        .filter(|cost| ["tcp", "ip", "driver"].iter().any(|name| cost["layer"] == *name));
     assert!(below.any(|cost| cost["softirq_percent"].as_f64().unwrap() > 0.0));
 }
 
@@ -171,13 +157,7 @@ fn with_names_hidden_layers_are_the_accounts_and_functions_have_none() {
     // Root without CAP_SYSLOG may sample everything and sees no addresses of functions.
     let without_syslog = || {
         let mut command = Command::new("setpriv");
-        command.args([
-            "--bounding-set",
-            "-syslog",
-            "--inh-caps",
-            "-syslog",
-            PROGRAM,
-        ]);
+        command.args(["--bounding-set", "-syslog", "--inh-caps", "-syslog", PROGRAM]);
         command
     };
     let has_setpriv = || Command::new("setpriv").arg("--version").output().is_ok();
@@ -236,9 +216,7 @@ fn the_files_beside_the_document_are_written() {
     let svg = std::fs::read_to_string(&flame).unwrap();
     assert!(svg.contains("<svg") && svg.trim_end().ends_with("</svg>"));
     let text = std::fs::read_to_string(&folded).unwrap();
-    let counts = text
-        .lines()
-        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    let counts = text.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
     assert!(counts.sum::<u64>() > 0);
     // A stored profile is printed again.
     for (command, word) in [
@@ -247,11 +225,7 @@ fn the_files_beside_the_document_are_written() {
     ] {
         let output = run(command.as_str().trim());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert!(
-            String::from_utf8_lossy(&output.stdout)
-                .to_lowercase()
-                .contains(word)
-        );
+        assert!(String::from_utf8_lossy(&output.stdout).to_lowercase().contains(word));
     }
 }
 
@@ -291,10 +265,7 @@ fn records_start_in_fragments_on_a_path_that_carries_them_whole_and_are_proved()
     for (side, mtu) in [("a", 1500), ("b", 9000)] {
         for end in ["client", "server"] {
             let treatments = proof[side].as_str().unwrap();
-            assert!(
-                treatments.contains(&format!("{end}.mtu={mtu}")),
-                "{treatments}"
-            );
+            assert!(treatments.contains(&format!("{end}.mtu={mtu}")), "{treatments}");
         }
     }
 }
@@ -306,9 +277,7 @@ fn each_change_is_projected_or_named_and_larger_packets_start_from_ethernets() {
     };
     let held_back = document["not_projected"].as_array().unwrap().iter();
     let mut held_back = held_back.filter(|one| one["what_if"] == "interrupts_held_back");
-    let why = held_back.next().expect("veth cannot")["why"]
-        .as_str()
-        .unwrap();
+    let why = held_back.next().expect("veth cannot")["why"].as_str().unwrap();
     assert!(why.contains("the driver does not have it"), "{why}");
     for (name, point) in [
         ("segments_4096", "ethernet_cut"),
@@ -342,20 +311,13 @@ fn what_cannot_be_profiled_is_refused_with_its_option() {
         ("profile pit --direction both", "--direction"),
         ("profile pit -u --zerocopy", "--zerocopy"),
         ("profile pit --by cpu", "--by"),
-        (
-            "profile pit --protocol mptcp --what-if",
-            "--what-if: there is no model of MPTCP",
-        ),
+        ("profile pit --protocol mptcp --what-if", "--what-if: there is no model of MPTCP"),
         ("profile pit --protocol mptcp --prove", "--protocol tcp"),
         ("profile pit --disk /nonexistent", "--disk /nonexistent: "),
         ("profile", "HOST"),
     ] {
         let output = run(line);
         assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(
-            stderr(&output).contains(words),
-            "{line}: {}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains(words), "{line}: {}", stderr(&output));
     }
 }

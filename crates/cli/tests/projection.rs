@@ -65,10 +65,7 @@ fn a_design_over_veth_gives_a_model_and_projections() {
         };
         let designed = run_design(client, &options, &mut ()).unwrap();
         // What veth has not; and what a run that the machine held up leaves no count of.
-        let held_back = designed
-            .left_out
-            .iter()
-            .find(|one| one.point == "held_back_64k");
+        let held_back = designed.left_out.iter().find(|one| one.point == "held_back_64k");
         assert!(held_back.is_some_and(|one| one.why.contains("does not have it")));
         assert!(!designed.runs.is_empty());
         // Runs of half a second on a busy machine may give no model.
@@ -81,10 +78,7 @@ fn a_design_over_veth_gives_a_model_and_projections() {
             assert!(low <= high, "{one:?}");
         }
         let mut others_named = others.iter().map(|one| one.what_if.as_str());
-        assert!(
-            others_named.any(|name| name == "interrupts_held_back"),
-            "{others:?}"
-        );
+        assert!(others_named.any(|name| name == "interrupts_held_back"), "{others:?}");
         eprintln!("{}", projections(&[model], &all, &others, Style::default()));
     });
 }
@@ -94,10 +88,7 @@ fn a_design_over_veth_gives_a_model_and_projections() {
 #[ignore = "measures; run it by itself, on a quiet machine, in release"]
 fn every_projection_that_can_be_had_beside_its_measurement() {
     let seconds = |name: &str, usual: u64| {
-        std::env::var(name)
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(usual)
+        std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
     };
     let time = milliseconds(seconds("PROVE_MS", 1000));
     let runs = seconds("PROVE_RUNS", 4) as u32;
@@ -134,8 +125,5 @@ fn every_projection_that_can_be_had_beside_its_measurement() {
         }
     });
     eprintln!("{}", projections(&models, &all, &others, Style::default()));
-    eprintln!(
-        "median error of throughput: {:.1?} %",
-        median_error_percent(&all)
-    );
+    eprintln!("median error of throughput: {:.1?} %", median_error_percent(&all));
 }

@@ -44,10 +44,7 @@ fn server(here: &Path, target: &str) -> Option<(Killed, String)> {
 
 /// The samples of an expression: their labels and values.
 fn ask(at: &str, expression: &str) -> Vec<Value> {
-    let encoded: String = expression
-        .bytes()
-        .map(|byte| format!("%{byte:02X}"))
-        .collect();
+    let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let answer = get(at, &format!("/api/v1/query?query={encoded}"));
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     // The body of a short answer is not chunked.
@@ -71,9 +68,7 @@ fn assert_has_last_run(at: &str, job: &str, history: &Path) {
             "last_over_time(linerate_result{{job=\"{job}\",test=\"{test}\",path=\"{path}\",\
              figure=\"{figure}\"}}[1h])"
         );
-        eventually("Prometheus has the figure", || {
-            !ask(at, &expression).is_empty()
-        });
+        eventually("Prometheus has the figure", || !ask(at, &expression).is_empty());
         let found = ask(at, &expression);
         let text = found[0]["value"][1].as_str().unwrap();
         assert_eq!(text.parse::<f64>().unwrap(), value, "{job} {figure}");

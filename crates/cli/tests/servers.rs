@@ -79,12 +79,7 @@ fn the_http_servers_serve_the_next_client_beside_a_strangers_idle_connections() 
     assert_serves(&mut web.0, &at, "/", "HTTP/1.1 200 ");
 
     let (mut probe, at) = started(here, "probe m.toml --listen 0");
-    assert_serves(
-        &mut probe.0,
-        &at,
-        "/probe?target=loop",
-        "linerate_probe_success 1\n",
-    );
+    assert_serves(&mut probe.0, &at, "/probe?target=loop", "linerate_probe_success 1\n");
 
     let (mut monitor, at) = started(here, "monitor m.toml --db h.db --metrics 0 --quiet");
     let held = stranger(&at, b"GET");
@@ -92,9 +87,7 @@ fn the_http_servers_serve_the_next_client_beside_a_strangers_idle_connections() 
         let page = get(&at, "/metrics");
         let line = "outcome=\"saved\"} ";
         let count = page.split(line).nth(1).and_then(|rest| rest.lines().next());
-        count
-            .and_then(|count| count.parse::<u32>().ok())
-            .expect(&page)
+        count.and_then(|count| count.parse::<u32>().ok()).expect(&page)
     };
     let before = saved();
     eventually("the monitor goes on measuring", || saved() > before);
@@ -123,12 +116,7 @@ fn an_endpoint_serves_the_next_client_beside_a_strangers_idle_connections() {
             format!("iperf3 -c 127.0.0.1 -p {port} -n 1M"),
         ] {
             let done = run(here, &line);
-            assert_eq!(
-                done.status.code(),
-                Some(0),
-                "{busy}: {line}: {}",
-                stderr(&done)
-            );
+            assert_eq!(done.status.code(), Some(0), "{busy}: {line}: {}", stderr(&done));
         }
     }
     assert!(is_there(&mut served.child));

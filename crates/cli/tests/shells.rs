@@ -79,19 +79,9 @@ const FISH: &str = "function linerate; echo $argv >> called; end\n\
 fn a_tab_completes_commands_options_and_values() {
     let script = Command::new("script").arg("--version").output();
     for (shell, file, setup, command) in [
-        (
-            "bash",
-            "linerate.bash",
-            BASH,
-            "bash --noprofile --rcfile setup -i",
-        ),
+        ("bash", "linerate.bash", BASH, "bash --noprofile --rcfile setup -i"),
         ("zsh", "_linerate", ZSH, "zsh -i"),
-        (
-            "fish",
-            "linerate.fish",
-            FISH,
-            "fish --no-config -iC 'source setup'",
-        ),
+        ("fish", "linerate.fish", FISH, "fish --no-config -iC 'source setup'"),
     ] {
         if script.is_err() || Command::new(shell).args(["-c", "true"]).output().is_err() {
             let missing = format!("needs {shell} and script: apt-get install {shell} bsdutils");
@@ -108,9 +98,7 @@ fn a_tab_completes_commands_options_and_values() {
         let mut terminal = Shell::start(directory.path(), command);
         for (line, (keys, called)) in TYPED.iter().enumerate() {
             // A shell may throw away what is typed before it asks.
-            eventually("its prompt", || {
-                terminal.screen().matches("ready>").count() > line
-            });
+            eventually("its prompt", || terminal.screen().matches("ready>").count() > line);
             terminal.press(&format!("{keys}\r"));
             let mut all = String::new();
             eventually(&format!("{shell}: {keys:?}"), || {

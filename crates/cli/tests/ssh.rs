@@ -39,10 +39,7 @@ impl Sshd {
         command.args(root.then_some("--mount"));
         let log = fs::File::create(directory.path().join("log")).expect("a file");
         let spawned = command.args(["sh", "-c", &start]).stderr(log).spawn();
-        let mut started = Self {
-            child: spawned.expect("a shell"),
-            directory,
-        };
+        let mut started = Self { child: spawned.expect("a shell"), directory };
         let mut ended = false;
         eventually("sshd listens", || {
             ended = started.child.try_wait().expect("it is ours").is_some();
@@ -110,18 +107,10 @@ fn configure(directory: &Path) -> u16 {
     for name in ["there", "bin"] {
         fs::create_dir(directory.join(name)).expect("made");
     }
-    for (name, text) in [
-        ("sshd_config", server),
-        ("ssh_config", client),
-        ("bin/ssh", ssh),
-    ] {
+    for (name, text) in [("sshd_config", server), ("ssh_config", client), ("bin/ssh", ssh)] {
         fs::write(directory.join(name), text).expect("written");
     }
-    done(
-        Command::new("chmod")
-            .arg("755")
-            .arg(directory.join("bin/ssh")),
-    );
+    done(Command::new("chmod").arg("755").arg(directory.join("bin/ssh")));
     port
 }
 
@@ -134,10 +123,7 @@ fn an_endpoint_that_ssh_starts_measures_and_leaves_nothing() {
     assert!(output.status.success(), "{output:?}");
     let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
     assert_eq!(document["schema"], "linerate.check/1");
-    assert!(
-        document["up"]["throughput_bps"].as_f64() > Some(0.0),
-        "{document}"
-    );
+    assert!(document["up"]["throughput_bps"].as_f64() > Some(0.0), "{document}");
     sshd.assert_nothing_is_left();
 
     // Its port is taken: the endpoint ends as soon as it begins.
@@ -153,18 +139,12 @@ fn an_endpoint_that_ssh_starts_measures_and_leaves_nothing() {
     let unknown = sshd.check(&["ssh://nowhere.invalid"]);
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     let said = stderr(&unknown);
-    assert!(
-        said.contains("linerate: ssh://nowhere.invalid: unknown host: "),
-        "{said}"
-    );
+    assert!(said.contains("linerate: ssh://nowhere.invalid: unknown host: "), "{said}");
 
     let refused = sshd.check(&["ssh://other"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let said = stderr(&refused);
     assert!(said.contains("Permission denied (publickey"), "{said}");
-    assert!(
-        said.contains("no endpoint could be started by ssh"),
-        "{said}"
-    );
+    assert!(said.contains("no endpoint could be started by ssh"), "{said}");
     sshd.assert_nothing_is_left();
 }

@@ -17,9 +17,7 @@ fn linerate(arguments: &[&str]) -> Command {
 }
 
 fn run(arguments: &[&str]) -> Output {
-    linerate(arguments)
-        .output()
-        .expect("the program was built for this test")
+    linerate(arguments).output().expect("the program was built for this test")
 }
 
 fn json(bytes: &[u8]) -> serde_json::Value {
@@ -47,13 +45,7 @@ fn explain_prints_one_json_document_and_nothing_else() {
 fn the_output_file_is_the_document_that_was_printed() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("copy.json");
-    let output = run(&[
-        "explain",
-        "--json",
-        RECORD,
-        "--output",
-        copy.to_str().unwrap(),
-    ]);
+    let output = run(&["explain", "--json", RECORD, "--output", copy.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(fs::read(&copy).unwrap(), output.stdout);
 }
@@ -61,15 +53,9 @@ fn the_output_file_is_the_document_that_was_printed() {
 #[test]
 fn a_full_disk_behind_stdout_is_an_error() {
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let output = linerate(&["explain", "--json", RECORD])
-        .stdout(full)
-        .output()
-        .unwrap();
+    let output = linerate(&["explain", "--json", RECORD]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(
-        stderr(&output),
-        "linerate: stdout: No space left on device\n"
-    );
+    assert_eq!(stderr(&output), "linerate: stdout: No space left on device\n");
 }
 
 #[test]
@@ -77,20 +63,14 @@ fn a_full_disk_behind_the_output_file_is_an_error_that_names_it_and_the_page_is_
     let output = run(&["explain", "--json", RECORD, "--output", "/dev/full"]);
     assert_eq!(output.stdout, run(&["explain", "--json", RECORD]).stdout);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(
-        stderr(&output),
-        "linerate: --output /dev/full: No space left on device\n"
-    );
+    assert_eq!(stderr(&output), "linerate: --output /dev/full: No space left on device\n");
 }
 
 #[test]
 fn a_reader_that_went_away_before_all_was_written_is_an_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let output = linerate(&["explain", "--json", RECORD])
-        .stdout(writer)
-        .output()
-        .unwrap();
+    let output = linerate(&["explain", "--json", RECORD]).stdout(writer).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let line = stderr(&output);
     assert!(line.starts_with("linerate: stdout was closed before all of it was written"));
@@ -102,13 +82,7 @@ fn a_command_that_fails_leaves_no_empty_output_file() {
     let directory = tempfile::tempdir().unwrap();
     let new = directory.path().join("new.json");
     // Discard port of loopback: nothing of linerate's answers there.
-    let run = run(&[
-        "stream",
-        "127.0.0.1:9",
-        "--quiet",
-        "--output",
-        new.to_str().unwrap(),
-    ]);
+    let run = run(&["stream", "127.0.0.1:9", "--quiet", "--output", new.to_str().unwrap()]);
     assert_ne!(run.status.code(), Some(0));
     assert!(!new.exists());
 }
@@ -123,11 +97,7 @@ fn a_key_that_others_may_read_is_warned_of() {
         let output = run(&[&["stream", "127.0.0.1", "-6"], &key_option[..]].concat());
         assert_eq!(output.status.code(), Some(2));
         let message = stderr(&output);
-        assert_eq!(
-            message.contains("warning: key file"),
-            warns,
-            "{mode:o}: {message}"
-        );
+        assert_eq!(message.contains("warning: key file"), warns, "{mode:o}: {message}");
         assert!(message.contains("no IPv6 address"), "{message}");
         fs::remove_file(&key).unwrap();
     }

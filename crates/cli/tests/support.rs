@@ -21,9 +21,7 @@ use serde_json::Value;
 /// descriptor that this one writes by, and a file that is open for writing cannot be run.
 pub(crate) fn copy_for_everybody(directory: &Path) -> PathBuf {
     let copy = directory.join("linerate");
-    let copied = Command::new("cp")
-        .args([Path::new(PROGRAM), &copy])
-        .status();
+    let copied = Command::new("cp").args([Path::new(PROGRAM), &copy]).status();
     assert!(copied.unwrap().success());
     for path in [directory, &copy] {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
@@ -59,13 +57,8 @@ impl Served {
         let listening: Value = serde_json::from_str(&first).expect("a JSON line");
         let address = listening["addresses"][0].as_str().expect(&first).to_owned();
         let others = listening["others"].as_object().into_iter().flatten();
-        let others = others
-            .filter(|(tool, _)| *tool != "stamp")
-            .map(|(_, at)| &at[0]);
-        let others = others
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
+        let others = others.filter(|(tool, _)| *tool != "stamp").map(|(_, at)| &at[0]);
+        let others = others.filter_map(Value::as_str).map(str::to_owned).collect();
         let (sender, events) = channel();
         // It goes on writing: somebody has to read, whether they are looked at or not.
         thread::spawn(move || {
@@ -73,12 +66,7 @@ impl Served {
                 let _ = sender.send(line);
             }
         });
-        Self {
-            child,
-            address,
-            others,
-            events,
-        }
+        Self { child, address, others, events }
     }
 
     pub(crate) fn await_event(&self, name: &str) {
@@ -154,10 +142,7 @@ pub(crate) fn json(output: &Output) -> Value {
 
 #[track_caller]
 pub(crate) fn assert_says(output: &Output, words: &str) {
-    assert!(
-        stderr(output).contains(words),
-        "{words:?} is not in {output:?}"
-    );
+    assert!(stderr(output).contains(words), "{words:?} is not in {output:?}");
 }
 
 /// Whether a command ended because this host allows no lab; then the test is skipped.
@@ -174,18 +159,8 @@ pub(crate) fn has_labs() -> bool {
     static TRIED: OnceLock<Output> = OnceLock::new();
     let tried = TRIED.get_or_init(|| {
         let mut command = Command::new(PROGRAM);
-        command.args([
-            "stream",
-            "--lab",
-            "rate=10mbit",
-            "-t",
-            "10ms",
-            "--json",
-            "--quiet",
-        ]);
-        command
-            .output()
-            .expect("the program was built for this test")
+        command.args(["stream", "--lab", "rate=10mbit", "-t", "10ms", "--json", "--quiet"]);
+        command.output().expect("the program was built for this test")
     });
     !has_no_lab(tried)
 }

@@ -43,14 +43,7 @@ fn transferred(text: &str, mean_bps: f64, period_bits: f64) -> Option<Value> {
     fs::write(inner.join("cell.txt"), text).unwrap();
     let total = BYTES.to_string();
     let began = Instant::now();
-    let arguments = [
-        "stream",
-        "--lab",
-        "trace=cell.txt,rtt=4ms",
-        "-n",
-        &total,
-        "--json",
-    ];
+    let arguments = ["stream", "--lab", "trace=cell.txt,rtt=4ms", "-n", &total, "--json"];
     let output = linerate(&inner, site.path(), &arguments);
     let seconds = began.elapsed().as_secs_f64();
     if has_no_lab(&output) {
@@ -62,10 +55,7 @@ fn transferred(text: &str, mean_bps: f64, period_bits: f64) -> Option<Value> {
     let bits = record["environment"]["lab"]["links"][0]["up"]["delivered_bytes"].as_f64();
     let bits = 8.0 * bits.unwrap();
     let most = mean_bps * seconds + period_bits;
-    assert!(
-        bits >= 8.0 * BYTES as f64 && bits <= most,
-        "{bits} in {seconds} s"
-    );
+    assert!(bits >= 8.0 * BYTES as f64 && bits <= most, "{bits} in {seconds} s");
     Some(record)
 }
 

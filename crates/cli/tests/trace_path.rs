@@ -85,8 +85,7 @@ impl Drop for Labs {
 /// The addresses of a document's hops; each hop must have answered.
 fn addresses(document: &Value) -> Vec<String> {
     let hops = document["hops"].as_array().unwrap().iter();
-    hops.map(|hop| hop["address"].as_str().unwrap_or("silent").to_owned())
-        .collect()
+    hops.map(|hop| hop["address"].as_str().unwrap_or("silent").to_owned()).collect()
 }
 
 const ROUTERS: usize = 5;
@@ -104,17 +103,11 @@ fn assert_whole(output: &Output, what: &str) -> Value {
     let mut addresses = addresses(&document);
     assert_eq!(addresses.len(), ROUTERS + 1, "{what}: {addresses:?}");
     assert_eq!(document["reached"], true, "{what}");
-    assert_eq!(
-        addresses.last().map(String::as_str),
-        document["target"].as_str()
-    );
+    assert_eq!(addresses.last().map(String::as_str), document["target"].as_str());
     addresses.sort();
     addresses.dedup();
     assert_eq!(addresses.len(), ROUTERS + 1, "{what}: {addresses:?}");
-    assert!(
-        !addresses.contains(&"silent".to_owned()),
-        "{what}: {addresses:?}"
-    );
+    assert!(!addresses.contains(&"silent".to_owned()), "{what}: {addresses:?}");
     document
 }
 
@@ -131,10 +124,7 @@ fn every_router_answers_over_both_families_and_all_protocols() {
             let trace = labs.trace(&arguments);
             let what = format!("{protocol} {family}");
             let document = assert_whole(&trace, &what);
-            assert!(
-                document["method"].as_str().unwrap().contains("raw"),
-                "{document}"
-            );
+            assert!(document["method"].as_str().unwrap().contains("raw"), "{document}");
             let hop = &document["hops"][ROUTERS / 2];
             assert_eq!(hop["dscp"], 0, "{what}: the quoted header is seen: {hop}");
             assert_eq!(hop["is_translated"], false, "{what}: {hop}");
@@ -217,31 +207,16 @@ fn what_is_wrong_on_the_command_line_is_named_with_its_range() {
         (&["127.0.0.1", "--size", "10"], "34 to 65535"),
         (&["127.0.0.1", "--source", "::1"], "no IPv6 address"),
         (&["127.0.0.1", "-6"], "no IPv6 address"),
-        (
-            &["127.0.0.1", "--protocol", "icmp", "--port", "1"],
-            "ICMP has no ports",
-        ),
+        (&["127.0.0.1", "--protocol", "icmp", "--port", "1"], "ICMP has no ports"),
         (&["no-such-host.invalid"], "unknown host"),
         (&["127.0.0.1", "--device", "no-such-link"], "no-such-link"),
     ];
     for (arguments, words) in cases {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
-        let output = command
-            .arg("trace")
-            .args(arguments)
-            .current_dir(labs.path());
+        let output = command.arg("trace").args(arguments).current_dir(labs.path());
         let output = output.output().unwrap();
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
-        assert!(
-            stderr(&output).contains(words),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{arguments:?}: {}", stderr(&output));
     }
 }
 
@@ -309,10 +284,7 @@ fn both_equal_cost_paths_are_found() {
     labs.up(&[file.to_str().unwrap()]);
     let set = labs.run(&["lab", "exec", "near", "--", "sh", "-c", BY_PORT]);
     if !set.status.success() {
-        skip(
-            Need::Lab,
-            format_args!("both_of_two_paths: {}", stderr(&set)),
-        );
+        skip(Need::Lab, format_args!("both_of_two_paths: {}", stderr(&set)));
         return;
     }
     let trace = labs.trace(&["server", "-4", "--paths", "--json"]);
@@ -359,9 +331,7 @@ fn a_check_after_a_trace_shows_the_hops_that_there_are() {
     }
     let trace = labs.trace(&["server", "-4", "--queries", "20"]);
     assert!(trace.status.success(), "{}", stderr(&trace));
-    let check = [
-        "lab", "exec", "client", "--", program, "check", "server", "-4",
-    ];
+    let check = ["lab", "exec", "client", "--", program, "check", "server", "-4"];
     let check = labs.run(&[&check[..], &["--quick", "--json", "--quiet"]].concat());
     let route = &json(&check)["route"];
     assert_eq!(route["reached"], true, "{}", stderr(&check));

@@ -45,19 +45,13 @@ fn the_way_back_is_the_endpoints_and_losses_have_a_direction() {
     let reverse = &document["reverse"];
     let back = &reverse["trace"];
     assert_eq!(back["schema"], "linerate.trace/1", "{reverse}");
-    assert_eq!(
-        back["target"], document["source"],
-        "it is traced to us: {reverse}"
-    );
+    assert_eq!(back["target"], document["source"], "it is traced to us: {reverse}");
     assert_eq!(back["source"], document["target"]);
     assert_eq!(back["reached"], true, "{reverse}");
     assert_eq!(back["hops"].as_array().unwrap().len(), 5, "{reverse}");
     assert!(back["reverse"].is_null());
     // Ten of 200 are expected; none happens once in 28,000 runs of other seeds.
-    assert!(
-        reverse["loss_there"]["lost"].as_u64() > Some(0),
-        "{reverse}"
-    );
+    assert!(reverse["loss_there"]["lost"].as_u64() > Some(0), "{reverse}");
     assert_eq!(reverse["loss_there"]["sent"], 200, "{reverse}");
     assert_eq!(reverse["loss_back"]["sent"], 200, "{reverse}");
     assert!(!reverse["words"].as_array().unwrap().is_empty());

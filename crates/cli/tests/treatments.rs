@@ -37,10 +37,7 @@ fn serve() -> Option<Served> {
     let namespace = match Namespace::create("host") {
         Ok(namespace) => namespace,
         Err(error) => {
-            skip(
-                Need::Lab,
-                format_args!("needs a network namespace: {error}"),
-            );
+            skip(Need::Lab, format_args!("needs a network namespace: {error}"));
             return None;
         }
     };
@@ -63,12 +60,7 @@ fn serve() -> Option<Served> {
     let listening: serde_json::Value = serde_json::from_str(&line).unwrap();
     let address = listening["addresses"][0].as_str().unwrap();
     let port = address.rsplit(':').next().unwrap().parse().unwrap();
-    Some(Served {
-        namespace,
-        child,
-        port,
-        _directory: directory,
-    })
+    Some(Served { namespace, child, port, _directory: directory })
 }
 
 impl Served {
@@ -116,10 +108,7 @@ impl Drop for Served {
 }
 
 fn no_sack() -> [HostChange; 1] {
-    [HostChange::Sysctl {
-        key: "net.ipv4.tcp_sack".into(),
-        value: "0".into(),
-    }]
+    [HostChange::Sysctl { key: "net.ipv4.tcp_sack".into(), value: "0".into() }]
 }
 
 #[test]
@@ -136,10 +125,7 @@ fn the_owner_sees_what_is_changed_and_that_it_is_undone() {
     assert!(!served.has_sack());
     signal(served.child.id(), "TERM");
     assert!(served.child.wait().unwrap().success());
-    assert!(
-        served.has_sack(),
-        "the endpoint ended before it had undone it"
-    );
+    assert!(served.has_sack(), "the endpoint ended before it had undone it");
     let words = served.words();
     for line in [" treated: net.ipv4.tcp_sack", " untreated\n"] {
         assert_eq!(words.matches(line).count(), 2, "{words}");

@@ -22,11 +22,8 @@ pub(crate) fn pages(here: &Path, host: &str, options: &str) -> (Killed, String) 
 pub(crate) fn ask(address: &str, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
-    write!(
-        stream,
-        "{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
-    .unwrap();
+    write!(stream, "{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -39,10 +36,7 @@ fn start(address: &str, token: &str) -> String {
 
 /// The token that the forms of a page have.
 fn token(page: &str) -> String {
-    let rest = page
-        .split("name=\"token\" value=\"")
-        .nth(1)
-        .expect("a test can be started");
+    let rest = page.split("name=\"token\" value=\"").nth(1).expect("a test can be started");
     rest.split('"').next().unwrap().to_owned()
 }
 
@@ -64,24 +58,12 @@ fn a_history_is_looked_at_and_compared_in_a_browser() {
         "{overview}"
     );
     let series = get(&at, "/series?name=asks%20to%20loop");
-    assert!(
-        series.contains("kernel here 6.1 → 6.12") && series.contains("60 runs, "),
-        "{series}"
-    );
-    assert!(
-        series.contains("skip=50\">older") && !series.contains("newer"),
-        "{series}"
-    );
+    assert!(series.contains("kernel here 6.1 → 6.12") && series.contains("60 runs, "), "{series}");
+    assert!(series.contains("skip=50\">older") && !series.contains("newer"), "{series}");
     let older = get(&at, "/series?name=asks%20to%20loop&skip=50");
-    assert!(
-        older.contains("skip=0\">newer") && older.contains("/run?id=1\""),
-        "{older}"
-    );
+    assert!(older.contains("skip=0\">newer") && older.contains("/run?id=1\""), "{older}");
     let run = get(&at, "/run?id=41");
-    assert!(
-        run.contains("/compare?a=40&amp;b=41") && run.contains("<article"),
-        "{run}"
-    );
+    assert!(run.contains("/compare?a=40&amp;b=41") && run.contains("<article"), "{run}");
     let beside = get(&at, "/compare?a=40&b=41");
     assert_eq!(beside.matches("<article").count(), 2, "{beside}");
     assert!(get(&at, "/running").contains("No test is running"));
@@ -92,10 +74,7 @@ fn a_history_is_looked_at_and_compared_in_a_browser() {
         ("/series?name=x", 404),
         ("/nothing", 404),
     ] {
-        assert!(
-            get(&at, page).starts_with(&format!("HTTP/1.1 {status} ")),
-            "{page}"
-        );
+        assert!(get(&at, page).starts_with(&format!("HTTP/1.1 {status} ")), "{page}");
     }
 }
 
@@ -109,11 +88,8 @@ fn a_test_is_started_by_who_has_the_token_and_never_two() {
     assert!(start(&at, "guessed").starts_with("HTTP/1.1 403 "));
     assert!(get(&at, "/start").starts_with("HTTP/1.1 404 "));
     // Somebody else's test has the turn.
-    let held = fs::File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(here.join("h.db.turn"));
+    let held =
+        fs::File::options().create(true).truncate(false).write(true).open(here.join("h.db.turn"));
     let held = held.unwrap();
     held.lock().unwrap();
     assert!(start(&at, &token).starts_with("HTTP/1.1 409 "));
@@ -125,15 +101,10 @@ fn a_test_is_started_by_who_has_the_token_and_never_two() {
         started.starts_with("HTTP/1.1 303 ") && started.contains("location: /running"),
         "{started}"
     );
-    eventually("the run is saved", || {
-        get(&at, "/live").contains("/run?id=1\"")
-    });
+    eventually("the run is saved", || get(&at, "/live").contains("/run?id=1\""));
     assert!(get(&at, "/").contains("asks%20to%20loop"));
     assert_eq!(
-        linerate_history::open(&here.join("h.db").as_path().into())
-            .unwrap()
-            .labels(1)
-            .unwrap()["site"],
+        linerate_history::open(&here.join("h.db").as_path().into()).unwrap().labels(1).unwrap()["site"],
         "no\"rth"
     );
 }
@@ -156,17 +127,11 @@ fn a_test_beyond_the_budget_is_not_started() {
     // By a wrong clock: it counts in no budget and hides no result.
     save_run(&mut history, "2100-01-01T00:00:00Z", [1.0, 1e7], "{}");
     let page = get(&at, "/");
-    assert!(
-        page.contains("/run?id=1\"") && !page.contains("/run?id=2\""),
-        "{page}"
-    );
+    assert!(page.contains("/run?id=1\"") && !page.contains("/run?id=2\""), "{page}");
     assert!(!start(&at, &token).contains("budget"));
     save_run(&mut history, &now, [1.0, 1e7], "{}");
     let refused = start(&at, &token);
-    assert!(
-        refused.starts_with("HTTP/1.1 409 ") && refused.contains("budget"),
-        "{refused}"
-    );
+    assert!(refused.starts_with("HTTP/1.1 409 ") && refused.contains("budget"), "{refused}");
 }
 
 #[test]
@@ -187,11 +152,7 @@ fn who_is_not_on_this_host_needs_the_password() {
     fs::write(here.join("token"), "secret\n").unwrap();
     let (_web, at) = pages(here, "127.0.0.1:1", "--token-file token");
     let by = |given: &str| {
-        ask(
-            &at,
-            &format!("GET / HTTP/1.1\r\nHost: pit\r\nAuthorization: {given}"),
-            "",
-        )
+        ask(&at, &format!("GET / HTTP/1.1\r\nHost: pit\r\nAuthorization: {given}"), "")
     };
     for wrong in ["", "Basic", "Basic eDpz", "Basic ====", "Bearer secret"] {
         assert!(by(wrong).starts_with("HTTP/1.1 401 "), "{wrong}");

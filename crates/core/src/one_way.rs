@@ -112,9 +112,7 @@ impl Clock {
         let windows = windows(probes, from_ns);
         let (least, drift, most) = drift(&windows);
         let lowest = |way: fn(&DelayWindow) -> (f64, f64), drift: f64| {
-            let level = windows
-                .iter()
-                .map(|window| way(window).1 - drift * way(window).0);
+            let level = windows.iter().map(|window| way(window).1 - drift * way(window).0);
             level.fold(f64::INFINITY, f64::min)
         };
         let (up, down) = (lowest(|w| w.up, drift), lowest(|w| w.down, -drift));
@@ -175,12 +173,10 @@ fn drift(windows: &[DelayWindow]) -> (f64, f64, f64) {
     let shortest = windows.iter().map(round_trip).fold(f64::INFINITY, f64::min);
     // What no delay of a way is below; and from there a queue of either way can only add.
     let least_delay = shortest / 2.0 - GRAIN_NS;
-    let most: Vec<(f64, f64)> = (windows.iter())
-        .map(|window| (window.up.0, window.up.1 - least_delay))
-        .collect();
-    let least: Vec<(f64, f64)> = (windows.iter())
-        .map(|window| (window.down.0, least_delay - window.down.1))
-        .collect();
+    let most: Vec<(f64, f64)> =
+        (windows.iter()).map(|window| (window.up.0, window.up.1 - least_delay)).collect();
+    let least: Vec<(f64, f64)> =
+        (windows.iter()).map(|window| (window.down.0, least_delay - window.down.1)).collect();
     let (mut low, mut high) = (-MAX_DRIFT, MAX_DRIFT);
     for (at_most, at_least) in most.iter().flat_map(|m| least.iter().map(move |l| (m, l))) {
         let seconds = at_most.0 - at_least.0;
@@ -201,19 +197,12 @@ fn middle(most: &[(f64, f64)], least: &[(f64, f64)]) -> f64 {
     let points: Vec<[f64; 3]> = (most.iter().zip(least))
         .map(|(most, least)| {
             let apart = (most.1 - least.1) / 2.0;
-            [
-                (most.0 + least.0) / 2.0,
-                (most.1 + least.1) / 2.0,
-                1.0 / (apart * apart).max(1.0),
-            ]
+            [(most.0 + least.0) / 2.0, (most.1 + least.1) / 2.0, 1.0 / (apart * apart).max(1.0)]
         })
         .collect();
     let sum = |of: &dyn Fn(&[f64; 3]) -> f64| points.iter().map(of).sum::<f64>();
     let weight = sum(&|p| p[2]);
-    let (t, y) = (
-        sum(&|p| p[2] * p[0]) / weight,
-        sum(&|p| p[2] * p[1]) / weight,
-    );
+    let (t, y) = (sum(&|p| p[2] * p[0]) / weight, sum(&|p| p[2] * p[1]) / weight);
     let spread = sum(&|p| p[2] * (p[0] - t) * (p[0] - t));
     let slope = sum(&|p| p[2] * (p[0] - t) * (p[1] - y)) / spread;
     if slope.is_finite() { slope } else { 0.0 }
@@ -249,10 +238,7 @@ mod tests {
     /// Up to 2 ms, by a rule that looks random and reaches nothing now and then.
     fn noise(n: u64) -> [f64; 2] {
         let of = |k: u64| (n.wrapping_mul(k) >> 7) % 200;
-        [
-            of(2_654_435_761) as f64 * 1e4,
-            of(40_503 * 977) as f64 * 1e4,
-        ]
+        [of(2_654_435_761) as f64 * 1e4, of(40_503 * 977) as f64 * 1e4]
     }
 
     #[test]
@@ -264,15 +250,9 @@ mod tests {
             assert!((clock.drift_ppm - ppm).abs() < 8.0, "{clock:?}");
             assert!(clock.drift_min_ppm <= ppm + 1.0 && ppm - 1.0 <= clock.drift_max_ppm);
             assert!((clock.offset_us - 3e12).abs() < 500.0, "{clock:?}");
-            assert!(
-                (clock.offset_error_us - 10_000.0).abs() < 500.0,
-                "{clock:?}"
-            );
+            assert!((clock.offset_error_us - 10_000.0).abs() < 500.0, "{clock:?}");
             assert!((found.up_us.min - 10_000.0).abs() < 500.0, "{found:?}");
-            assert!(
-                (found.up_us.p50 - found.down_us.p50).abs() < 500.0,
-                "{found:?}"
-            );
+            assert!((found.up_us.p50 - found.down_us.p50).abs() < 500.0, "{found:?}");
             assert_eq!((found.up_lost, found.down_lost), (Some(1), Some(2)));
         }
     }
@@ -289,10 +269,7 @@ mod tests {
             let clock = Clock::new(&probes).unwrap();
             let [idle, loaded] = [&probes[..30], &probes[30..]].map(|p| clock.delays(p).unwrap());
             let added = [0, 1].map(|way| loaded[way].mean - idle[way].mean);
-            assert!(
-                (added[way] - 250_000.0).abs() < 500.0,
-                "{added:?} {clock:?}"
-            );
+            assert!((added[way] - 250_000.0).abs() < 500.0, "{added:?} {clock:?}");
             assert!(added[1 - way].abs() < 500.0, "{added:?} {clock:?}");
         }
     }
@@ -306,17 +283,10 @@ mod tests {
         // A histogram has three digits.
         let is_10_us = |us: f64| (us - 10.0).abs() < 0.01;
         assert!(is_10_us(found.up_us.max) && is_10_us(found.down_us.max));
-        assert_eq!(
-            (found.clock.offset_us, found.clock.drift_ppm),
-            (8_989.0, 0.0)
-        );
+        assert_eq!((found.clock.offset_us, found.clock.drift_ppm), (8_989.0, 0.0));
         assert_eq!(found.clock.drift_max_ppm, 500.0);
         // Clocks of an absurd peer are absurd, and nothing more.
-        let absurd = [
-            Probe::new(0, u64::MAX, 0, 0),
-            Probe::new(u64::MAX, 0, u64::MAX, 1),
-            one,
-        ];
+        let absurd = [Probe::new(0, u64::MAX, 0, 0), Probe::new(u64::MAX, 0, u64::MAX, 1), one];
         assert!(OneWay::new(&absurd, None).is_some());
     }
 }

@@ -23,13 +23,7 @@ impl OpenLoop {
         let turn = (u64::from(flow) + random % flows) % flows;
         // 53 bits are what a double holds: a phase from 0 to below 1.
         let phase = (random >> 11) as f64 / (1u64 << 53) as f64;
-        Self {
-            start_ns,
-            gap_ns: 1e9 / rate_per_s,
-            flows,
-            place: turn as f64 + phase,
-            next: 0,
-        }
+        Self { start_ns, gap_ns: 1e9 / rate_per_s, flows, place: turn as f64 + phase, next: 0 }
     }
 
     /// When the next request is due, ns.

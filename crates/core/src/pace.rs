@@ -24,12 +24,7 @@ pub const MAX_BURST_NS: u64 = 4_000_000;
 impl Pacer {
     /// The first unit is due at `start_ns`. A rate of zero counts as 1 bit/s.
     pub fn new(rate: BitRate, start_ns: u64) -> Self {
-        Self {
-            rate_bps: rate.0.max(1),
-            epoch_ns: start_ns,
-            sent_bits: 0,
-            earliest_ns: start_ns,
-        }
+        Self { rate_bps: rate.0.max(1), epoch_ns: start_ns, sent_bits: 0, earliest_ns: start_ns }
     }
 
     /// When the next unit is due, ns.

@@ -83,20 +83,13 @@ impl Fault {
     /// The error, with line and column in the text.
     pub fn located(self, text: &str) -> FileError {
         let (line, column) = place(text, self.offset);
-        FileError {
-            line,
-            column,
-            problem: self.problem,
-        }
+        FileError { line, column, problem: self.problem }
     }
 
     /// The error of a file longer than `max` bytes, a whole number of MiB.
     pub fn too_long(bytes: usize, max: usize) -> Self {
         let max = max >> 20;
-        Self::new(
-            0,
-            format!("the file has {bytes} bytes; it may have at most {max} MiB"),
-        )
+        Self::new(0, format!("the file has {bytes} bytes; it may have at most {max} MiB"))
     }
 
     /// A key that `place` does not have: the hint is the known key that looks like it, or else
@@ -126,10 +119,7 @@ impl Fault {
     /// The error of a text that cannot be parsed.
     pub fn malformed<T>(at: At<&str>, what: &str, hint: &str) -> Result<T, Self> {
         let text = shortened(at.value);
-        Err(Self::new(
-            at.offset,
-            format!("`{text}` is no {what}; {hint}"),
-        ))
+        Err(Self::new(at.offset, format!("`{text}` is no {what}; {hint}")))
     }
 
     /// The error of two keys that contradict each other.
@@ -140,10 +130,7 @@ impl Fault {
     /// The error of a name that is used twice.
     pub fn repeated<T>(offset: usize, what: &str, name: &str) -> Result<T, Self> {
         let name = shortened(name);
-        Err(Self::new(
-            offset,
-            format!("there are two {what} with the name `{name}`"),
-        ))
+        Err(Self::new(offset, format!("there are two {what} with the name `{name}`")))
     }
 }
 
@@ -249,11 +236,7 @@ impl<'a> Section<'a> {
             let otherwise = format!("its keys are {}", keys.replace(' ', ", "));
             return Err(Fault::unknown_key(key, place, keys.split(' '), otherwise));
         }
-        Ok(Self {
-            place,
-            offset,
-            table,
-        })
+        Ok(Self { place, offset, table })
     }
 
     /// The value of a key, and where it is, if it has the type that `read` takes.
@@ -302,10 +285,7 @@ impl<'a> Section<'a> {
             DeValue::Table(table) => Ok((name, Section::new(place, name.offset, table, keys)?)),
             _ => Err(wrong_type(name.value, value, hint)),
         };
-        self.entries_or(key, hint)?
-            .into_iter()
-            .map(section)
-            .collect()
+        self.entries_or(key, hint)?.into_iter().map(section).collect()
     }
 
     /// The byte at which the value of a key begins, or else that of the table.
@@ -509,8 +489,5 @@ pub fn wrong_type(key: &str, value: &Value<'_>, hint: &str) -> Fault {
         DeValue::Table(_) => "a table",
     };
     let key = shortened(key);
-    Fault::new(
-        value.span().start,
-        format!("`{key}` is {found}; write {hint}"),
-    )
+    Fault::new(value.span().start, format!("`{key}` is {found}; write {hint}"))
 }

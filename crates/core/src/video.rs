@@ -56,11 +56,7 @@ pub struct Player {
 impl Player {
     /// A player that starts to fetch its first chunk.
     pub fn new(now: Duration) -> Self {
-        Self {
-            began: now,
-            seen: now,
-            ..Self::default()
-        }
+        Self { began: now, seen: now, ..Self::default() }
     }
 
     /// The number of requests of the chunk being fetched.
@@ -141,10 +137,7 @@ mod tests {
         let playback = watch(100e6, 300.0);
         assert!(playback.mean_bps > 7.4e6, "{playback:?}");
         assert_eq!((playback.stalls, playback.stalled_s), (0, 0.0));
-        assert!(
-            playback.startup_s < 0.01 && playback.switches <= 7,
-            "{playback:?}"
-        );
+        assert!(playback.startup_s < 0.01 && playback.switches <= 7, "{playback:?}");
     }
 
     #[test]

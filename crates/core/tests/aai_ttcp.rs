@@ -76,8 +76,7 @@ fn ceilings(row: &Row) -> Vec<(&'static str, f64, f64)> {
     let share = row.mss_bytes.map_or(1.0, cell_share);
     [
         window.map(|(bytes, rtt)| ("receive_window", window_bps(bytes, rtt), EXACT_TOLERANCE)),
-        row.pacing_bps
-            .map(|bps| ("pacing", bps * share, EXACT_TOLERANCE)),
+        row.pacing_bps.map(|bps| ("pacing", bps * share, EXACT_TOLERANCE)),
         reno.filter(|(_, p)| *p > 0.0)
             .map(|((mss, rtt), p)| ("congestion", reno_bps(mss, rtt, p), MODEL_TOLERANCE)),
     ]
@@ -135,10 +134,7 @@ fn table() -> String {
         )
         .expect("a string takes any text");
     }
-    text.lines()
-        .map(str::trim_end)
-        .collect::<Vec<_>>()
-        .join("\n")
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -155,19 +151,11 @@ fn the_report_slipped_in_one_percentage_and_rounded_down_in_another() {
 
 #[test]
 fn every_small_segment_is_said() {
-    let flagged: Vec<usize> = rows()
-        .iter()
-        .filter(|row| !flag(row).is_empty())
-        .map(|row| row.number)
-        .collect();
-    assert_eq!(
-        flagged,
-        [8, 9, 10, 11, 14, 15, 19, 20, 21, 22, 24, 25, 26, 27]
-    );
-    let after: Vec<bool> = rows()[7..11]
-        .iter()
-        .map(|row| flag(row).contains("still after the patch"))
-        .collect();
+    let flagged: Vec<usize> =
+        rows().iter().filter(|row| !flag(row).is_empty()).map(|row| row.number).collect();
+    assert_eq!(flagged, [8, 9, 10, 11, 14, 15, 19, 20, 21, 22, 24, 25, 26, 27]);
+    let after: Vec<bool> =
+        rows()[7..11].iter().map(|row| flag(row).contains("still after the patch")).collect();
     assert_eq!(after, [false, false, true, true]);
 }
 

@@ -16,11 +16,7 @@ const AAI: &str = include_str!("../../../experiments/tables/aai_ttcp.csv");
 const CLAIMS: &str = include_str!("../../../experiments/tables/CLAIMS.toml");
 
 fn table(file: &str, text: &str) -> Table {
-    let input = Input {
-        file,
-        label: file,
-        bytes: text.as_bytes(),
-    };
+    let input = Input { file, label: file, bytes: text.as_bytes() };
     read(&[input]).expect("the table is well-formed")
 }
 
@@ -41,10 +37,7 @@ fn analysis(file: &str, text: &str, metrics: &[&str], factor: &str, by: &[&str])
 /// The comparison of the group whose settings are these.
 fn contrast<'a>(analysis: &'a Analysis, metric: &str, values: &[&str], b: &str) -> &'a Contrast {
     let is_group = |settings: &[linerate_core::analyze::Setting]| {
-        settings
-            .iter()
-            .map(|s| s.value.as_str())
-            .eq(values.iter().copied())
+        settings.iter().map(|s| s.value.as_str()).eq(values.iter().copied())
     };
     let group = analysis
         .groups
@@ -60,15 +53,12 @@ fn claims(file: &str, text: &str, claims: &str) -> Vec<ClaimResult> {
         claims: Some(Claims::from_toml("CLAIMS.toml", claims).expect("the claims are well-formed")),
         ..Options::default()
     };
-    analyze(&table(file, text), &options)
-        .expect("the claims fit")
-        .claims
+    analyze(&table(file, text), &options).expect("the claims fit").claims
 }
 
 fn claim<'a>(results: &'a [ClaimResult], says: &str, metric: &str) -> &'a ClaimResult {
-    let mut found = results
-        .iter()
-        .filter(|claim| claim.says.contains(says) && claim.metric == metric);
+    let mut found =
+        results.iter().filter(|claim| claim.says.contains(says) && claim.metric == metric);
     let claim = found.next().expect("the claim is there");
     assert!(found.next().is_none(), "{says} is one claim");
     claim
@@ -89,11 +79,7 @@ fn three_runs_against_three_cannot_reach_5_percent() {
     assert_eq!((slow.n_a, slow.n_b), (3, 3));
     assert!((slow.smallest_p_value.unwrap() - 0.1).abs() < 1e-12);
     assert_eq!(slow.runs_to_reach_5_percent, Some(4));
-    assert!(
-        slow.shows[0].contains("no test of ranks can reach 5 %"),
-        "{:?}",
-        slow.shows
-    );
+    assert!(slow.shows[0].contains("no test of ranks can reach 5 %"), "{:?}", slow.shows);
     // The interval is the range of all ratios: its confidence is what three against three can have.
     assert!((slow.confidence_percent.unwrap() - 90.0).abs() < 1e-9);
     let [low, high] = slow.interval_percent.unwrap();
@@ -105,41 +91,20 @@ fn three_runs_against_three_cannot_reach_5_percent() {
 #[test]
 fn the_fast_machines_show_no_difference() {
     let analysis = analysis("t", CHECKSUM, &["kbyte_per_s"], "checksum", &["path"]);
-    let equal = contrast(
-        &analysis,
-        "kbyte_per_s",
-        &["kato 959-200 -> kitt 967SX"],
-        "on",
-    );
+    let equal = contrast(&analysis, "kbyte_per_s", &["kato 959-200 -> kitt 967SX"], "on");
     assert_eq!(equal.effect_percent, Some(0.0));
     assert_eq!(equal.interval_percent, Some([0.0, 0.0]));
-    let fast = contrast(
-        &analysis,
-        "kbyte_per_s",
-        &["kitt 967SX -> kato 959-200"],
-        "on",
-    );
+    let fast = contrast(&analysis, "kbyte_per_s", &["kitt 967SX -> kato 959-200"], "on");
     assert!(fast.effect_percent.unwrap() > 0.0 && fast.effect_percent.unwrap() < 0.2);
 }
 
 #[test]
 fn whole_seconds_are_said_where_the_clock_had_no_finer_ones() {
-    let analysis = analysis(
-        "t",
-        CHECKSUM,
-        &["elapsed_s", "cpu_s"],
-        "checksum",
-        &["path"],
-    );
+    let analysis = analysis("t", CHECKSUM, &["elapsed_s", "cpu_s"], "checksum", &["path"]);
     let said = doubts(&analysis, DoubtKind::WholeSeconds);
-    assert!(
-        said.iter()
-            .any(|words| words.contains("`cpu_s`") && words.contains("24 rows"))
-    );
-    let at = |path: &str| {
-        said.iter()
-            .any(|words| words.contains("`elapsed_s`") && words.contains(path))
-    };
+    assert!(said.iter().any(|words| words.contains("`cpu_s`") && words.contains("24 rows")));
+    let at =
+        |path: &str| said.iter().any(|words| words.contains("`elapsed_s`") && words.contains(path));
     assert!(at("lance 937SX -> ector 917LX"));
     assert!(!at(SLOW), "its times have tenths");
 }
@@ -153,18 +118,10 @@ fn the_runs_of_the_checksum_stood_in_blocks() {
 
 #[test]
 fn seven_point_four_percent_is_over_the_wrong_base_and_the_sign_at_967sx_is_wrong() {
-    let results = claims(
-        "experiments/tables/mpeix_tcp_checksum.csv",
-        CHECKSUM,
-        CLAIMS,
-    );
+    let results = claims("experiments/tables/mpeix_tcp_checksum.csv", CHECKSUM, CLAIMS);
     let slow = claim(&results, "917LX to 937SX", "kbyte_per_s");
     assert_eq!(slow.verdict, ClaimVerdict::OtherBase);
-    for words in [
-        "-7.4 % is over 737.63",
-        "it is -6.9 % over 792.53",
-        "prints 737.62",
-    ] {
+    for words in ["-7.4 % is over 737.63", "it is -6.9 % over 792.53", "prints 737.62"] {
         assert!(slow.explanation.contains(words), "{}", slow.explanation);
     }
     let fast = claim(&results, "967SX to 959-200", "kbyte_per_s");
@@ -172,15 +129,9 @@ fn seven_point_four_percent_is_over_the_wrong_base_and_the_sign_at_967sx_is_wron
     assert!(fast.explanation.contains("+0.1 %"), "{}", fast.explanation);
     let verdict = |says, metric| claim(&results, says, metric).verdict;
     assert_eq!(verdict("917LX to 937SX", "elapsed_s"), ClaimVerdict::Agrees);
-    assert_eq!(
-        verdict("937SX to 917LX", "kbyte_per_s"),
-        ClaimVerdict::Agrees
-    );
+    assert_eq!(verdict("937SX to 917LX", "kbyte_per_s"), ClaimVerdict::Agrees);
     // −6.9 % is −7 % to the digits of that sentence.
-    assert_eq!(
-        verdict("range of 7-8 percent", "kbyte_per_s"),
-        ClaimVerdict::Agrees
-    );
+    assert_eq!(verdict("range of 7-8 percent", "kbyte_per_s"), ClaimVerdict::Agrees);
 }
 
 #[test]
@@ -201,13 +152,7 @@ fn swapping_the_two_sides_of_a_claim_changes_its_verdict() {
 
 #[test]
 fn the_ratio_of_the_receive_window_goes_from_0_80_at_600_bytes_to_1_95_at_9100() {
-    let analysis = analysis(
-        "t",
-        WINDOW,
-        &["kbyte_per_s"],
-        "treatment",
-        &["buffer_bytes"],
-    );
+    let analysis = analysis("t", WINDOW, &["kbyte_per_s"], "treatment", &["buffer_bytes"]);
     let at = |size: &str| contrast(&analysis, "kbyte_per_s", &[size], "with_fix");
     assert_eq!(format!("{:.2}", at("600").ratio.unwrap()), "0.80");
     assert_eq!(format!("{:.2}", at("9100").ratio.unwrap()), "1.95");
@@ -222,13 +167,7 @@ fn the_ratio_of_the_receive_window_goes_from_0_80_at_600_bytes_to_1_95_at_9100()
 
 #[test]
 fn a_clock_of_one_second_can_make_the_ratio_at_600_bytes_and_not_at_9100() {
-    let analysis = analysis(
-        "t",
-        WINDOW,
-        &["kbyte_per_s"],
-        "treatment",
-        &["buffer_bytes"],
-    );
+    let analysis = analysis("t", WINDOW, &["kbyte_per_s"], "treatment", &["buffer_bytes"]);
     let clock = |size: &str| {
         contrast(&analysis, "kbyte_per_s", &[size], "with_fix")
             .ratio_by_clock
@@ -246,13 +185,7 @@ fn a_clock_of_one_second_can_make_the_ratio_at_600_bytes_and_not_at_9100() {
 fn sizes_that_are_mixed_within_the_levels_are_said() {
     let mixed = analysis("t", WINDOW, &["kbyte_per_s"], "treatment", &[]);
     assert!(doubts(&mixed, DoubtKind::MixedSettings)[0].contains("--by buffer_bytes"));
-    let sorted = analysis(
-        "t",
-        WINDOW,
-        &["kbyte_per_s"],
-        "treatment",
-        &["buffer_bytes"],
-    );
+    let sorted = analysis("t", WINDOW, &["kbyte_per_s"], "treatment", &["buffer_bytes"]);
     assert!(doubts(&sorted, DoubtKind::MixedSettings).is_empty());
 }
 
@@ -260,19 +193,10 @@ fn sizes_that_are_mixed_within_the_levels_are_said() {
 fn ipqos_is_not_within_its_own_summary() {
     let results = claims("hpux_ipqos.csv", IPQOS, CLAIMS);
     for (metric, words) in [
-        (
-            "service_demand_us_per_kib",
-            "+173.5 at interface 100BaseT, message_bytes 32",
-        ),
-        (
-            "mbit_per_s",
-            "-17.0 % at interface 1000BaseT, message_bytes 1024",
-        ),
+        ("service_demand_us_per_kib", "+173.5 at interface 100BaseT, message_bytes 32"),
+        ("mbit_per_s", "-17.0 % at interface 1000BaseT, message_bytes 1024"),
     ] {
-        let result = results
-            .iter()
-            .find(|claim| claim.metric == metric)
-            .expect("a claim of it");
+        let result = results.iter().find(|claim| claim.metric == metric).expect("a claim of it");
         assert_eq!(result.verdict, ClaimVerdict::Disagrees);
         assert_eq!(result.rows.len(), 14);
         assert!(result.explanation.contains(words), "{}", result.explanation);
@@ -281,24 +205,15 @@ fn ipqos_is_not_within_its_own_summary() {
         .iter()
         .find(|claim| claim.metric == "cpu_utilisation_percent" && claim.unit == Unit::Difference)
         .expect("a claim of points");
-    let falls = points
-        .rows
-        .iter()
-        .min_by(|a, b| a.figure.total_cmp(&b.figure))
-        .expect("rows");
+    let falls = points.rows.iter().min_by(|a, b| a.figure.total_cmp(&b.figure)).expect("rows");
     assert_eq!(format!("{:.1}", falls.figure), "-1.6");
     assert_eq!(falls.settings[1].value, "128");
 }
 
 #[test]
 fn two_rows_of_ipqos_at_64_bytes_share_two_figures() {
-    let analysis = analysis(
-        "t",
-        IPQOS,
-        &["mbit_per_s"],
-        "treatment",
-        &["interface", "message_bytes"],
-    );
+    let analysis =
+        analysis("t", IPQOS, &["mbit_per_s"], "treatment", &["interface", "message_bytes"]);
     let shared = doubts(&analysis, DoubtKind::SharedFigures);
     assert_eq!(shared.len(), 1);
     assert!(
@@ -311,13 +226,7 @@ fn two_rows_of_ipqos_at_64_bytes_share_two_figures() {
 
 #[test]
 fn each_level_is_compared_with_the_first_or_the_one_asked_for() {
-    let all = analysis(
-        "t",
-        IPQOS,
-        &["mbit_per_s"],
-        "treatment",
-        &["interface", "message_bytes"],
-    );
+    let all = analysis("t", IPQOS, &["mbit_per_s"], "treatment", &["interface", "message_bytes"]);
     assert!(all.groups.iter().all(|group| group.comparisons.len() == 2));
     let options = Options {
         metrics: names(&["mbit_per_s"]),
@@ -331,53 +240,30 @@ fn each_level_is_compared_with_the_first_or_the_one_asked_for() {
     let group = &two.groups[0];
     assert_eq!(group.comparisons.len(), 1);
     assert_eq!(
-        (
-            group.comparisons[0].a.as_str(),
-            group.comparisons[0].b.as_str()
-        ),
+        (group.comparisons[0].a.as_str(), group.comparisons[0].b.as_str()),
         ("pass_through", "simple_filter")
     );
 }
 
 #[test]
 fn the_columns_of_aai_explain_the_rows_that_their_ceilings_fit() {
-    let options = Options {
-        framing: Some(Framing::Aal5),
-        ..Options::default()
-    };
+    let options = Options { framing: Some(Framing::Aal5), ..Options::default() };
     let analysis = analyze(&table("t", AAI), &options).unwrap();
     let row = |line: usize| {
         let name = format!("line {line}");
-        analysis
-            .ceilings
-            .iter()
-            .find(|row| row.row == name)
-            .expect("a row with ceilings")
+        analysis.ceilings.iter().find(|row| row.row == name).expect("a row with ceilings")
     };
     // 51,200 bytes over 29 ms are 14.1 Mbit/s, as the report says; the pacing lets 10 through.
-    let window = row(2)
-        .ceilings
-        .iter()
-        .find(|ceiling| ceiling.cause == Cause::ReceiveWindow);
+    let window = row(2).ceilings.iter().find(|ceiling| ceiling.cause == Cause::ReceiveWindow);
     assert!((window.expect("a window").limit_bps / 1e6 - 14.12).abs() < 0.01);
-    assert_eq!(
-        row(2).explained_by,
-        Cause::Unexplained,
-        "1.5 is far from both"
-    );
+    assert_eq!(row(2).explained_by, Cause::Unexplained, "1.5 is far from both");
     // 2.2 of the 2.05 Mbit/s that 0.76 % of loss leaves segments of 512 bytes.
-    let lossy = analysis
-        .ceilings
-        .iter()
-        .find(|row| row.explained_by == Cause::Congestion);
+    let lossy = analysis.ceilings.iter().find(|row| row.explained_by == Cause::Congestion);
     assert!((lossy.expect("a row with loss").ceilings[0].limit_bps / 1e6 - 2.05).abs() < 0.01);
     // With small segments the pacing of 25 Mbit/s of cells carries less than was measured.
     let above = doubts(&analysis, DoubtKind::AboveCeiling);
     assert!(above[0].contains("by pacing"), "{above:?}");
-    assert!(
-        !above[0].contains("by congestion"),
-        "a model is no bound: {above:?}"
-    );
+    assert!(!above[0].contains("by congestion"), "a model is no bound: {above:?}");
     // Two sites with the same window and round-trip time were not copied.
     assert!(doubts(&analysis, DoubtKind::SharedFigures).is_empty());
 }
@@ -385,15 +271,8 @@ fn the_columns_of_aai_explain_the_rows_that_their_ceilings_fit() {
 #[test]
 fn columns_and_levels_that_there_are_not_are_refused_with_those_that_there_are() {
     let refusal = |options: Options| analyze(&table("t", CHECKSUM), &options).unwrap_err();
-    let metric = |name: &str| Options {
-        metrics: names(&[name]),
-        ..Options::default()
-    };
-    assert!(
-        refusal(metric("kbytes_per_s"))
-            .to_string()
-            .contains("did you mean `kbyte_per_s`?")
-    );
+    let metric = |name: &str| Options { metrics: names(&[name]), ..Options::default() };
+    assert!(refusal(metric("kbytes_per_s")).to_string().contains("did you mean `kbyte_per_s`?"));
     let not_a_number = refusal(metric("path")).to_string();
     assert!(not_a_number.contains(": line 2: `"), "{not_a_number}");
     assert!(not_a_number.ends_with("is not a number"), "{not_a_number}");
@@ -449,10 +328,7 @@ fn modes_and_a_drift_are_told_in_place_of_a_median_and_said_where_they_are_compa
         assert!(a.median.is_some() && a.not_one_figure.is_none());
         assert!(b.median.is_none() && b.runs == 20);
         let said = &analysis.groups[0].comparisons[0].shows[0];
-        assert!(
-            said.starts_with("the figures under b are not one"),
-            "{said}"
-        );
+        assert!(said.starts_with("the figures under b are not one"), "{said}");
     }
     let of_b = |analysis: &Analysis| analysis.groups[0].levels[1].not_one_figure.clone();
     assert!(matches!(of_b(&modes), Some(Figure::Modes { modes }) if modes.len() == 2));
@@ -466,10 +342,7 @@ fn figures_that_differ_in_their_last_decimal_alone_are_rounded_and_one() {
         for run in [0, 1, 2, 0, 1, 2, 0, 1, 2, 1] {
             text.push_str(&format!("{:.2}\n", 10.0 + step * f64::from(run)));
         }
-        let options = Options {
-            metrics: names(&["elapsed_s"]),
-            ..Options::default()
-        };
+        let options = Options { metrics: names(&["elapsed_s"]), ..Options::default() };
         let analysis = analyze(&table("t.csv", &text), &options).unwrap();
         analysis.groups[0].levels[0].median.is_some()
     };
@@ -480,15 +353,10 @@ fn figures_that_differ_in_their_last_decimal_alone_are_rounded_and_one() {
 /// Two files of linerate's, each with two runs.
 fn of_linerates(document: impl Fn(&str, u32) -> String) -> Analysis {
     let texts = [document("cubic", 1), document("reno", 2)];
-    let input = |(file, text): (&'static str, _)| Input {
-        file,
-        label: file,
-        bytes: str::as_bytes(text),
-    };
-    let inputs = ["a.json", "b.json"]
-        .into_iter()
-        .zip(&texts)
-        .map(|(file, text)| input((file, text)));
+    let input =
+        |(file, text): (&'static str, _)| Input { file, label: file, bytes: str::as_bytes(text) };
+    let inputs =
+        ["a.json", "b.json"].into_iter().zip(&texts).map(|(file, text)| input((file, text)));
     let table = read(&inputs.collect::<Vec<_>>()).expect("they are documents");
     analyze(&table, &Options::default()).expect("they have throughputs")
 }
@@ -503,28 +371,13 @@ fn of_linerates_own_runs_what_was_chosen_is_doubted_and_neither_seed_nor_result(
                     "tcp": {{"mss_bytes": {seed}}}, "environment": {{"lab": {{"links": [{seed}]}}}}}}"#
             )
         };
-        format!(
-            r#"{{"schema": "linerate.sweep/1", "rows": [{}, {}]}}"#,
-            row(90),
-            row(91)
-        )
+        format!(r#"{{"schema": "linerate.sweep/1", "rows": [{}, {}]}}"#, row(90), row(91))
     });
-    let confounded = analysis
-        .doubts
-        .iter()
-        .find(|doubt| doubt.kind == DoubtKind::Confounded);
+    let confounded = analysis.doubts.iter().find(|doubt| doubt.kind == DoubtKind::Confounded);
     let message = &confounded.expect("the congestion control changed").message;
-    assert!(
-        message.starts_with("`plan.options.congestion` changes"),
-        "{message}"
-    );
+    assert!(message.starts_with("`plan.options.congestion` changes"), "{message}");
     assert_eq!(analysis.ceilings[3].row, "b.json row 2");
-    assert!(
-        analysis
-            .ceilings
-            .iter()
-            .all(|row| row.explained_by == Cause::Pacing)
-    );
+    assert!(analysis.ceilings.iter().all(|row| row.explained_by == Cause::Pacing));
 }
 
 #[test]
@@ -538,15 +391,6 @@ fn a_comparisons_own_verdict_is_told_and_its_a_is_compared_with() {
         analyze(&table("c.json", &text), &Options::default()).expect("it has throughputs");
     let contrast = &analysis.groups[0].comparisons[0];
     assert_eq!((contrast.a.as_str(), contrast.b.as_str()), ("a", "b"));
-    assert!(
-        analysis.notes[0].contains("DIFFERENT"),
-        "{:?}",
-        analysis.notes
-    );
-    assert!(
-        analysis
-            .doubts
-            .iter()
-            .all(|doubt| doubt.kind != DoubtKind::Confounded)
-    );
+    assert!(analysis.notes[0].contains("DIFFERENT"), "{:?}", analysis.notes);
+    assert!(analysis.doubts.iter().all(|doubt| doubt.kind != DoubtKind::Confounded));
 }

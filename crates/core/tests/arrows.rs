@@ -27,10 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mesh", &["core"]),
     ("report", &["core", "qos", "mesh"]),
     ("engine", &["core", "qos", "mesh", "sys"]),
-    (
-        "cli",
-        &["core", "qos", "mesh", "engine", "report", "history", "web"],
-    ),
+    ("cli", &["core", "qos", "mesh", "engine", "report", "history", "web"]),
     ("truth", &["core", "engine", "report", "sys"]),
 ];
 
@@ -49,11 +46,7 @@ fn crates() -> PathBuf {
 fn no_module_depends_on_another_in_a_circle() {
     for name in WITHOUT_CYCLES {
         let modules = Modules::read(&crates().join(name).join("src"));
-        assert!(
-            modules.count() > 3,
-            "{name}: only {} modules",
-            modules.count()
-        );
+        assert!(modules.count() > 3, "{name}: only {} modules", modules.count());
         if let Some(cycle) = modules.cycle() {
             panic!("crates/{name}: a circle of modules\n{cycle}");
         }
@@ -64,10 +57,7 @@ fn no_module_depends_on_another_in_a_circle() {
 fn a_crate_uses_only_those_below_it() {
     for entry in fs::read_dir(crates()).expect("it is a directory") {
         let directory = entry.expect("it can be read").path();
-        let name = directory
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap();
+        let name = directory.file_name().and_then(|name| name.to_str()).unwrap();
         let allowed = ARROWS.iter().find(|(known, _)| *known == name);
         let (_, allowed) = allowed.unwrap_or_else(|| panic!("{name} is not in `ARROWS`"));
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap();
@@ -95,11 +85,7 @@ fn each_file_of_tests_is_in_a_program() {
             };
             let is_run = program.contains(&format!("mod {name};"))
                 || manifest.contains(&format!("name = \"{name}\""));
-            assert!(
-                is_run,
-                "{}: tests/{name}.rs is in no program",
-                directory.display()
-            );
+            assert!(is_run, "{}: tests/{name}.rs is in no program", directory.display());
         }
     }
 }
@@ -120,16 +106,10 @@ fn dependencies(manifest: &str) -> Vec<&str> {
 fn a_circle_is_named_with_the_lines_that_make_it() {
     let modules = Modules::from_texts(&[
         ("lib.rs", "mod plan;\nmod link;\nmod units;\n"),
-        (
-            "plan.rs",
-            "use crate::units::Span;\n\nuse crate::link::{Packet, Link};\n",
-        ),
+        ("plan.rs", "use crate::units::Span;\n\nuse crate::link::{Packet, Link};\n"),
         ("units.rs", "// use crate::plan::Test;\n"),
         ("link/mod.rs", "mod queue;\n#[cfg(test)]\nmod tests;\n"),
-        (
-            "link/queue.rs",
-            "fn full() {\n    super::super::plan::Test::new();\n}\n",
-        ),
+        ("link/queue.rs", "fn full() {\n    super::super::plan::Test::new();\n}\n"),
         ("link/tests.rs", "use crate::record::Record;\n"),
     ]);
     assert_eq!(
@@ -145,14 +125,8 @@ fn a_circle_is_named_with_the_lines_that_make_it() {
 #[test]
 fn what_tests_and_comments_use_is_no_arrow() {
     let modules = Modules::from_texts(&[
-        (
-            "a.rs",
-            "use crate::b::B;\n#[cfg(test)]\nmod tests {\n    use crate::c::C;\n}\n",
-        ),
-        (
-            "b.rs",
-            "//! As in [`crate::a`].\n#[cfg(test)]\nuse crate::a::A;\n",
-        ),
+        ("a.rs", "use crate::b::B;\n#[cfg(test)]\nmod tests {\n    use crate::c::C;\n}\n"),
+        ("b.rs", "//! As in [`crate::a`].\n#[cfg(test)]\nuse crate::a::A;\n"),
         ("c.rs", "use crate::{a::A, b::{B, C}};\n"),
     ]);
     assert_eq!(modules.cycle(), None);

@@ -38,11 +38,7 @@ struct Reading {
 }
 
 /// Each layer by what it is named for: a frame, a segment, a record, and the checksum by the byte.
-const SIMPLEST: Reading = Reading {
-    ethernet_bytes: 0.0,
-    ip_frames: 0.0,
-    call_copies: 0.0,
-};
+const SIMPLEST: Reading = Reading { ethernet_bytes: 0.0, ip_frames: 0.0, call_copies: 0.0 };
 
 /// How a figure comes by the shares.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,13 +61,9 @@ struct Row {
 }
 
 fn table(name: &str) -> Vec<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
     let mut reader = csv::Reader::from_path(path).unwrap();
-    let rows = reader
-        .records()
-        .map(|row| row.unwrap().iter().map(str::to_owned).collect());
+    let rows = reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect());
     rows.collect()
 }
 
@@ -88,9 +80,7 @@ fn figures() -> &'static [(String, f64)] {
     static FIGURES: OnceLock<Vec<(String, f64)>> = OnceLock::new();
     FIGURES.get_or_init(|| {
         let rows = table("bsd_1981_projection.csv");
-        rows.iter()
-            .map(|row| (row[0].clone(), row[3].parse().unwrap()))
-            .collect()
+        rows.iter().map(|row| (row[0].clone(), row[3].parse().unwrap())).collect()
     })
 }
 
@@ -112,10 +102,7 @@ impl Reading {
     fn costs(self) -> PerTerm {
         let [ethernet, ip, call] = ["ethernet", "ip", "system call"].map(share);
         PerTerm::new([
-            (
-                Term::Packet,
-                ethernet * (1.0 - self.ethernet_bytes) + ip * self.ip_frames,
-            ),
+            (Term::Packet, ethernet * (1.0 - self.ethernet_bytes) + ip * self.ip_frames),
             (Term::Byte, ethernet * self.ethernet_bytes),
             (Term::Aggregate, share("tcp") + ip * (1.0 - self.ip_frames)),
             (Term::ChecksummedByte, share("checksum")),
@@ -131,10 +118,7 @@ impl Reading {
         let mut all = Vec::new();
         for change in CHANGES {
             change(&mut ends);
-            let slower = ends
-                .iter()
-                .map(|counts| counts.dot(&costs))
-                .fold(0.0, f64::max);
+            let slower = ends.iter().map(|counts| counts.dot(&costs)).fold(0.0, f64::max);
             all.push(measured_mbit / slower);
         }
         all
@@ -152,14 +136,8 @@ const CHANGES: [fn(&mut [PerTerm; 2]); 6] = [
         }
     },
     |[_, receiver]| receiver.set(Term::CopiedByte, 0.0),
-    |ends| {
-        ends.iter_mut()
-            .for_each(|counts| counts.set(Term::ChecksummedByte, 0.0))
-    },
-    |ends| {
-        ends.iter_mut()
-            .for_each(|counts| counts.scale(Term::Packet, 0.25))
-    },
+    |ends| ends.iter_mut().for_each(|counts| counts.set(Term::ChecksummedByte, 0.0)),
+    |ends| ends.iter_mut().for_each(|counts| counts.scale(Term::Packet, 0.25)),
     |[sender, _]| sender.set(Term::CopiedByte, 0.0),
     // Another machine: nothing that shares of this one's time tell.
     |_| {},
@@ -169,29 +147,20 @@ fn rows() -> Vec<Row> {
     let figures = figures();
     let measured = figures[0].1;
     let simplest = SIMPLEST.series(measured);
-    let readings: Vec<(Reading, Vec<f64>)> = Reading::all()
-        .map(|reading| (reading, reading.series(measured)))
-        .collect();
+    let readings: Vec<(Reading, Vec<f64>)> =
+        Reading::all().map(|reading| (reading, reading.series(measured))).collect();
     let row = |(number, (change, letter)): (usize, &(String, f64))| {
         let off = |mbit: f64| (mbit / letter - 1.0).abs();
-        let nearest = readings
-            .iter()
-            .min_by(|a, b| off(a.1[number]).total_cmp(&off(b.1[number])));
+        let nearest = readings.iter().min_by(|a, b| off(a.1[number]).total_cmp(&off(b.1[number])));
         let (nearest, series) = nearest.unwrap();
         let figures = || readings.iter().map(|(_, series)| series[number]);
         Row {
             change: change.clone(),
             letter_mbit: *letter,
             simplest_mbit: simplest[number],
-            range_mbit: [
-                figures().fold(f64::INFINITY, f64::min),
-                figures().fold(0.0, f64::max),
-            ],
+            range_mbit: [figures().fold(f64::INFINITY, f64::min), figures().fold(0.0, f64::max)],
             nearest: *nearest,
-            follows: match (
-                off(simplest[number]) <= TOLERANCE,
-                off(series[number]) <= TOLERANCE,
-            ) {
+            follows: match (off(simplest[number]) <= TOLERANCE, off(series[number]) <= TOLERANCE) {
                 (true, _) => Follows::FromShares,
                 (_, true) => Follows::FromReading,
                 _ => Follows::NeedsMore,
@@ -218,16 +187,10 @@ fn the_measured_figure_is_four_mebibytes_in_28_seconds() {
 
 #[test]
 fn the_shares_are_the_whole_of_the_time() {
-    let all: f64 = ["ethernet", "ip", "tcp", "checksum", "system call"]
-        .into_iter()
-        .map(share)
-        .sum();
+    let all: f64 =
+        ["ethernet", "ip", "tcp", "checksum", "system call"].into_iter().map(share).sum();
     assert!((all - 1.0).abs() < 1e-9, "{all}");
-    let spent = Reading {
-        ethernet_bytes: 0.3,
-        ip_frames: 0.2,
-        call_copies: 0.7,
-    };
+    let spent = Reading { ethernet_bytes: 0.3, ip_frames: 0.2, call_copies: 0.7 };
     let ones = PerTerm::new(Term::ALL.map(|term| (term, 1.0)));
     assert!((ones.dot(&spent.costs()) - 1.0).abs() < 1e-9);
 }
@@ -269,9 +232,7 @@ fn worst(reading: Reading) -> f64 {
     let figures = figures();
     let series = reading.series(figures[0].1);
     let same_machine = series.iter().zip(&figures[1..]).take(CHANGES.len() - 1);
-    same_machine
-        .map(|(mbit, (_, letter))| (mbit / letter - 1.0).abs())
-        .fold(0.0, f64::max)
+    same_machine.map(|(mbit, (_, letter))| (mbit / letter - 1.0).abs()).fold(0.0, f64::max)
 }
 
 /// What the letter assumes besides its shares, and how large it must be for its figures to come
@@ -317,12 +278,7 @@ fn further_assumptions_and_their_size() {
         100.0 * (share("ethernet") + share("ip"))
     )
     .unwrap();
-    writeln!(
-        text,
-        "copy at the sender: {:.1} %",
-        100.0 * (time(4) - time(5))
-    )
-    .unwrap();
+    writeln!(text, "copy at the sender: {:.1} %", 100.0 * (time(4) - time(5))).unwrap();
     writeln!(
         text,
         "11/780s: {:.2} times as fast; with it {:.1} Mbit/s from the {:.1} before",

@@ -22,10 +22,7 @@ fn explained(transfer: &Transfer) -> Connection {
 fn is(cause: Cause, transfer: &Transfer, places: &[u64]) {
     for place in places {
         let place = *place;
-        let found = explained(&Transfer {
-            place,
-            ..transfer.clone()
-        });
+        let found = explained(&Transfer { place, ..transfer.clone() });
         let verdict = found.verdict.as_ref().expect("a verdict");
         assert_eq!(verdict.cause, cause, "at {place} %: {found:#?}");
     }
@@ -46,17 +43,10 @@ fn paced() -> Transfer {
 fn a_clock_is_a_pace_on_a_path_of_any_length() {
     is(Cause::Pacing, &paced(), &[0, 100]);
     // Nothing is outstanding between its frames.
-    let short = Transfer {
-        rtt_us: 50,
-        ..paced()
-    };
+    let short = Transfer { rtt_us: 50, ..paced() };
     is(Cause::Pacing, &short, &[0]);
     // The link takes much longer for two segments than for a handshake.
-    let narrow = Transfer {
-        rtt_us: 3000,
-        link_bps: 25_000_000,
-        ..paced()
-    };
+    let narrow = Transfer { rtt_us: 3000, link_bps: 25_000_000, ..paced() };
     is(Cause::Pacing, &narrow, &[0, 100]);
 }
 
@@ -86,20 +76,12 @@ fn a_full_link_is_no_clock() {
 fn losses_in_trains_that_do_not_slow_a_paced_sender_are_a_policers() {
     // Three of each sixty, as a bucket takes them from BBR.
     let lost = (100..4000).filter(|number| number % 60 < 3);
-    let policed = Transfer {
-        lost: lost.collect(),
-        offload: 1,
-        ..paced()
-    };
+    let policed = Transfer { lost: lost.collect(), offload: 1, ..paced() };
     is(Cause::Policer, &policed, &[0]);
 }
 
 #[test]
 fn a_window_that_is_always_full_is_the_receivers() {
-    let held = Transfer {
-        bytes: 4_000_000,
-        window: 128 * 200,
-        ..Transfer::default()
-    };
+    let held = Transfer { bytes: 4_000_000, window: 128 * 200, ..Transfer::default() };
     is(Cause::ReceiveWindow, &held, &[0, 50, 100]);
 }

@@ -72,9 +72,5 @@ fn the_seeds_of_messages_are_messages() {
 }
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
-    seeds_in(
-        &Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/corpus/seeds")
-            .join(name),
-    )
+    seeds_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/seeds").join(name))
 }

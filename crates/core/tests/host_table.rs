@@ -21,13 +21,8 @@ fn the_documentation_has_the_table() {
     let rows: String = settings().iter().map(row).collect();
     let table = format!("{HEAD}{rows}{END}");
     let text = std::fs::read_to_string(path).unwrap();
-    let begin = text
-        .find(HEAD)
-        .expect("docs/host.md has the head of the table");
-    let end = text
-        .find(END)
-        .expect("docs/host.md has the end of the table")
-        + END.len();
+    let begin = text.find(HEAD).expect("docs/host.md has the head of the table");
+    let end = text.find(END).expect("docs/host.md has the end of the table") + END.len();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         let updated = format!("{}{table}{}", &text[..begin], &text[end..]);
         std::fs::write(path, updated).unwrap();

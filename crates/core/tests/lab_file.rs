@@ -22,10 +22,7 @@ fn printed(topology: &Topology) -> String {
             lines.push(format!("  {name} mtu {mtu} {}", addresses.join(" ")));
         }
         for route in &node.routes {
-            let mut line = format!(
-                "  {}/{} via {}",
-                route.to.address, route.to.length, route.via
-            );
+            let mut line = format!("  {}/{} via {}", route.to.address, route.to.length, route.via);
             let settings = [
                 route.source.map(|value| format!(" source {value}")),
                 route.mtu.map(|value| format!(" mtu {value}")),
@@ -117,12 +114,7 @@ fn examples_are_read_and_lead_where_they_say() {
     let homes = lab(include_str!("../../../examples/labs/multihomed.toml"));
     assert_eq!(walk(&homes, "alpha", "server"), [Walk::Arrived(2); 2]);
     let alpha = homes.node("alpha").unwrap();
-    assert!(
-        alpha
-            .routes
-            .iter()
-            .any(|route| route.mtu == Some(1400) && route.to.length == 32)
-    );
+    assert!(alpha.routes.iter().any(|route| route.mtu == Some(1400) && route.to.length == 32));
 
     let site = lab(include_str!("../../../examples/labs/missing-route.toml"));
     assert_eq!(walk(&site, "alpha", "beta"), [Walk::Arrived(3)]);
@@ -231,10 +223,7 @@ fn what_is_wrong_is_said_with_its_place() {
 fn a_file_longer_than_1_mib_is_refused_unread() {
     let text = "#".repeat((1 << 20) + 1);
     let error = Topology::from_toml(&text).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "line 1, column 1: the file has 1048577 bytes; it may have at most 1 MiB"
-    );
+    assert_eq!(error, "line 1, column 1: the file has 1048577 bytes; it may have at most 1 MiB");
 }
 
 prop_compose! {

@@ -104,10 +104,7 @@ fn the_table_knows_98_percent_of_every_transfers_samples() {
             let (shares, total) = layers(role, tree);
             let unknown = shares.get(&Layer::Unattributed).copied().unwrap_or(0.0);
             assert!(total >= 50, "{name}, {role:?}: {total} samples");
-            assert!(
-                unknown <= 2.0,
-                "{name}, {role:?}: {unknown:.1} % of {total} unknown"
-            );
+            assert!(unknown <= 2.0, "{name}, {role:?}: {unknown:.1} % of {total} unknown");
         }
     }
 }
@@ -123,16 +120,9 @@ fn no_sample_is_both_ends_and_hardly_any_neithers() {
             let by_receiver = owner(receiver, Role::Receiver, Place::Here) == Owner::This;
             assert!(!(by_sender && by_receiver), "{name}: {:?}", sender.frames);
             total += sender.count;
-            neither += if by_sender || by_receiver {
-                0
-            } else {
-                sender.count
-            };
+            neither += if by_sender || by_receiver { 0 } else { sender.count };
         }
-        assert!(
-            neither * 10 <= total,
-            "{name}: {neither} of {total} are neither's"
-        );
+        assert!(neither * 10 <= total, "{name}: {neither} of {total} are neither's");
     }
 }
 
@@ -147,60 +137,15 @@ fn added_work_shows_in_its_own_layer_at_its_own_end() {
     let runs = runs();
     // Run with the work, run without it, end, layer.
     for (with, without, role, layer) in [
-        (
-            "tcp4_veth_no_checksum",
-            "tcp4_veth",
-            Role::Sender,
-            Layer::Checksum,
-        ),
-        (
-            "udp4_veth_no_checksum",
-            "udp4_veth_offload",
-            Role::Receiver,
-            Layer::Checksum,
-        ),
-        (
-            "tcp4_veth_gro_no_tso",
-            "tcp4_veth",
-            Role::Sender,
-            Layer::Offload,
-        ),
-        (
-            "tcp4_veth_gro_no_tso",
-            "tcp4_veth_no_gso",
-            Role::Receiver,
-            Layer::Offload,
-        ),
-        (
-            "tcp4_veth_filters",
-            "tcp4_veth_htb",
-            Role::Sender,
-            Layer::Queueing,
-        ),
-        (
-            "udp4_veth_tbf",
-            "udp4_veth_small",
-            Role::Sender,
-            Layer::Queueing,
-        ),
-        (
-            "tcp4_veth_programs",
-            "tcp4_veth",
-            Role::Sender,
-            Layer::Queueing,
-        ),
-        (
-            "tcp4_loopback",
-            "tcp4_loopback_zerocopy",
-            Role::Sender,
-            Layer::Copy,
-        ),
-        (
-            "tcp4_loopback_small",
-            "tcp4_loopback",
-            Role::Sender,
-            Layer::Socket,
-        ),
+        ("tcp4_veth_no_checksum", "tcp4_veth", Role::Sender, Layer::Checksum),
+        ("udp4_veth_no_checksum", "udp4_veth_offload", Role::Receiver, Layer::Checksum),
+        ("tcp4_veth_gro_no_tso", "tcp4_veth", Role::Sender, Layer::Offload),
+        ("tcp4_veth_gro_no_tso", "tcp4_veth_no_gso", Role::Receiver, Layer::Offload),
+        ("tcp4_veth_filters", "tcp4_veth_htb", Role::Sender, Layer::Queueing),
+        ("udp4_veth_tbf", "udp4_veth_small", Role::Sender, Layer::Queueing),
+        ("tcp4_veth_programs", "tcp4_veth", Role::Sender, Layer::Queueing),
+        ("tcp4_loopback", "tcp4_loopback_zerocopy", Role::Sender, Layer::Copy),
+        ("tcp4_loopback_small", "tcp4_loopback", Role::Sender, Layer::Socket),
     ] {
         let more = share(&runs, with, role, layer);
         let less = share(&runs, without, role, layer);

@@ -37,10 +37,7 @@ fn text(name: &str) -> Result<String, String> {
 fn experiment(name: &str, quick: bool) -> Experiment {
     let file = format!("{name}.toml");
     let written = text(&file).expect("a file of this repository");
-    let choice = Choice {
-        quick,
-        ..Choice::default()
-    };
+    let choice = Choice { quick, ..Choice::default() };
     Experiment::from_toml(&written, &choice, &text)
         .unwrap_or_else(|error| panic!("{file}: {error}"))
 }
@@ -50,15 +47,8 @@ fn each_file_is_read_and_has_the_figures_of_its_report() {
     for (name, with_figures) in REPORTS {
         let experiment = experiment(name, false);
         let figures = experiment.figures.iter();
-        assert_eq!(
-            figures.filter(|cell| !cell.is_empty()).count(),
-            with_figures,
-            "{name}"
-        );
-        assert!(
-            experiment.report.is_some() && experiment.about.is_some(),
-            "{name}"
-        );
+        assert_eq!(figures.filter(|cell| !cell.is_empty()).count(), with_figures, "{name}");
+        assert!(experiment.report.is_some() && experiment.about.is_some(), "{name}");
         assert!(!experiment.findings.is_empty(), "{name}");
     }
 }
@@ -101,10 +91,7 @@ fn the_quick_form_of_each_takes_less_than_five_minutes() {
 /// their own.
 #[test]
 fn a_real_path_runs_the_files_that_do_not_change_the_path() {
-    let choice = Choice {
-        host: Some("pit".parse().expect("a host's name")),
-        ..Choice::default()
-    };
+    let choice = Choice { host: Some("pit".parse().expect("a host's name")), ..Choice::default() };
     let mut run = Vec::new();
     for (name, _) in REPORTS {
         let written = text(&format!("{name}.toml")).expect("a file of this repository");

@@ -56,36 +56,23 @@ impl Row {
 fn rows() -> Vec<Row> {
     let mut reader = csv::Reader::from_reader(TABLE.as_bytes());
     let headers = reader.headers().expect("the table has a header").clone();
-    let column = |name| {
-        headers
-            .iter()
-            .position(|header| header == name)
-            .expect("the table has the column")
-    };
+    let column =
+        |name| headers.iter().position(|header| header == name).expect("the table has the column");
     let row = |record: csv::StringRecord| {
-        let number = |name| {
-            record[column(name)]
-                .parse::<f64>()
-                .expect("the column holds numbers")
-        };
+        let number = |name| record[column(name)].parse::<f64>().expect("the column holds numbers");
         let seconds = number("elapsed_s");
         let bytes = (number("mbit_per_s") * 1e6 / 8.0 * seconds) as u64;
         let cpu_seconds = number("cpu_utilisation_percent") / 100.0 * CPUS * seconds;
         Row {
             treatment: record[column("treatment")].to_owned(),
             interface: record[column("interface")].to_owned(),
-            message_bytes: record[column("message_bytes")]
-                .parse()
-                .expect("sizes are integers"),
+            message_bytes: record[column("message_bytes")].parse().expect("sizes are integers"),
             printed: number("service_demand_us_per_kib"),
             computed: service_demand(Duration::from_secs_f64(cpu_seconds), bytes)
                 .expect("each row carries data"),
         }
     };
-    reader
-        .records()
-        .map(|record| row(record.expect("the rows have the same columns")))
-        .collect()
+    reader.records().map(|record| row(record.expect("the rows have the same columns"))).collect()
 }
 
 #[test]
@@ -95,13 +82,7 @@ fn published_service_demand_follows_from_its_other_columns_but_for_twelve_rows()
     let disagreeing: Vec<_> = rows
         .iter()
         .filter(|row| row.disagrees())
-        .map(|row| {
-            (
-                row.treatment.as_str(),
-                row.interface.as_str(),
-                row.message_bytes,
-            )
-        })
+        .map(|row| (row.treatment.as_str(), row.interface.as_str(), row.message_bytes))
         .collect();
     assert_eq!(disagreeing, DISAGREEING);
 }

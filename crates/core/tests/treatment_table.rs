@@ -8,13 +8,8 @@ use linerate_core::treatment::{Entry, Sysctl, acts_words, refused, sysctls, tabl
 fn the_documentation_has_the_tables() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/treatments.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let begin = text
-        .find(BEGIN)
-        .expect("docs/treatments.md has the beginning of the tables");
-    let end = text
-        .find(END)
-        .expect("docs/treatments.md has the end of the tables")
-        + END.len();
+    let begin = text.find(BEGIN).expect("docs/treatments.md has the beginning of the tables");
+    let end = text.find(END).expect("docs/treatments.md has the end of the tables") + END.len();
     let tables = tables();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         let updated = format!("{}{tables}{}", &text[..begin], &text[end..]);
@@ -32,19 +27,9 @@ fn the_documentation_has_the_tables() {
 #[test]
 fn no_column_is_empty_or_ends_its_cell() {
     for entry in table() {
-        let columns = [
-            entry.means,
-            entry.needs,
-            entry.applied,
-            entry.read_back,
-            entry.undone,
-        ];
+        let columns = [entry.means, entry.needs, entry.applied, entry.read_back, entry.undone];
         for column in columns {
-            assert!(
-                !column.is_empty() && !column.contains('|'),
-                "{}",
-                entry.name
-            );
+            assert!(!column.is_empty() && !column.contains('|'), "{}", entry.name);
         }
     }
 }

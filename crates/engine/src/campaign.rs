@@ -62,12 +62,7 @@ impl Client {
         observer: &mut dyn Observer,
     ) -> Result<Campaign, MeasureError> {
         let connected = self.connect_time();
-        run_plan(
-            &mut |test, observe| self.run(test, observe),
-            plan,
-            connected,
-            observer,
-        )
+        run_plan(&mut |test, observe| self.run(test, observe), plan, connected, observer)
     }
 
     /// One run, its intervals shown to `observer`.
@@ -97,12 +92,8 @@ pub(crate) fn run_plan(
     connected: Duration,
     observer: &mut dyn Observer,
 ) -> Result<Campaign, MeasureError> {
-    let mut campaign = Campaign {
-        rows: Vec::new(),
-        figures: Vec::new(),
-        caveats: Vec::new(),
-        error: None,
-    };
+    let mut campaign =
+        Campaign { rows: Vec::new(), figures: Vec::new(), caveats: Vec::new(), error: None };
     let began = Instant::now();
     for (number, test) in (1..).zip(&plan.tests) {
         let mut samples = Vec::new();
@@ -126,9 +117,7 @@ pub(crate) fn run_plan(
                 return Ok(campaign);
             }
         }
-        campaign
-            .figures
-            .extend(size_figure(test, &campaign.rows, &samples));
+        campaign.figures.extend(size_figure(test, &campaign.rows, &samples));
     }
     campaign.caveats = doubts(&campaign.figures);
     Ok(campaign)
@@ -164,14 +153,8 @@ fn left_s(plan: &Plan, done: usize, elapsed_s: f64, beside_s: f64) -> Option<f64
     let Repeats::Times(times) = plan.repeats else {
         return None;
     };
-    let of_each: Vec<f64> = plan
-        .tests
-        .iter()
-        .map(Test::seconds)
-        .collect::<Option<_>>()?;
-    let runs = of_each
-        .iter()
-        .flat_map(|s| iter::repeat_n(*s, times as usize));
+    let of_each: Vec<f64> = plan.tests.iter().map(Test::seconds).collect::<Option<_>>()?;
+    let runs = of_each.iter().flat_map(|s| iter::repeat_n(*s, times as usize));
     let (before, left): (Vec<_>, Vec<_>) = runs.enumerate().partition(|(at, _)| *at < done);
     let sum = |runs: &[(usize, f64)]| runs.iter().map(|(_, seconds)| seconds).sum::<f64>();
     let beside = match done {
@@ -236,9 +219,7 @@ fn doubts(figures: &[SizeFigure]) -> Vec<Caveat> {
                 "--repeat 6 or more, or --precision",
             )
         });
-    let several = figures
-        .iter()
-        .filter(|of_size| !matches!(of_size.figure, Figure::One(_)));
+    let several = figures.iter().filter(|of_size| !matches!(of_size.figure, Figure::One(_)));
     few.into_iter()
         .chain(several.map(|of_size| {
             Caveat::new(
@@ -312,10 +293,7 @@ impl LiveIntervals {
                 bytes += course.at(end)?.saturating_sub(course.at(start)?);
             }
         }
-        let transactions = self
-            .transactions
-            .at(end)?
-            .saturating_sub(self.transactions.at(start)?);
+        let transactions = self.transactions.at(end)?.saturating_sub(self.transactions.at(start)?);
         self.number += 1;
         for course in [&mut self.up, &mut self.down, &mut self.transactions] {
             course.forget(end);
@@ -353,9 +331,8 @@ impl GrowingCount {
     fn at(&self, at_s: f64) -> Option<u64> {
         let after = self.points.partition_point(|(told_s, _)| *told_s < at_s);
         let &(after_s, more) = self.points.get(after)?;
-        let Some(&(before_s, less)) = after
-            .checked_sub(1)
-            .and_then(|before| self.points.get(before))
+        let Some(&(before_s, less)) =
+            after.checked_sub(1).and_then(|before| self.points.get(before))
         else {
             return Some(more);
         };
@@ -413,10 +390,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_plan_is_what_its_runs_take_and_what_was_seen_beside_them() {
-        let mut plan = Plan {
-            tests: vec![test(200), test(200)],
-            repeats: Repeats::Times(3),
-        };
+        let mut plan = Plan { tests: vec![test(200), test(200)], repeats: Repeats::Times(3) };
         // Ten seconds and a second's warm-up each.
         let left = |plan: &Plan, done, elapsed_s| left_s(plan, done, elapsed_s, 0.3);
         assert_eq!(left(&plan, 0, 0.0), Some(66.0 + 6.0 * 0.3));
@@ -430,12 +404,7 @@ mod tests {
 
     #[test]
     fn intervals_that_are_shorter_than_what_is_told_have_their_share_and_no_warm_up() {
-        let told = [
-            (0.5, 0.5, 9),
-            (1.0, 1.0, 1000),
-            (2.1, 2.0, 2000),
-            (3.1, 3.0, 3000),
-        ];
+        let told = [(0.5, 0.5, 9), (1.0, 1.0, 1000), (2.1, 2.0, 2000), (3.1, 3.0, 3000)];
         let intervals = shown(&test(200), 1.0, &told);
         let bytes: Vec<u64> = intervals.iter().map(|interval| interval.bytes).collect();
         assert_eq!(bytes, [200; 10]);

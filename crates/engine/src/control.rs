@@ -52,13 +52,7 @@ macro_rules! dialogues {
         }
     )*};
 }
-dialogues!(
-    session::Client,
-    session::Server,
-    iperf3::Client,
-    iperf3::Server,
-    netperf::Server
-);
+dialogues!(session::Client, session::Server, iperf3::Client, iperf3::Server, netperf::Server);
 
 /// The socket. It never blocks in a write: its user also has a test and a stop flag to watch.
 pub(crate) struct ControlSocket {
@@ -77,12 +71,7 @@ impl ControlSocket {
         // The test may fill the path that this connection uses. With exponential backoff a lost
         // segment could wait for longer than the test takes.
         let _ = set_thin_linear_timeouts(&stream, true);
-        Ok(Self {
-            stream,
-            buffer: vec![0; 8 << 10],
-            waiting: Vec::new(),
-            stuck_since: None,
-        })
+        Ok(Self { stream, buffer: vec![0; 8 << 10], waiting: Vec::new(), stuck_since: None })
     }
 
     /// Makes [`ControlSocket::receive`] notice within 10 s that a silent peer is gone. Another
@@ -136,11 +125,8 @@ impl ControlSocket {
     /// What arrives within `timeout`. While bytes wait to be sent nothing is read: a peer that
     /// keeps asking and never reads is slowed down and does not fill this host's memory.
     pub(crate) fn receive(&mut self, timeout: Duration) -> ControlReceived<'_> {
-        let interest = if self.waiting.is_empty() {
-            Interest::Readable
-        } else {
-            Interest::Writable
-        };
+        let interest =
+            if self.waiting.is_empty() { Interest::Readable } else { Interest::Writable };
         match wait_ready(&self.stream, interest, timeout) {
             Ok(true) => {}
             Ok(false) if self.is_stuck() => return ControlReceived::Closed,
@@ -192,8 +178,7 @@ impl ControlSocket {
     }
 
     fn is_stuck(&self) -> bool {
-        self.stuck_since
-            .is_some_and(|since| since.elapsed() >= STUCK)
+        self.stuck_since.is_some_and(|since| since.elapsed() >= STUCK)
     }
 
     /// Ends the connection so that the peer can still read what was sent last: a close with unread

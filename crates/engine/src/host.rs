@@ -147,9 +147,7 @@ fn device_to(peer: IpAddr, asked: Option<&str>) -> Option<DeviceFacts> {
         device.speed_bps = speed.map(|mbit| u64::from(mbit) * 1_000_000);
         // All at once: each call waits for whoever else changes the host's devices just now.
         let features = ethtool.features_of(&OFFLOADS).unwrap_or_default();
-        device
-            .offloads
-            .extend(features.into_iter().map(|f| (f.name, f.active)));
+        device.offloads.extend(features.into_iter().map(|f| (f.name, f.active)));
     }
     Some(device)
 }

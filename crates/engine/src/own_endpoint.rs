@@ -48,29 +48,19 @@ impl OwnEndpoint {
             let _ = endpoint.serve(&asked, |_| {});
         };
         let thread = match namespace {
-            Some(namespace) => namespace
-                .spawn_thread("endpoint", serve)
-                .map_err(cannot_start)?,
+            Some(namespace) => namespace.spawn_thread("endpoint", serve).map_err(cannot_start)?,
             // Entering a namespace needs a privilege, even if it is the present one.
             None => thread::Builder::new()
                 .name("endpoint".to_owned())
                 .spawn(serve)
                 .map_err(MeasureError::host("cannot start the endpoint"))?,
         };
-        Ok(Self {
-            address,
-            key,
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Self { address, key, stop, thread: Some(thread) })
     }
 
     /// The target for a client of this endpoint.
     pub(crate) fn target(&self, name: &str) -> Target {
-        Target {
-            key: Some(self.key.clone()),
-            ..Target::at(name, self.address)
-        }
+        Target { key: Some(self.key.clone()), ..Target::at(name, self.address) }
     }
 }
 

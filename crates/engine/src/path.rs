@@ -19,11 +19,7 @@ const TIMESTAMPS: u32 = 12;
 /// Route, interface and MTU towards the first address of a target. What cannot be read is left out.
 pub(crate) fn facts(target: &Target) -> PathFacts {
     let mut facts = PathFacts {
-        addresses: target
-            .addresses
-            .iter()
-            .map(|a| a.ip().to_string())
-            .collect(),
+        addresses: target.addresses.iter().map(|a| a.ip().to_string()).collect(),
         ..PathFacts::default()
     };
     let Some(peer) = target.addresses.first() else {
@@ -76,11 +72,7 @@ fn expected_mss(mtu: u32, peer: IpAddr) -> u32 {
 
 /// The MTU that the kernel believes the path to have.
 fn path_mtu(peer: SocketAddr) -> Option<u32> {
-    let any: SocketAddr = if peer.is_ipv6() {
-        ([0u16; 8], 0).into()
-    } else {
-        ([0u8; 4], 0).into()
-    };
+    let any: SocketAddr = if peer.is_ipv6() { ([0u16; 8], 0).into() } else { ([0u8; 4], 0).into() };
     let socket = socket::udp_socket(any, Some(peer), false).ok()?;
     socket::path_mtu(&socket).ok()
 }
@@ -108,10 +100,9 @@ fn try_once(target: &Target, peer: SocketAddr) -> Option<Tried> {
             connect: began.elapsed(),
             mss_bytes: TcpInfo::read(&stream).ok().map(|info| info.snd_mss),
         }),
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Some(Tried {
-            connect: began.elapsed(),
-            mss_bytes: None,
-        }),
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Some(Tried { connect: began.elapsed(), mss_bytes: None })
+        }
         Err(_) => None,
     }
 }

@@ -28,8 +28,7 @@ impl Shares {
     /// How many the others have taken.
     pub(crate) fn take(&self, count: u64, limit: u64) -> Result<Share, u64> {
         let within = |others: u64| others.checked_add(count).filter(|sum| *sum <= limit);
-        self.0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, within)?;
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, within)?;
         let all = self.clone();
         Ok(Share { all, count })
     }

@@ -34,11 +34,7 @@ pub struct StateError {
 impl StateError {
     pub(crate) fn new(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |source| Self {
-            operation,
-            path: path.clone(),
-            source,
-        }
+        move |source| Self { operation, path: path.clone(), source }
     }
 
     /// A directory that others can change, or that cannot be made.
@@ -167,10 +163,7 @@ impl StateDirectory {
         let lock = open_lock(&path)
             .and_then(|file| lock(&file, patience).map(|()| file))
             .map_err(StateError::new("wait for", &path))?;
-        Ok(HeldDirectory {
-            directory: self.clone(),
-            _lock: lock,
-        })
+        Ok(HeldDirectory { directory: self.clone(), _lock: lock })
     }
 }
 
@@ -601,9 +594,7 @@ mod tests {
         let above = tempfile::tempdir().unwrap();
         let directory = StateDirectory::at(above.path());
         let held = directory.hold("lock", PATIENCE).unwrap();
-        let error = directory
-            .hold("lock", Duration::from_millis(20))
-            .unwrap_err();
+        let error = directory.hold("lock", Duration::from_millis(20)).unwrap_err();
         assert!(error.is_timeout(), "{error}");
         directory.hold("another", Duration::ZERO).unwrap();
         let next = thread::spawn(move || directory.hold("lock", PATIENCE).map(drop));
@@ -632,10 +623,7 @@ mod tests {
         let program = directory.path().join("program");
         fs::write(&program, "").unwrap();
         let refused = is_of_root(&program).unwrap_err();
-        assert!(
-            refused.starts_with("others than root can write /"),
-            "{refused}"
-        );
+        assert!(refused.starts_with("others than root can write /"), "{refused}");
         assert!(is_of_root(Path::new("/")).is_ok());
     }
 }

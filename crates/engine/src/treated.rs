@@ -64,11 +64,8 @@ pub(crate) fn run(
     check_permission(client, treatments)?;
     let peer = client.peer().ip();
     let here = Applied::apply(&treatments.host_changes(End::Client), peer)?;
-    let mut read_back: Vec<String> = here
-        .read_back()
-        .into_iter()
-        .map(|line| format!("client: {line}"))
-        .collect();
+    let mut read_back: Vec<String> =
+        here.read_back().into_iter().map(|line| format!("client: {line}")).collect();
     let changes = treatments.host_changes(End::Server);
     let record = under(client, &changes, &mut read_back, |client| {
         // Not being allowed to is said once, by who compares.
@@ -94,11 +91,7 @@ pub(crate) fn run(
     // What can be granted and yet not hold, only the run shows: the window that the peer saw, the
     // segments on the wire.
     treatments.took(&record).map_err(TreatError::from)?;
-    Ok(Treated {
-        record,
-        read_back,
-        load,
-    })
+    Ok(Treated { record, read_back, load })
 }
 
 /// Whether the endpoint sends by TCP with what it has learnt of this host in runs before: one that

@@ -24,11 +24,7 @@ pub(crate) fn tested(test: &Test, report: &HalfReport) -> String {
         return summary(report);
     }
     let transactions: u64 = report.flows.iter().map(|flow| flow.messages).sum();
-    let seconds = report
-        .flows
-        .iter()
-        .map(|flow| flow.seconds)
-        .fold(0.0, f64::max);
+    let seconds = report.flows.iter().map(|flow| flow.seconds).fold(0.0, f64::max);
     format!("{transactions} transactions in {seconds:.2} s")
 }
 
@@ -50,9 +46,5 @@ pub(crate) fn summary(report: &HalfReport) -> String {
             })
         })
         .collect();
-    if words.is_empty() {
-        "no payload".to_owned()
-    } else {
-        words.join("; ")
-    }
+    if words.is_empty() { "no payload".to_owned() } else { words.join("; ") }
 }

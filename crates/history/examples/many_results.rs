@@ -29,10 +29,7 @@ fn main() -> Result<(), HistoryError> {
     for (what, until) in [
         ("the matrix", None),
         ("the matrix", None),
-        (
-            "the matrix of half a year ago",
-            Some("2026-06-15T00:00:00Z"),
-        ),
+        ("the matrix of half a year ago", Some("2026-06-15T00:00:00Z")),
         ("the matrix of the first day", Some("2026-01-02T00:00:00Z")),
     ] {
         let begun = Instant::now();
@@ -41,14 +38,8 @@ fn main() -> Result<(), HistoryError> {
     }
     let begun = Instant::now();
     let pair = history.pair("bulk", "s7", "s42", 1000)?.len();
-    println!(
-        "a pair over time: {pair} results in {:.1?}",
-        begun.elapsed()
-    );
-    let newest = Filter {
-        most: Some(20),
-        ..Filter::default()
-    };
+    println!("a pair over time: {pair} results in {:.1?}", begun.elapsed());
+    let newest = Filter { most: Some(20), ..Filter::default() };
     let begun = Instant::now();
     history.list(&newest)?;
     println!("the newest 20 runs in {:.1?}", begun.elapsed());
@@ -59,11 +50,7 @@ fn main() -> Result<(), HistoryError> {
         metric: None,
         since: None,
     })?;
-    println!(
-        "{} daily medians of a series in {:.1?}",
-        days.len(),
-        begun.elapsed()
-    );
+    println!("{} daily medians of a series in {:.1?}", days.len(), begun.elapsed());
     Ok(())
 }
 

@@ -68,56 +68,21 @@ fn save(history: &mut History) -> Result<(), HistoryError> {
 
 fn filters() -> Vec<(&'static str, Filter)> {
     let label = |key, value: &str| pair(key, value.to_owned());
-    let any = Filter {
-        most: Some(20),
-        ..Filter::default()
-    };
+    let any = Filter { most: Some(20), ..Filter::default() };
     let task = vec![label("test", "test3"), label("path", "host3")];
     vec![
         ("the newest 20", any.clone()),
-        (
-            "the newest 20 of a path",
-            Filter {
-                path: Some("host3".to_owned()),
-                ..any.clone()
-            },
-        ),
+        ("the newest 20 of a path", Filter { path: Some("host3".to_owned()), ..any.clone() }),
         (
             "of a label that all have",
-            Filter {
-                labels: vec![label("site", "north")],
-                ..any.clone()
-            },
+            Filter { labels: vec![label("site", "north")], ..any.clone() },
         ),
         (
             "of a label that none has",
-            Filter {
-                labels: vec![label("site", "south")],
-                ..any.clone()
-            },
+            Filter { labels: vec![label("site", "south")], ..any.clone() },
         ),
-        (
-            "of a day",
-            Filter {
-                since: Some(Since::Moment("2026-02-06".to_owned())),
-                ..any.clone()
-            },
-        ),
-        (
-            "a monitor's task",
-            Filter {
-                labels: task.clone(),
-                most: Some(1),
-                ..any.clone()
-            },
-        ),
-        (
-            "its last 200",
-            Filter {
-                labels: task,
-                most: Some(200),
-                ..any
-            },
-        ),
+        ("of a day", Filter { since: Some(Since::Moment("2026-02-06".to_owned())), ..any.clone() }),
+        ("a monitor's task", Filter { labels: task.clone(), most: Some(1), ..any.clone() }),
+        ("its last 200", Filter { labels: task, most: Some(200), ..any }),
     ]
 }

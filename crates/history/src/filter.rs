@@ -56,18 +56,12 @@ pub fn first_moment(text: &str) -> String {
     const FORM: &str = "0000-01-01T00:00:00Z";
     let rest = FORM.get(text.len()..).unwrap_or_default();
     let whole = format!("{text}{rest}");
-    let is_time = whole
-        .bytes()
-        .zip(FORM.bytes())
-        .all(|(byte, form)| match form {
-            b'0' | b'1' => byte.is_ascii_digit(),
-            b'Z' => matches!(byte, b'Z' | b'.'),
-            _ => byte == form,
-        });
-    let fraction = whole
-        .get(FORM.len()..)
-        .unwrap_or_default()
-        .trim_end_matches('Z');
+    let is_time = whole.bytes().zip(FORM.bytes()).all(|(byte, form)| match form {
+        b'0' | b'1' => byte.is_ascii_digit(),
+        b'Z' => matches!(byte, b'Z' | b'.'),
+        _ => byte == form,
+    });
+    let fraction = whole.get(FORM.len()..).unwrap_or_default().trim_end_matches('Z');
     let is_time = is_time && text.len() >= "2026-11-23".len();
     if is_time && whole.ends_with('Z') && fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         whole

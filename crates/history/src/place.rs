@@ -78,10 +78,7 @@ mod tests {
                 "postgres://me:p@w@db:5/x?connect_timeout=3",
                 "postgres://me@db:5/x?connect_timeout=3",
             ),
-            (
-                "postgresql:///x?host=/run&password=p&user=u",
-                "postgresql:///x?host=/run&user=u",
-            ),
+            ("postgresql:///x?host=/run&password=p&user=u", "postgresql:///x?host=/run&user=u"),
         ] {
             let place = Place::from(OsString::from(given));
             assert_eq!(place, Place::Server(given.to_owned()));

@@ -124,10 +124,7 @@ impl CoDel {
         } else if self.first_above.is_none() {
             self.first_above = Some(now + INTERVAL);
         }
-        Some(Candidate {
-            packet,
-            ok_to_signal,
-        })
+        Some(Candidate { packet, ok_to_signal })
     }
 
     fn marks(&self, packet: &Accepted) -> bool {

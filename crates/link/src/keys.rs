@@ -127,11 +127,7 @@ pub(super) const CONTRADICTIONS: &[Contradiction] = &[
         |link| matches!(link.queue, QueueLimit::Bytes(bytes) if is_less_than_a_packet(link, bytes)),
         "so few bytes hold no full packet; packets are written as 100p",
     ),
-    (
-        "burst",
-        has_no_rate,
-        "it is the bucket of a `policer`, a `rate` or a `trace`",
-    ),
+    ("burst", has_no_rate, "it is the bucket of a `policer`, a `rate` or a `trace`"),
     (
         "burst",
         |link| matches!(link.burst_bytes, Some(bytes) if is_less_than_a_packet(link, bytes)),
@@ -191,10 +187,7 @@ fn file(text: &str) -> Result<String, KeyRefusal> {
 
 /// The arguments of `name(…)`.
 fn arguments<'a>(text: &'a str, name: &str) -> Option<Vec<&'a str>> {
-    let inside = text
-        .strip_prefix(name)?
-        .strip_prefix('(')?
-        .strip_suffix(')')?;
+    let inside = text.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')')?;
     Some(inside.split(',').map(str::trim).collect())
 }
 
@@ -241,12 +234,7 @@ fn loss(text: &str) -> Result<Loss, KeyRefusal> {
     if leave_percent == 0.0 {
         return Err(KeyRefusal::OutOfRange);
     }
-    Ok(Loss::GilbertElliott {
-        enter_percent,
-        leave_percent,
-        bad_loss_percent,
-        good_loss_percent,
-    })
+    Ok(Loss::GilbertElliott { enter_percent, leave_percent, bad_loss_percent, good_loss_percent })
 }
 
 fn jitter(text: &str) -> Result<Jitter, KeyRefusal> {
@@ -267,10 +255,7 @@ fn reorder(text: &str) -> Result<Reorder, KeyRefusal> {
             (share, hold_back)
         }
     };
-    Ok(Reorder {
-        percent: percent(share)?,
-        hold_back,
-    })
+    Ok(Reorder { percent: percent(share)?, hold_back })
 }
 
 fn corrupt(text: &str) -> Result<Corrupt, KeyRefusal> {
@@ -280,10 +265,7 @@ fn corrupt(text: &str) -> Result<Corrupt, KeyRefusal> {
         Some((share, "host")) => (share, CorruptionPlace::Host),
         Some(_) => return Err(KeyRefusal::Malformed),
     };
-    Ok(Corrupt {
-        percent: percent(share)?,
-        place,
-    })
+    Ok(Corrupt { percent: percent(share)?, place })
 }
 
 fn yes_or_no(text: &str) -> Result<bool, KeyRefusal> {

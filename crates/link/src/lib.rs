@@ -280,12 +280,7 @@ impl Link {
     }
 
     fn send_next(&mut self, start: Nanos) {
-        let Self {
-            counters,
-            late_drops,
-            queue,
-            ..
-        } = self;
+        let Self { counters, late_drops, queue, .. } = self;
         let dequeued = match &mut self.codel {
             None => queue.pop().map(|packet| (packet, false)),
             Some(codel) => codel.dequeue(start, queue, |packet| {
@@ -330,11 +325,7 @@ impl Link {
         Delivery {
             id: packet.id,
             at: packet.due,
-            fate: Fate::Arrived {
-                is_duplicate,
-                mark_ce: packet.mark_ce,
-                corruption,
-            },
+            fate: Fate::Arrived { is_duplicate, mark_ce: packet.mark_ce, corruption },
             is_last,
         }
     }

@@ -18,12 +18,7 @@ pub(super) struct LossProcess {
 impl LossProcess {
     /// Makes a process whose channel is good.
     pub(super) fn new(model: Option<Loss>, seed: u64) -> Self {
-        Self {
-            model,
-            dice: Purpose::Loss.dice(seed),
-            is_bad: false,
-            since_loss: 0,
-        }
+        Self { model, dice: Purpose::Loss.dice(seed), is_bad: false, since_loss: 0 }
     }
 
     /// Whether the next packet is lost.
@@ -85,21 +80,13 @@ mod tests {
             assert!((lost - mean).abs() < 4.0 * deviation, "{percent} %: {lost}");
         }
         assert_eq!(lost(&fates(Loss::Random { percent: 0.0 }, 6)), 0.0);
-        assert_eq!(
-            lost(&fates(Loss::Random { percent: 100.0 }, 7)),
-            PACKETS as f64
-        );
+        assert_eq!(lost(&fates(Loss::Random { percent: 100.0 }, 7)), PACKETS as f64);
     }
 
     #[test]
     fn every_nth_packet_is_lost() {
         let fates = fates(Loss::Every { nth: 7 }, 0);
-        assert!(
-            fates
-                .iter()
-                .enumerate()
-                .all(|(i, lost)| *lost == (i % 7 == 6))
-        );
+        assert!(fates.iter().enumerate().all(|(i, lost)| *lost == (i % 7 == 6)));
     }
 
     #[test]
@@ -112,17 +99,11 @@ mod tests {
             let r = r / 100.0;
             let length_error = ((1.0 - r) / (r * r) / bursts).sqrt();
             let mean_length = lost(&fates) / bursts;
-            assert!(
-                (mean_length - 1.0 / r).abs() < 4.0 * length_error,
-                "r={r}: {mean_length}"
-            );
+            assert!((mean_length - 1.0 / r).abs() < 4.0 * length_error, "r={r}: {mean_length}");
             let share = lost(&fates) / PACKETS as f64;
             let expected = p / 100.0 / (p / 100.0 + r);
             let share_error = expected * (2.0 / (r * bursts)).sqrt();
-            assert!(
-                (share - expected).abs() < 4.0 * share_error,
-                "p={p}: {share}"
-            );
+            assert!((share - expected).abs() < 4.0 * share_error, "p={p}: {share}");
         }
     }
 

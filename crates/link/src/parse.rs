@@ -204,16 +204,8 @@ impl SpecEntry<'_> {
         let (key, value) = (self.key.name, shortened(self.value));
         let (example, range, column) = (self.key.example, self.key.range, self.value_column);
         let problem = match refusal {
-            KeyRefusal::Malformed => SpecProblem::Malformed {
-                key,
-                value,
-                hint: example,
-            },
-            KeyRefusal::OutOfRange => SpecProblem::OutOfRange {
-                key,
-                value,
-                hint: range,
-            },
+            KeyRefusal::Malformed => SpecProblem::Malformed { key, value, hint: example },
+            KeyRefusal::OutOfRange => SpecProblem::OutOfRange { key, value, hint: range },
             KeyRefusal::NoUnit => SpecProblem::NoUnit { key, value },
         };
         SpecError { column, problem }

@@ -27,11 +27,7 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(limit: QueueLimit) -> Self {
-        Self {
-            packets: VecDeque::new(),
-            wire_bytes: 0,
-            limit,
-        }
+        Self { packets: VecDeque::new(), wire_bytes: 0, limit }
     }
 
     /// Whether a packet of `wire_bytes` fits.

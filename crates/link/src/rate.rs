@@ -80,11 +80,7 @@ impl RateTrace {
         let step = |(&(begin, rate_bps), end): (&(Nanos, u64), Nanos)| {
             let units_before = units;
             units += u128::from(rate_bps) * u128::from((end - begin).0);
-            RateStep {
-                start_ns: begin.0,
-                rate_bps,
-                units_before,
-            }
+            RateStep { start_ns: begin.0, rate_bps, units_before }
         };
         Self {
             steps: steps.iter().zip(ends).map(step).collect(),
@@ -136,12 +132,7 @@ pub(super) struct TokenBucket {
 impl TokenBucket {
     /// A full bucket of `burst_bytes`.
     pub(super) fn new(trace: RateTrace, burst_bytes: u64) -> Self {
-        Self {
-            trace,
-            depth: units(burst_bytes),
-            mark: 0,
-            free: Nanos::ZERO,
-        }
+        Self { trace, depth: units(burst_bytes), mark: 0, free: Nanos::ZERO }
     }
 
     /// Polices: removes `bytes` and returns true if the bucket holds them at `now`; otherwise
@@ -245,20 +236,14 @@ mod tests {
         let trace = RateTrace::new(&steps, Nanos::from_millis(10)).unwrap();
         let mut line = TokenBucket::new(trace, 0);
         assert_eq!(line.send(Nanos::ZERO, 1000), Nanos::from_millis(1));
-        assert_eq!(
-            line.send(Nanos::from_millis(1), 500),
-            Nanos::from_micros(10_500)
-        );
+        assert_eq!(line.send(Nanos::from_millis(1), 500), Nanos::from_micros(10_500));
     }
 
     #[test]
     fn steps_that_are_no_trace_are_refused() {
         let second = Nanos::from_millis(1000);
         assert_eq!(RateTrace::new(&[], second), Err(RateTraceError::NoStart));
-        assert_eq!(
-            RateTrace::new(&[(Nanos(1), 5)], second),
-            Err(RateTraceError::NoStart)
-        );
+        assert_eq!(RateTrace::new(&[(Nanos(1), 5)], second), Err(RateTraceError::NoStart));
         assert_eq!(
             RateTrace::new(&[(Nanos(0), 5), (Nanos(0), 6)], second),
             Err(RateTraceError::Unordered { index: 1 })
@@ -267,9 +252,6 @@ mod tests {
             RateTrace::new(&[(Nanos(0), 5), (second, 6)], second),
             Err(RateTraceError::ShortPeriod)
         );
-        assert_eq!(
-            RateTrace::new(&[(Nanos(0), 0)], second),
-            Err(RateTraceError::Rate)
-        );
+        assert_eq!(RateTrace::new(&[(Nanos(0), 0)], second), Err(RateTraceError::Rate));
     }
 }

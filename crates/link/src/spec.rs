@@ -312,10 +312,7 @@ impl LinkSpec {
             ("queue", self.has_line().then(|| self.queue.to_string())),
             ("aqm", self.aqm.written().map(str::to_owned)),
             ("loss", self.loss.map(|loss| loss.to_string())),
-            (
-                "duplicate",
-                duplicate.then(|| percent(self.duplicate_percent)),
-            ),
+            ("duplicate", duplicate.then(|| percent(self.duplicate_percent))),
             ("corrupt", self.corrupt.map(|corrupt| corrupt.to_string())),
             ("verified", self.is_verified.then(|| "yes".to_owned())),
             ("mtu", self.mtu.map(|mtu| mtu.to_string())),
@@ -323,9 +320,7 @@ impl LinkSpec {
             ("overhead", overhead.map(|bytes| bytes.to_string())),
         ]
         .into_iter();
-        entries
-            .filter_map(|(key, value)| Some((key, value?)))
-            .collect()
+        entries.filter_map(|(key, value)| Some((key, value?))).collect()
     }
 }
 

@@ -137,10 +137,9 @@ fn steps_of_rates(lines: &[Line]) -> Result<Steps, TraceError> {
             return Err(line.error(|_| TraceProblem::BehindEnd));
         }
         let Some((time, rate)) = line.text.split_once(char::is_whitespace) else {
-            return Err(line.error(|text| TraceProblem::Columns {
-                text,
-                columns: "seconds and a rate",
-            }));
+            return Err(
+                line.error(|text| TraceProblem::Columns { text, columns: "seconds and a rate" })
+            );
         };
         let at = seconds(line, time)?;
         match steps.last() {
@@ -221,19 +220,18 @@ fn push(steps: &mut Vec<(Nanos, u64)>, end: u64, packets: u64) {
 
 fn milliseconds(line: &Line) -> Result<u64, TraceError> {
     if line.text.contains(char::is_whitespace) {
-        return Err(line.error(|text| TraceProblem::Columns {
-            text,
-            columns: "milliseconds alone",
-        }));
+        return Err(
+            line.error(|text| TraceProblem::Columns { text, columns: "milliseconds alone" })
+        );
     }
     let is_number = line.text.bytes().all(|b| b.is_ascii_digit());
     match line.text.parse::<u64>() {
         Ok(ms) if is_number && ms <= LONGEST_MS => Ok(ms),
         Ok(_) if is_number => Err(line.error(TraceProblem::Late)),
-        _ => Err(line.error(|text| TraceProblem::Time {
-            text,
-            hint: "whole milliseconds, such as 17",
-        })),
+        _ => {
+            Err(line
+                .error(|text| TraceProblem::Time { text, hint: "whole milliseconds, such as 17" }))
+        }
     }
 }
 

@@ -22,15 +22,10 @@ fn packets(
     gap_us: u64,
     ecn: Ecn,
 ) -> impl Iterator<Item = (Nanos, Packet)> {
-    (begin_ms * 1000..end_ms * 1000)
-        .step_by(gap_us as usize)
-        .map(move |us| {
-            let packet = Packet {
-                ecn,
-                ..packet(us, 1486)
-            };
-            (Nanos::from_micros(us), packet)
-        })
+    (begin_ms * 1000..end_ms * 1000).step_by(gap_us as usize).map(move |us| {
+        let packet = Packet { ecn, ..packet(us, 1486) };
+        (Nanos::from_micros(us), packet)
+    })
 }
 
 fn drop_times_ms(deliveries: &[Delivery]) -> Vec<f64> {
@@ -52,10 +47,7 @@ fn drops_follow_the_control_law() {
         let count = index + 1;
         // A drop is made at the first departure after it is due, at most the 1 ms of a packet
         // later.
-        assert!(
-            (due - 1e-3..due + 1.0 + 1e-3).contains(at),
-            "drop {count}: {at}, due {due}"
-        );
+        assert!((due - 1e-3..due + 1.0 + 1e-3).contains(at), "drop {count}: {at}, due {due}");
         table += &format!("{count:4} {due:8.3} {at:8.3}\n");
         due += 100.0 / (count as f64).sqrt();
     }
@@ -105,12 +97,8 @@ fn a_burst_that_drains_within_an_interval_is_left_alone() {
     let mut link = link(false);
     // 80 ms of packets at once, again and again, at 80 % of the rate.
     let bursts = (0..20u64).flat_map(|burst| {
-        (0..80).map(move |index| {
-            (
-                Nanos::from_millis(100 * burst),
-                packet(burst * 80 + index, 1486),
-            )
-        })
+        (0..80)
+            .map(move |index| (Nanos::from_millis(100 * burst), packet(burst * 80 + index, 1486)))
     });
     drive(&mut link, bursts);
     assert_eq!(link.counters().dropped.total(), 0);
@@ -131,11 +119,7 @@ fn dropping_resumes_at_its_rate_after_a_short_pause_and_begins_anew_after_a_long
     };
     // 16 intervals are 1.6 s.
     assert!(second_gap_ms(100) < 30.0, "{}", second_gap_ms(100));
-    assert!(
-        (99.0..102.0).contains(&second_gap_ms(3000)),
-        "{}",
-        second_gap_ms(3000)
-    );
+    assert!((99.0..102.0).contains(&second_gap_ms(3000)), "{}", second_gap_ms(3000));
 }
 
 #[test]

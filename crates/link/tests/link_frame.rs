@@ -62,27 +62,15 @@ fn a_fragment_has_no_transport() {
     let mut v4 = packet(100).frame();
     v4[20] = 0x20;
     assert_eq!(layout(&v4).map(|l| l.transport), Some(None));
-    let mut v6 = Parts {
-        is_v6: true,
-        ip_options: vec![0; 8],
-        ..packet(100)
-    }
-    .frame();
+    let mut v6 = Parts { is_v6: true, ip_options: vec![0; 8], ..packet(100) }.frame();
     v6[20] = 44;
-    assert_eq!(
-        layout(&v6).map(|l| (l.transport, l.protocol)),
-        Some((None, 44))
-    );
+    assert_eq!(layout(&v6).map(|l| (l.transport, l.protocol)), Some((None, 44)));
 }
 
 #[test]
 fn a_frame_too_long_for_its_length_field_is_cut_all_the_same() {
     for is_v6 in [false, true] {
-        let parts = Parts {
-            is_v6,
-            payload: vec![3; 150_000],
-            ..packet(0)
-        };
+        let parts = Parts { is_v6, payload: vec![3; 150_000], ..packet(0) };
         let (mut frame, offload) = parts.to_be_cut(1448, true);
         let field = if is_v6 { 18 } else { 16 };
         frame[field..field + 2].fill(0);
@@ -109,20 +97,14 @@ fn numbers_wrap_around_from_segment_to_segment() {
         })
         .collect();
     // CWR in the first, FIN and PSH in the last (0x99 is CWR, ACK, PSH, FIN).
-    assert_eq!(
-        seen,
-        [(u16::MAX, u32::MAX - 5, 0x90), (0, 4, 0x10), (1, 14, 0x19)]
-    );
+    assert_eq!(seen, [(u16::MAX, u32::MAX - 5, 0x90), (0, 4, 0x10), (1, 14, 0x19)]);
 }
 
 /// The kernel refuses a frame that says so and has nothing to cut.
 #[test]
 fn a_segment_says_nothing_of_how_the_window_was_reduced() {
     let (frame, offload) = packet(25).to_be_cut(10, true);
-    let offload = Offload {
-        ecn: true,
-        ..offload
-    };
+    let offload = Offload { ecn: true, ..offload };
     let segments = segments(&frame, offload);
     assert_eq!(segments.len(), 3);
     assert!(segments.iter().all(|(_, offload)| !offload.ecn));
@@ -132,18 +114,9 @@ fn a_segment_says_nothing_of_how_the_window_was_reduced() {
 fn what_cannot_be_cut_stays_as_it_is() {
     let (frame, offload) = packet(100).to_be_cut(10, true);
     for offload in [
-        Offload {
-            gso: Gso::Udp,
-            ..offload
-        },
-        Offload {
-            gso: Gso::None,
-            ..offload
-        },
-        Offload {
-            gso_bytes: 0,
-            ..offload
-        },
+        Offload { gso: Gso::Udp, ..offload },
+        Offload { gso: Gso::None, ..offload },
+        Offload { gso_bytes: 0, ..offload },
     ] {
         assert_eq!(segments(&frame, offload), [(frame.clone(), offload)]);
         assert_eq!(segment_count(&frame, offload), 1);
@@ -154,19 +127,9 @@ fn what_cannot_be_cut_stays_as_it_is() {
 fn a_checksum_that_cannot_be_completed_is_still_needed() {
     let (frame, offload) = packet(100).partial();
     let offloads = [
-        Offload {
-            checksum_start: 65_535,
-            ..offload
-        },
-        Offload {
-            checksum_offset: 65_535,
-            ..offload
-        },
-        Offload {
-            gso: Gso::Tcp4,
-            gso_bytes: 10,
-            ..offload
-        },
+        Offload { checksum_start: 65_535, ..offload },
+        Offload { checksum_offset: 65_535, ..offload },
+        Offload { gso: Gso::Tcp4, gso_bytes: 10, ..offload },
     ];
     for before in offloads {
         let (mut after, mut bytes) = (before, frame.clone());
@@ -178,11 +141,8 @@ fn a_checksum_that_cannot_be_completed_is_still_needed() {
 #[test]
 fn a_udp_checksum_that_comes_to_zero_is_written_as_ones() {
     // One word of all brings the sum to 0xffff, whose complement is zero.
-    let parts = |word: u16| Parts {
-        protocol: UDP,
-        payload: word.to_be_bytes().to_vec(),
-        ..packet(0)
-    };
+    let parts =
+        |word: u16| Parts { protocol: UDP, payload: word.to_be_bytes().to_vec(), ..packet(0) };
     let word = (0..=u16::MAX).find(|word| parts(*word).frame()[40..42] == [0xff, 0xff]);
     let (mut frame, mut offload) = parts(word.expect("there is one")).partial();
     complete_checksum(&mut frame, &mut offload);
@@ -192,16 +152,9 @@ fn a_udp_checksum_that_comes_to_zero_is_written_as_ones() {
 
 #[test]
 fn a_udp_packet_without_a_checksum_gets_none() {
-    let mut frame = Parts {
-        protocol: UDP,
-        ..packet(100)
-    }
-    .frame();
+    let mut frame = Parts { protocol: UDP, ..packet(100) }.frame();
     frame[40..42].fill(0);
-    let corruption = Corruption {
-        bit: 500,
-        place: CorruptionPlace::Host,
-    };
+    let corruption = Corruption { bit: 500, place: CorruptionPlace::Host };
     let before = frame.clone();
     corrupt(&mut frame, &mut Offload::default(), corruption);
     assert_ne!(frame, before);
@@ -210,11 +163,7 @@ fn a_udp_packet_without_a_checksum_gets_none() {
 
 #[test]
 fn nothing_is_marked_as_verified_that_no_checksum_covers() {
-    let mut none = Parts {
-        protocol: UDP,
-        ..packet(100)
-    }
-    .frame();
+    let mut none = Parts { protocol: UDP, ..packet(100) }.frame();
     none[40..42].fill(0);
     let mut fragment = packet(100).frame();
     fragment[20] = 0x20;
@@ -230,11 +179,7 @@ fn damage_to_an_ipv4_header_is_seen_by_its_checksum() {
     for bit in 0..160 {
         let mut frame = packet(100).frame();
         let place = CorruptionPlace::Wire;
-        corrupt(
-            &mut frame,
-            &mut Offload::default(),
-            Corruption { bit, place },
-        );
+        corrupt(&mut frame, &mut Offload::default(), Corruption { bit, place });
         assert_ne!(slow_sum(&frame[14..34]), 0xffff, "bit {bit}");
     }
 }
@@ -380,7 +325,5 @@ proptest! {
 /// Indices of the bits that differ.
 fn flipped(a: &[u8], b: &[u8]) -> Vec<usize> {
     assert_eq!(a.len(), b.len());
-    (0..a.len() * 8)
-        .filter(|bit| (a[bit / 8] ^ b[bit / 8]) & (0x80 >> (bit % 8)) != 0)
-        .collect()
+    (0..a.len() * 8).filter(|bit| (a[bit / 8] ^ b[bit / 8]) & (0x80 >> (bit % 8)) != 0).collect()
 }

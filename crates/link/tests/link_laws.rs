@@ -27,19 +27,14 @@ fn arrivals() -> impl Strategy<Value = Vec<(Nanos, Packet)>> {
 
 fn line() -> impl Strategy<Value = LinkSpec> {
     // The arrivals are 30 Mbit/s in the mean: half the lines are slower, half are faster.
-    let rate = prop::option::of(prop_oneof![
-        1_000_000u64..30_000_000,
-        30_000_000u64..1_000_000_000
-    ]);
+    let rate =
+        prop::option::of(prop_oneof![1_000_000u64..30_000_000, 30_000_000u64..1_000_000_000]);
     let queue = prop_oneof![
         (0u64..100).prop_map(QueueLimit::Packets),
         (1514u64..200_000).prop_map(QueueLimit::Bytes)
     ];
-    let aqm = select(vec![
-        Aqm::Fifo,
-        Aqm::CoDel { marks_ect: false },
-        Aqm::CoDel { marks_ect: true },
-    ]);
+    let aqm =
+        select(vec![Aqm::Fifo, Aqm::CoDel { marks_ect: false }, Aqm::CoDel { marks_ect: true }]);
     let framing = select(vec![Framing::Ethernet, Framing::Aal5]);
     let burst = prop::option::of(2_000u64..50_000);
     (rate, queue, aqm, framing, 0u32..40, burst).prop_map(
@@ -66,10 +61,8 @@ fn loss() -> impl Strategy<Value = Loss> {
 /// Links that keep the order.
 fn fifo_link() -> impl Strategy<Value = LinkSpec> {
     let distribution = select(vec![Distribution::Uniform, Distribution::Normal]);
-    let jitter = (distribution, 0u64..1_000_000).prop_map(|(distribution, size)| Jitter {
-        distribution,
-        size: Nanos(size),
-    });
+    let jitter = (distribution, 0u64..1_000_000)
+        .prop_map(|(distribution, size)| Jitter { distribution, size: Nanos(size) });
     let policer = prop::option::of(1_000_000u64..500_000_000);
     (
         line(),
@@ -80,65 +73,41 @@ fn fifo_link() -> impl Strategy<Value = LinkSpec> {
         0.0..30.0,
         prop::option::of((0.0..30.0, 200u32..1501)),
     )
-        .prop_map(
-            |(line, loss, jitter, policer_bps, delay, duplicate_percent, damage)| LinkSpec {
+        .prop_map(|(line, loss, jitter, policer_bps, delay, duplicate_percent, damage)| {
+            LinkSpec {
                 loss,
                 jitter,
                 policer_bps,
                 delay: Nanos(delay),
                 duplicate_percent,
-                corrupt: damage.map(|(percent, _)| Corrupt {
-                    percent,
-                    place: CorruptionPlace::Host,
-                }),
-                mtu: damage.map(|(_, bytes)| Mtu {
-                    bytes,
-                    is_black_hole: false,
-                }),
+                corrupt: damage
+                    .map(|(percent, _)| Corrupt { percent, place: CorruptionPlace::Host }),
+                mtu: damage.map(|(_, bytes)| Mtu { bytes, is_black_hole: false }),
                 ..line
-            },
-        )
+            }
+        })
 }
 
 fn any_link() -> impl Strategy<Value = LinkSpec> {
-    let reorder = (0.0..100.0, 1u64..10_000_000).prop_map(|(percent, hold_back)| Reorder {
-        percent,
-        hold_back: Nanos(hold_back),
-    });
+    let reorder = (0.0..100.0, 1u64..10_000_000)
+        .prop_map(|(percent, hold_back)| Reorder { percent, hold_back: Nanos(hold_back) });
     (fifo_link(), prop::option::of(reorder))
         .prop_map(|(link, reorder)| LinkSpec { reorder, ..link })
 }
 
 fn is_duplicate(delivery: &Delivery) -> bool {
-    matches!(
-        delivery.fate,
-        Fate::Arrived {
-            is_duplicate: true,
-            ..
-        }
-    )
+    matches!(delivery.fate, Fate::Arrived { is_duplicate: true, .. })
 }
 
 fn is_first_arrival(delivery: &&Delivery) -> bool {
-    matches!(
-        delivery.fate,
-        Fate::Arrived {
-            is_duplicate: false,
-            ..
-        }
-    )
+    matches!(delivery.fate, Fate::Arrived { is_duplicate: false, .. })
 }
 
 /// As it would be if `counters` were counted from outside.
 fn recount(offered: usize, admissions: &[Admission], deliveries: &[Delivery]) -> (u64, u64, u64) {
-    let refused = admissions
-        .iter()
-        .filter(|admission| **admission != Admission::Accepted)
-        .count();
-    let late = deliveries
-        .iter()
-        .filter(|delivery| matches!(delivery.fate, Fate::Dropped(_)))
-        .count();
+    let refused = admissions.iter().filter(|admission| **admission != Admission::Accepted).count();
+    let late =
+        deliveries.iter().filter(|delivery| matches!(delivery.fate, Fate::Dropped(_))).count();
     let arrived = deliveries.len() - late;
     (offered as u64, (refused + late) as u64, arrived as u64)
 }
@@ -347,9 +316,7 @@ fn a_busy_line_carries_its_rate_exactly() {
 #[test]
 fn a_chain_of_links_gives_what_its_slowest_link_gives() {
     for rates in [[20_000_000, 50_000_000], [50_000_000, 20_000_000]] {
-        let mut arrivals: Vec<_> = (0..1000)
-            .map(|id| (Nanos::ZERO, packet(id, 1486)))
-            .collect();
+        let mut arrivals: Vec<_> = (0..1000).map(|id| (Nanos::ZERO, packet(id, 1486))).collect();
         for rate in rates {
             let spec = LinkSpec {
                 rate_bps: Some(rate),
@@ -358,17 +325,11 @@ fn a_chain_of_links_gives_what_its_slowest_link_gives() {
                 ..LinkSpec::default()
             };
             let delivered = drive(&mut Link::new(&spec, 0), arrivals).into_iter();
-            arrivals = delivered
-                .map(|one| (one.at, packet(one.id, 1486)))
-                .collect();
+            arrivals = delivered.map(|one| (one.at, packet(one.id, 1486))).collect();
         }
         assert_eq!(arrivals.len(), 1000);
         let took = arrivals[999].0.0 - arrivals[0].0.0;
-        assert_eq!(
-            took,
-            999 * 1500 * 8 * 1_000_000_000 / 20_000_000,
-            "{rates:?}"
-        );
+        assert_eq!(took, 999 * 1500 * 8 * 1_000_000_000 / 20_000_000, "{rates:?}");
     }
 }
 
@@ -380,11 +341,7 @@ fn a_queue_holds_its_limit_and_one_more_is_on_the_line() {
         (QueueLimit::Bytes(7_499), 5),
         (QueueLimit::Bytes(7_500), 6),
     ] {
-        let spec = LinkSpec {
-            rate_bps: Some(1_000_000),
-            queue,
-            ..LinkSpec::default()
-        };
+        let spec = LinkSpec { rate_bps: Some(1_000_000), queue, ..LinkSpec::default() };
         let mut link = Link::new(&spec, 0);
         for id in 0..20 {
             link.handle_packet(Nanos(1), packet(id, 1486));
@@ -396,35 +353,22 @@ fn a_queue_holds_its_limit_and_one_more_is_on_the_line() {
 
 #[test]
 fn packets_larger_than_the_mtu_are_answered_or_vanish() {
-    for (is_black_hole, admission) in [
-        (false, Admission::TooBig { mtu: 1400 }),
-        (true, Admission::Dropped(DropCause::Mtu)),
-    ] {
-        let mtu = Mtu {
-            bytes: 1400,
-            is_black_hole,
-        };
-        let spec = LinkSpec {
-            mtu: Some(mtu),
-            ..LinkSpec::default()
-        };
+    for (is_black_hole, admission) in
+        [(false, Admission::TooBig { mtu: 1400 }), (true, Admission::Dropped(DropCause::Mtu))]
+    {
+        let mtu = Mtu { bytes: 1400, is_black_hole };
+        let spec = LinkSpec { mtu: Some(mtu), ..LinkSpec::default() };
         let mut link = Link::new(&spec, 0);
         assert_eq!(link.handle_packet(Nanos(0), packet(0, 1401)), admission);
-        assert_eq!(
-            link.handle_packet(Nanos(0), packet(1, 1400)),
-            Admission::Accepted
-        );
+        assert_eq!(link.handle_packet(Nanos(0), packet(1, 1400)), Admission::Accepted);
         assert_eq!(link.counters().dropped.mtu, 1);
     }
 }
 
 #[test]
 fn framing_counts_what_the_wire_carries() {
-    let aal5 = |overhead_bytes| LinkSpec {
-        framing: Framing::Aal5,
-        overhead_bytes,
-        ..LinkSpec::default()
-    };
+    let aal5 =
+        |overhead_bytes| LinkSpec { framing: Framing::Aal5, overhead_bytes, ..LinkSpec::default() };
     assert_eq!(LinkSpec::default().wire_bytes(1500), 1514);
     // An ACK of 40 bytes fits one cell; LLC/SNAP's 8 bytes (RFC 2684) make it two.
     assert_eq!(aal5(0).wire_bytes(40), 53);
@@ -438,14 +382,8 @@ fn shares_of_copies_damage_and_late_packets_are_as_asked() {
     const PACKETS: u64 = 50_000;
     let spec = LinkSpec {
         duplicate_percent: 2.0,
-        corrupt: Some(Corrupt {
-            percent: 5.0,
-            place: CorruptionPlace::Wire,
-        }),
-        reorder: Some(Reorder {
-            percent: 3.0,
-            hold_back: Nanos::from_micros(150),
-        }),
+        corrupt: Some(Corrupt { percent: 5.0, place: CorruptionPlace::Wire }),
+        reorder: Some(Reorder { percent: 3.0, hold_back: Nanos::from_micros(150) }),
         ..LinkSpec::default()
     };
     let mut link = Link::new(&spec, 42);
@@ -457,21 +395,13 @@ fn shares_of_copies_damage_and_late_packets_are_as_asked() {
         (count as f64 - mean).abs() < 4.0 * (mean * (1.0 - percent / 100.0)).sqrt()
     };
     assert!(within(counters.duplicated, PACKETS, 2.0), "{counters:?}");
-    assert!(
-        within(counters.corrupted, counters.delivered, 5.0),
-        "{counters:?}"
-    );
+    assert!(within(counters.corrupted, counters.delivered, 5.0), "{counters:?}");
     // Late only if the next packet is not held back too.
-    assert!(
-        within(counters.reordered, PACKETS, 3.0 * 0.97),
-        "{counters:?}"
-    );
-    let mut bits = deliveries
-        .iter()
-        .filter_map(|delivery| match delivery.fate {
-            Fate::Arrived { corruption, .. } => corruption.map(|corruption| corruption.bit),
-            Fate::Dropped(_) => None,
-        });
+    assert!(within(counters.reordered, PACKETS, 3.0 * 0.97), "{counters:?}");
+    let mut bits = deliveries.iter().filter_map(|delivery| match delivery.fate {
+        Fate::Arrived { corruption, .. } => corruption.map(|corruption| corruption.bit),
+        Fate::Dropped(_) => None,
+    });
     assert!(bits.all(|bit| bit < 800));
 }
 
@@ -480,26 +410,11 @@ fn arrivals_are_counted_by_their_length() {
     let mut link = Link::new(&LinkSpec::default(), 1);
     let sizes = [20, 127, 128, 511, 512, 1535, 1536, 9180, 9180];
     let arrivals = (0u64..).zip(sizes);
-    drive(
-        &mut link,
-        arrivals.map(|(id, bytes)| (Nanos(id), packet(id, bytes))),
-    );
-    let Counters {
-        sizes: counted,
-        delivered_bytes,
-        ..
-    } = link.counters();
-    let counted = [
-        counted.below_128,
-        counted.from_128,
-        counted.from_512,
-        counted.from_1536,
-    ];
+    drive(&mut link, arrivals.map(|(id, bytes)| (Nanos(id), packet(id, bytes))));
+    let Counters { sizes: counted, delivered_bytes, .. } = link.counters();
+    let counted = [counted.below_128, counted.from_128, counted.from_512, counted.from_1536];
     assert_eq!(counted, [2, 2, 2, 3]);
-    assert_eq!(
-        delivered_bytes,
-        sizes.iter().map(|bytes| u64::from(*bytes)).sum::<u64>()
-    );
+    assert_eq!(delivered_bytes, sizes.iter().map(|bytes| u64::from(*bytes)).sum::<u64>());
 }
 
 #[test]
@@ -514,23 +429,16 @@ fn loss_of_a_link_is_within_binomial_bounds_and_takes_no_capacity() {
     let arrivals = (0..10_000).map(|id| (Nanos::ZERO, packet(id, 1486)));
     let deliveries = drive(&mut link, arrivals);
     let lost = link.counters().dropped.loss;
-    assert!(
-        lost.abs_diff(5_000) < 200,
-        "four standard deviations: {lost}"
-    );
+    assert!(lost.abs_diff(5_000) < 200, "four standard deviations: {lost}");
     // 1 ms for each packet that is not lost.
-    assert_eq!(
-        deliveries[deliveries.len() - 1].at,
-        Nanos::from_millis(10_000 - lost)
-    );
+    assert_eq!(deliveries[deliveries.len() - 1].at, Nanos::from_millis(10_000 - lost));
 }
 
 #[test]
 fn jitter_is_spread_as_asked_around_the_delay() {
-    for (distribution, deviation) in [
-        (Distribution::Uniform, 1e6 / 3f64.sqrt()),
-        (Distribution::Normal, 1e6),
-    ] {
+    for (distribution, deviation) in
+        [(Distribution::Uniform, 1e6 / 3f64.sqrt()), (Distribution::Normal, 1e6)]
+    {
         let size = Nanos::from_millis(1);
         let spec = LinkSpec {
             delay: Nanos::from_millis(10),
@@ -544,17 +452,10 @@ fn jitter_is_spread_as_asked_around_the_delay() {
             .map(|delivery| (delivery.at - Nanos::from_millis(20 * delivery.id)).0 as f64)
             .collect();
         let mean = delays.iter().sum::<f64>() / 1e4;
-        let variance = delays
-            .iter()
-            .map(|delay| (delay - mean).powi(2))
-            .sum::<f64>()
-            / 1e4;
+        let variance = delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / 1e4;
         assert!((mean - 10e6).abs() < 4.0 * deviation / 100.0, "{mean}");
         // The error of a standard deviation of 10,000 is below 0.8 %; cutting at 3 takes 1.3 %.
-        assert!(
-            (variance.sqrt() / deviation - 1.0).abs() < 0.04,
-            "{variance}"
-        );
+        assert!((variance.sqrt() / deviation - 1.0).abs() < 0.04, "{variance}");
     }
 }
 
@@ -566,21 +467,16 @@ fn a_trace_serves_at_its_own_times() {
     let spec = LinkSpec::default();
     let mut link = Link::with_rate_trace(&spec, trace, 0);
     let arrivals = (0..25).map(|id| (Nanos::ZERO, packet(id, 1486)));
-    let at: Vec<_> = drive(&mut link, arrivals)
-        .iter()
-        .map(|delivery| delivery.at.0 / 1_000_000)
-        .collect();
+    let at: Vec<_> =
+        drive(&mut link, arrivals).iter().map(|delivery| delivery.at.0 / 1_000_000).collect();
     let expected: Vec<u64> = (1..=10).chain(21..=30).chain(41..=45).collect();
     assert_eq!(at, expected);
 }
 
 #[test]
 fn a_policer_passes_a_packet_as_large_as_its_bucket() {
-    let spec = LinkSpec {
-        policer_bps: Some(8_000),
-        burst_bytes: Some(1_500),
-        ..LinkSpec::default()
-    };
+    let spec =
+        LinkSpec { policer_bps: Some(8_000), burst_bytes: Some(1_500), ..LinkSpec::default() };
     let mut link = Link::new(&spec, 0);
     let mut offer = |at_ms, ip_bytes| {
         link.handle_packet(Nanos::from_millis(at_ms), packet(0, ip_bytes)) == Admission::Accepted
@@ -597,9 +493,7 @@ fn time_that_runs_backwards_stands_still() {
     let mut link = Link::new(&LinkSpec::default(), 0);
     assert_eq!(link.poll_deliver(Nanos::from_millis(5)), None);
     link.handle_packet(Nanos::from_millis(3), packet(0, 100));
-    let arrived = link
-        .poll_deliver(Nanos::from_millis(4))
-        .map(|delivery| delivery.at);
+    let arrived = link.poll_deliver(Nanos::from_millis(4)).map(|delivery| delivery.at);
     assert_eq!(arrived, Some(Nanos::from_millis(5)));
 }
 
@@ -607,10 +501,7 @@ fn time_that_runs_backwards_stands_still() {
 fn a_packet_that_overtakes_from_the_queue_is_fetched_on_time() {
     let spec = LinkSpec {
         rate_bps: Some(1_000_000),
-        reorder: Some(Reorder {
-            percent: 50.0,
-            hold_back: Nanos::from_millis(1000),
-        }),
+        reorder: Some(Reorder { percent: 50.0, hold_back: Nanos::from_millis(1000) }),
         ..LinkSpec::default()
     };
     let mut reordered = 0;

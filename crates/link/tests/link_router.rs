@@ -101,10 +101,7 @@ fn later_fragments_and_what_may_be_fragmented_are_not_answered() {
 fn options_that_are_not_to_be_copied_are_in_the_first_fragment_alone() {
     // A record of the route (7, not copied), a router alert (148, copied), the end.
     let ip_options = vec![7, 3, 4, 148, 4, 0, 0, 0];
-    let parts = Parts {
-        ip_options: ip_options.clone(),
-        ..packet(false, UDP, 100)
-    };
+    let parts = Parts { ip_options: ip_options.clone(), ..packet(false, UDP, 100) };
     let fragments = cut(&without_df(&parts), 76);
     assert_eq!(fragments[0][34..42], ip_options[..]);
     for fragment in &fragments[1..] {

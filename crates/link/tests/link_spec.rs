@@ -9,8 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 fn path(text: &str) -> PathSpec {
-    text.parse()
-        .unwrap_or_else(|error| panic!("{text}: {error}"))
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 #[test]
@@ -19,20 +18,13 @@ fn a_path_is_read_with_half_its_round_trip_each_way() {
         rate_bps: Some(100_000_000),
         delay: Nanos::from_micros(14_500),
         loss: Some(Loss::Random { percent: 0.1 }),
-        mtu: Some(Mtu {
-            bytes: 1500,
-            is_black_hole: false,
-        }),
+        mtu: Some(Mtu { bytes: 1500, is_black_hole: false }),
         queue: QueueLimit::Packets(100),
         ..LinkSpec::default()
     };
     assert_eq!(
         path("rate=100mbit,rtt=29ms,loss=0.1%,mtu=1500,queue=100p"),
-        PathSpec {
-            up: expected.clone(),
-            down: expected,
-            hops: 0
-        }
+        PathSpec { up: expected.clone(), down: expected, hops: 0 }
     );
 }
 
@@ -48,14 +40,8 @@ fn all_keys_are_read() {
         burst_bytes: Some(10_240),
         policer_bps: None,
         delay: Nanos::from_millis(20),
-        jitter: Some(Jitter {
-            distribution: Distribution::Normal,
-            size: Nanos::from_millis(2),
-        }),
-        reorder: Some(Reorder {
-            percent: 1.0,
-            hold_back: Nanos::from_millis(5),
-        }),
+        jitter: Some(Jitter { distribution: Distribution::Normal, size: Nanos::from_millis(2) }),
+        reorder: Some(Reorder { percent: 1.0, hold_back: Nanos::from_millis(5) }),
         queue: QueueLimit::Bytes(65_536),
         aqm: Aqm::CoDel { marks_ect: true },
         loss: Some(Loss::GilbertElliott {
@@ -65,15 +51,9 @@ fn all_keys_are_read() {
             good_loss_percent: 0.5,
         }),
         duplicate_percent: 2.0,
-        corrupt: Some(Corrupt {
-            percent: 3.0,
-            place: CorruptionPlace::Host,
-        }),
+        corrupt: Some(Corrupt { percent: 3.0, place: CorruptionPlace::Host }),
         is_verified: true,
-        mtu: Some(Mtu {
-            bytes: 1400,
-            is_black_hole: true,
-        }),
+        mtu: Some(Mtu { bytes: 1400, is_black_hole: true }),
         framing: Framing::Aal5,
         overhead_bytes: 8,
     };
@@ -89,26 +69,14 @@ fn one_direction_outweighs_both_wherever_it_stands() {
     assert_eq!(path.down.rate_bps, Some(16_000_000));
     assert_eq!(path.up.delay, Nanos::from_millis(5));
     assert_eq!(path.down.delay, Nanos::from_millis(20));
-    assert_eq!(
-        (path.up.policer_bps, path.down.policer_bps),
-        (None, Some(9_000_000))
-    );
+    assert_eq!((path.up.policer_bps, path.down.policer_bps), (None, Some(9_000_000)));
 }
 
 #[test]
 fn the_default_queue_is_a_bandwidth_delay_product_and_at_least_100_packets() {
-    assert_eq!(
-        path("rate=1gbit,rtt=100ms").up.queue,
-        QueueLimit::Bytes(12_500_000)
-    );
-    assert_eq!(
-        path("rate=1mbit,rtt=100ms").up.queue,
-        QueueLimit::Bytes(151_400)
-    );
-    assert_eq!(
-        path("rate=1mbit,mtu=9000").up.queue,
-        QueueLimit::Bytes(901_400)
-    );
+    assert_eq!(path("rate=1gbit,rtt=100ms").up.queue, QueueLimit::Bytes(12_500_000));
+    assert_eq!(path("rate=1mbit,rtt=100ms").up.queue, QueueLimit::Bytes(151_400));
+    assert_eq!(path("rate=1mbit,mtu=9000").up.queue, QueueLimit::Bytes(901_400));
     assert_eq!(path("rtt=1s").up.queue, QueueLimit::Packets(100));
 }
 
@@ -124,10 +92,7 @@ fn a_recorded_rate_is_a_line_whose_queue_is_100_packets_unless_told_otherwise() 
 #[test]
 fn a_packet_is_held_back_by_the_delay_unless_told_otherwise() {
     let hold_back = |text| path(text).up.reorder.map(|reorder| reorder.hold_back);
-    assert_eq!(
-        hold_back("reorder=1%,rtt=30ms"),
-        Some(Nanos::from_millis(15))
-    );
+    assert_eq!(hold_back("reorder=1%,rtt=30ms"), Some(Nanos::from_millis(15)));
     assert_eq!(hold_back("reorder=1%"), Some(Nanos::from_millis(1)));
 }
 

@@ -11,19 +11,11 @@ fn row(spec: &str) -> String {
     let sent_at = |id: u64| Nanos::from_micros(2400 * (id / 20));
     let arrivals = (0..8340).map(|id| (sent_at(id), packet(id, 1486)));
     let deliveries = drive(&mut link, arrivals);
-    let arrived = || {
-        deliveries
-            .iter()
-            .filter(|delivery| matches!(delivery.fate, Fate::Arrived { .. }))
-    };
-    let end = arrived()
-        .map(|delivery| delivery.at)
-        .max()
-        .expect("some arrive");
-    let slowest = arrived()
-        .map(|delivery| delivery.at - sent_at(delivery.id))
-        .max()
-        .expect("some arrive");
+    let arrived =
+        || deliveries.iter().filter(|delivery| matches!(delivery.fate, Fate::Arrived { .. }));
+    let end = arrived().map(|delivery| delivery.at).max().expect("some arrive");
+    let slowest =
+        arrived().map(|delivery| delivery.at - sent_at(delivery.id)).max().expect("some arrive");
     let counters = link.counters();
     let dropped = counters.dropped;
     format!(
@@ -44,9 +36,7 @@ fn table(specs: impl IntoIterator<Item = String>) -> String {
         "{:42} {:>7} {:>9} {:>6} {:>6} {:>6} {:>7} {:>9} {:>8}\n",
         "path", "Mbit/s", "delivered", "loss", "queue", "aqm", "policer", "reordered", "max ms"
     );
-    specs
-        .into_iter()
-        .fold(heading, |table, spec| table + &row(&spec))
+    specs.into_iter().fold(heading, |table, spec| table + &row(&spec))
 }
 
 #[test]

@@ -5,10 +5,7 @@ use linerate_units::Nanos;
 use proptest::prelude::*;
 
 fn trace(steps: &[(u64, u64)], period_ms: u64) -> RateTrace {
-    let steps: Vec<_> = steps
-        .iter()
-        .map(|(ms, rate)| (Nanos::from_millis(*ms), *rate))
-        .collect();
+    let steps: Vec<_> = steps.iter().map(|(ms, rate)| (Nanos::from_millis(*ms), *rate)).collect();
     RateTrace::new(&steps, Nanos::from_millis(period_ms)).expect("valid steps")
 }
 
@@ -22,16 +19,10 @@ fn seconds_and_rates_are_steps_until_the_end() {
 #[test]
 fn a_line_of_mahimahi_is_a_packet_in_the_millisecond_before_it() {
     // Two packets by 1 ms, one by 2 ms, none by 4 ms, one by 5 ms.
-    let expected = trace(
-        &[(0, 24_000_000), (1, 12_000_000), (2, 0), (4, 12_000_000)],
-        5,
-    );
+    let expected = trace(&[(0, 24_000_000), (1, 12_000_000), (2, 0), (4, 12_000_000)], 5);
     assert_eq!(RateTrace::parse("0\n1\r\n2\n5\n"), Ok(expected));
     // A first packet after a pause.
-    assert_eq!(
-        RateTrace::parse("3\n3"),
-        Ok(trace(&[(0, 0), (2, 24_000_000)], 3))
-    );
+    assert_eq!(RateTrace::parse("3\n3"), Ok(trace(&[(0, 0), (2, 24_000_000)], 3)));
 }
 
 #[test]
@@ -61,12 +52,7 @@ fn what_is_no_recorded_rate_is_refused_with_its_line() {
     ];
     let report: String = wrong
         .iter()
-        .map(|text| {
-            format!(
-                "{text:?}\n    {}\n",
-                RateTrace::parse(text).expect_err(text)
-            )
-        })
+        .map(|text| format!("{text:?}\n    {}\n", RateTrace::parse(text).expect_err(text)))
         .collect();
     insta::assert_snapshot!(report);
 }
@@ -78,10 +64,7 @@ fn a_trace_has_a_million_lines_at_most_and_a_terabit_a_second() {
     };
     assert!(RateTrace::parse(&lines(1_000_000, |i| i / 1000 + 1)).is_ok());
     let error = RateTrace::parse(&lines(1_000_001, |i| i / 1000 + 1)).unwrap_err();
-    assert_eq!(
-        (error.line, error.problem),
-        (1_000_001, TraceProblem::TooLong)
-    );
+    assert_eq!((error.line, error.problem), (1_000_001, TraceProblem::TooLong));
     assert!(RateTrace::parse(&lines(83_333, |_| 1)).is_ok());
     let error = RateTrace::parse(&lines(83_334, |_| 1)).unwrap_err();
     assert_eq!((error.line, error.problem), (83_334, TraceProblem::Crowded));
@@ -97,11 +80,7 @@ fn delivered(trace: RateTrace, until: u64) -> Vec<u64> {
         }
         counts.push(arrived);
         while link.in_flight() < 50 {
-            let packet = Packet {
-                id: sent,
-                ip_bytes: 1486,
-                ecn: Default::default(),
-            };
+            let packet = Packet { id: sent, ip_bytes: 1486, ecn: Default::default() };
             link.handle_packet(Nanos::from_millis(ms), packet);
             sent += 1;
         }

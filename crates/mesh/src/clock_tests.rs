@@ -120,20 +120,16 @@ impl World {
     }
 
     fn matrix_shows_the_newest(&self, assignment: Assignment, now: Nanos) {
-        let cells = self
-            .saved
-            .iter()
-            .enumerate()
-            .map(|(number, it)| MatrixCell {
-                from: it.ends.0 as u32,
-                to: it.ends.1 as u32,
-                started_at: rfc3339(it.began),
-                throughput_bps: Some(number as f64),
-                loss_percent: None,
-                rtt_us: None,
-                cause: None,
-                confidence: None,
-            });
+        let cells = self.saved.iter().enumerate().map(|(number, it)| MatrixCell {
+            from: it.ends.0 as u32,
+            to: it.ends.1 as u32,
+            started_at: rfc3339(it.began),
+            throughput_bps: Some(number as f64),
+            loss_percent: None,
+            rtt_us: None,
+            cause: None,
+            confidence: None,
+        });
         let matrix = MatrixDocument::new(&self.mesh, 0, &rfc3339(now), cells);
         let (from, to) = (assignment.from as u32, assignment.to as u32);
         let mut shown = matrix.cells.iter();
@@ -152,11 +148,7 @@ impl World {
         self.jump();
         let (begun, begun_at) = (self.now, self.clocks()[0]);
         let mut schedule = Schedule::new(&self.mesh, begun_at);
-        for it in self
-            .saved
-            .iter()
-            .filter(|it| it.began + Nanos(DAY) >= begun_at)
-        {
+        for it in self.saved.iter().filter(|it| it.began + Nanos(DAY) >= begun_at) {
             schedule.remember(0, it.ends, it.began, BYTES);
         }
         for site in 0..3 {
@@ -208,10 +200,7 @@ fn clocks_that_jump_by_100_days_lose_hide_starve_and_double_nothing() {
                 let of_life = own.iter().filter(|it| it.truly_at > begun);
                 let times: Vec<u64> = of_life.filter(at_site).map(|it| it.truly_at).collect();
                 for few in times.windows(4) {
-                    assert!(
-                        few[3] - few[0] >= DAY,
-                        "{seed}: {life}: a budget counts twice"
-                    );
+                    assert!(few[3] - few[0] >= DAY, "{seed}: {life}: a budget counts twice");
                 }
             }
         }

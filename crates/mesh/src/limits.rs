@@ -96,16 +96,11 @@ impl OwnerLimits {
         }
         let takes_s = seconds(request.test);
         if let Some(allowed) = self.longest.filter(|it| it.as_secs_f64() < takes_s as f64) {
-            return refuse(format!(
-                "the test takes {takes_s} s; the owner allows {allowed}"
-            ));
+            return refuse(format!("the test takes {takes_s} s; the owner allows {allowed}"));
         }
         let test = self.slowed(request.test)?;
         self.check_bytes(&test, used)?;
-        let quiet = self
-            .quiet
-            .iter()
-            .filter_map(|it| it.ends_after(at, takes_s));
+        let quiet = self.quiet.iter().filter_map(|it| it.ends_after(at, takes_s));
         if let Some(until) = quiet.max() {
             return refuse(format!(
                 "the owner lets nothing run in these hours; the next are {} s from now",
@@ -158,8 +153,7 @@ pub fn max_bytes(test: &Test) -> Option<u64> {
 /// Length of a test with its warm-up, seconds; for one that ends by an amount, the time that an
 /// agent gives it.
 fn seconds(test: &Test) -> u64 {
-    test.seconds()
-        .map_or(UNTIMED_S, |seconds| seconds.ceil() as u64)
+    test.seconds().map_or(UNTIMED_S, |seconds| seconds.ceil() as u64)
 }
 
 /// The largest payload rate of a test, all flows together, bits per second; `None` if nothing
@@ -203,13 +197,10 @@ fn read(text: &str) -> Result<OwnerLimits, Fault> {
     let time_hint = "write \"1s\" or more: \"30s\"";
     let targets = root.strings("targets")?.unwrap_or_default();
     Ok(OwnerLimits {
-        rate: root.parsed("rate", "rate", rate_hint, |rate: &BitRate| {
-            rate.0 >= MIN_RATE
-        })?,
+        rate: root.parsed("rate", "rate", rate_hint, |rate: &BitRate| rate.0 >= MIN_RATE)?,
         bytes_per_day: bytes(&root)?,
-        longest: root.parsed("longest", "time", time_hint, |span: &Span| {
-            span.as_secs_f64() >= 1.0
-        })?,
+        longest: root
+            .parsed("longest", "time", time_hint, |span: &Span| span.as_secs_f64() >= 1.0)?,
         targets: targets.iter().map(target).collect::<Result<_, _>>()?,
         quiet: quiet(&root)?,
         can: commands(&root)?,
@@ -255,50 +246,29 @@ can = ["stream", "rr"]
     #[test]
     fn the_refusal_names_the_limit_that_forbids_the_test() {
         let test = stream(&[("time", "10s")]);
-        let request = TestRequest {
-            site: "rome",
-            address: "192.0.2.7".parse().unwrap(),
-            test: &test,
-        };
+        let request =
+            TestRequest { site: "rome", address: "192.0.2.7".parse().unwrap(), test: &test };
         let admitted = admit(request, 0, 0).unwrap();
         assert_eq!(admitted.options.pacing_bps, Some(BitRate(100_000_000)));
-        let far = TestRequest {
-            address: "192.0.3.7".parse().unwrap(),
-            ..request
-        };
+        let far = TestRequest { address: "192.0.3.7".parse().unwrap(), ..request };
         assert_eq!(
             admit(far, 0, 0).unwrap_err(),
             "rome (192.0.3.7) is none of the targets that the owner allows"
         );
-        let by_name = TestRequest {
-            site: "oslo",
-            ..far
-        };
+        let by_name = TestRequest { site: "oslo", ..far };
         assert!(admit(by_name, 0, 0).is_ok());
-        let mapped = TestRequest {
-            address: "::ffff:192.0.2.7".parse().unwrap(),
-            ..request
-        };
+        let mapped = TestRequest { address: "::ffff:192.0.2.7".parse().unwrap(), ..request };
         assert!(admit(mapped, 0, 0).is_ok());
         let refused = |test: &Test, used, at| {
             let refused = admit(TestRequest { test, ..request }, used, at);
             refused.unwrap_err()
         };
         let connections = Test::crr().resolve(7).unwrap();
-        assert_eq!(
-            refused(&connections, 0, 0),
-            "the owner does not allow `crr`"
-        );
+        assert_eq!(refused(&connections, 0, 0), "the owner does not allow `crr`");
         let long = refused(&stream(&[("time", "30s")]), 0, 0);
-        assert!(
-            long.starts_with("the test takes 31 s; the owner allows 30"),
-            "{long}"
-        );
+        assert!(long.starts_with("the test takes 31 s; the owner allows 30"), "{long}");
         let bytes = refused(&test, 900_000_000, 0);
-        assert!(
-            bytes.starts_with("the test may carry 131 MiB; the owner allows"),
-            "{bytes}"
-        );
+        assert!(bytes.starts_with("the test may carry 131 MiB; the owner allows"), "{bytes}");
         assert!(admit(request, 862_500_000, 0).is_ok());
         let hours = refused(&test, 0, 8 * 3600 - 10);
         assert!(hours.contains("nothing run in these hours"), "{hours}");
@@ -318,17 +288,9 @@ can = ["stream", "rr"]
     #[test]
     fn a_mistake_in_the_file_is_reported_with_its_place() {
         let cases = [
-            (
-                "192.0.2.0/24",
-                "192.0.2.0/33",
-                "line 5, column 12: `192.0.2.0/33` is no target",
-            ),
+            ("192.0.2.0/24", "192.0.2.0/33", "line 5, column 12: `192.0.2.0/33` is no target"),
             ("\"30s\"", "\"0s\"", "line 4, column 11: `0s` is no time"),
-            (
-                "rate =",
-                "rates =",
-                "line 2, column 1: the file has no key `rates`; did you mean",
-            ),
+            ("rate =", "rates =", "line 2, column 1: the file has no key `rates`; did you mean"),
             ("\"rr\"", "\"rm\"", "line 7, column 18: `rm` is no command"),
         ];
         for (text, other, says) in cases {

@@ -248,10 +248,7 @@ impl Message for Presence {
         part("site is no name", is_site(&self.site) && is_id(&self.life))?;
         self.address.as_deref().map_or(Ok(()), address)?;
         part("workloads or runs are too many", few)?;
-        part(
-            "workloads are none",
-            self.workloads.iter().all(|it| is_name(it)),
-        )?;
+        part("workloads are none", self.workloads.iter().all(|it| is_name(it)))?;
         part("program is no version", self.program.len() <= MAX_WORD)?;
         part("runs have no names", self.running.iter().all(is_run))
     }
@@ -263,10 +260,7 @@ impl Message for Task {
         part("sites are one and the same", self.from != self.to)?;
         address(&self.address)?;
         part("test is none that can be run", self.work.check().is_ok())?;
-        part(
-            "lease is longer than any test",
-            (1..=MAX_LEASE_S).contains(&self.lease_s),
-        )
+        part("lease is longer than any test", (1..=MAX_LEASE_S).contains(&self.lease_s))
     }
 }
 
@@ -297,11 +291,7 @@ pub fn is_id(text: &str) -> bool {
 }
 
 fn part(what: &'static str, holds: bool) -> Result<(), MessageError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(MessageError::Part(what))
-    }
+    if holds { Ok(()) } else { Err(MessageError::Part(what)) }
 }
 
 fn names([id, test, from, to]: [&str; 4]) -> Result<(), MessageError> {
@@ -345,10 +335,7 @@ mod tests {
         assert_eq!(report.key(), "5f0c.ended");
         let newer = String::from_utf8(encode(&task)).unwrap();
         let newer = newer.replace("\"v\":1", "\"v\":2");
-        assert_eq!(
-            decode::<Task>(newer.as_bytes()),
-            Err(MessageError::Version(2))
-        );
+        assert_eq!(decode::<Task>(newer.as_bytes()), Err(MessageError::Version(2)));
     }
 
     #[test]

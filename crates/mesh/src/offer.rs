@@ -167,10 +167,7 @@ mod tests {
         assert_eq!(offers("1").find(&mesh, "a", &good), Ok(offered));
         assert_eq!(offers("2").find(&mesh, "a", &good), Err(NotOffered::Id));
         let name = "a".to_owned();
-        assert_eq!(
-            offers("1").find(&mesh, "b", &good),
-            Err(NotOffered::Runner(name))
-        );
+        assert_eq!(offers("1").find(&mesh, "b", &good), Err(NotOffered::Runner(name)));
         type Change = fn(&mut Report);
         let changes: [Change; 6] = [
             |it| it.id.replace_range(..1, "f"),
@@ -183,11 +180,7 @@ mod tests {
         for change in changes {
             let mut report = good.clone();
             change(&mut report);
-            assert_eq!(
-                offers("1").find(&mesh, "a", &report),
-                Err(NotOffered::Id),
-                "{report:?}"
-            );
+            assert_eq!(offers("1").find(&mesh, "a", &report), Err(NotOffered::Id), "{report:?}");
         }
         let mut turned = good.clone();
         turned.turned = true;

@@ -148,17 +148,12 @@ impl ClassPlan {
         if !policies().any(Policy::has_class) {
             return Ok(None);
         }
-        let rate = adapter.rate.or(speed).ok_or_else(|| ClassError::NoRate {
-            adapter: adapter.name.clone(),
-        })?;
-        let root = Class {
-            id: id(ROOT),
-            parent: None,
-            rate,
-            ceil: rate,
-            priority: 0,
-            reserves: false,
-        };
+        let rate = adapter
+            .rate
+            .or(speed)
+            .ok_or_else(|| ClassError::NoRate { adapter: adapter.name.clone() })?;
+        let root =
+            Class { id: id(ROOT), parent: None, rate, ceil: rate, priority: 0, reserves: false };
         let mut plan = Self {
             rate,
             classes: vec![root.clone()],
@@ -234,10 +229,8 @@ fn share_out(
     let others = u64::from(default.is_some());
     let default = default.unwrap_or(BitRate(0));
     let reserved = (classes.iter()).fold(0_u64, |sum, class| sum.saturating_add(class.rate.0));
-    let mut spare = rate
-        .0
-        .checked_sub(reserved.saturating_add(default.0))
-        .ok_or(BitRate(reserved))?;
+    let mut spare =
+        rate.0.checked_sub(reserved.saturating_add(default.0)).ok_or(BitRate(reserved))?;
     let without = classes.iter().filter(|class| !class.reserves).count() as u64;
     let even = (spare + default.0 + without * MIN_RATE.0) / (without + others).max(1);
     let part = even.min(MIN_RATE.0 + spare / without.max(1));
@@ -305,14 +298,10 @@ fn class_of(
             " limits to {limit} what it reserves {reserve} for, on adapter `{adapter}` with {ceil}"
         ));
     }
-    let number = u16::try_from(slot.0)
-        .ok()
-        .and_then(|slot| slot.checked_add(FIRST));
+    let number = u16::try_from(slot.0).ok().and_then(|slot| slot.checked_add(FIRST));
     let number = number
         .filter(|number| number & OTHER_NUMBER == 0)
-        .ok_or_else(|| ClassError::NoNumber {
-            policy: policy.name.clone(),
-        })?;
+        .ok_or_else(|| ClassError::NoNumber { policy: policy.name.clone() })?;
     Ok(Class {
         id: id(number),
         parent: Some(above.id),

@@ -36,10 +36,9 @@ fn every_target_stands_its_seeds_and_their_mutations() {
 /// A seed that is refused would test little.
 #[test]
 fn the_seeds_are_policy_files() {
-    for (name, read) in [
-        ("policy_toml", PolicyFile::from_toml as Read),
-        ("policy_hpux", PolicyFile::from_hpux),
-    ] {
+    for (name, read) in
+        [("policy_toml", PolicyFile::from_toml as Read), ("policy_hpux", PolicyFile::from_hpux)]
+    {
         for seed in seeds(name) {
             let text = String::from_utf8(seed).expect("a text");
             if let Err(error) = read(&text, &mut Anybody) {
@@ -59,14 +58,8 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seeds = seeds_in(&here.join("tests/corpus/seeds").join(name));
     let examples = seeds_in(&here.join("../../examples/qos"));
-    let is_hpux = |text: &[u8]| {
-        text.windows(7)
-            .any(|word| word == b"\nuses f" || word == b"uses f1")
-    };
-    seeds.extend(
-        examples
-            .into_iter()
-            .filter(|text| is_hpux(text) == (name == "policy_hpux")),
-    );
+    let is_hpux =
+        |text: &[u8]| text.windows(7).any(|word| word == b"\nuses f" || word == b"uses f1");
+    seeds.extend(examples.into_iter().filter(|text| is_hpux(text) == (name == "policy_hpux")));
     seeds
 }

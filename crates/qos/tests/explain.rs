@@ -72,10 +72,7 @@ fn told(packet: &str) -> (Option<String>, Vec<String>) {
     let explanation = explained(packet);
     let refused = explanation.refused.iter();
     let refused = refused.map(|refusal| format!("{}: {}", refusal.asked.filter, refusal.why));
-    (
-        explanation.taken.map(|taken| taken.filter),
-        refused.collect(),
-    )
+    (explanation.taken.map(|taken| taken.filter), refused.collect())
 }
 
 #[test]
@@ -129,11 +126,8 @@ fn what_takes_a_packet_ends_the_list() {
     assert_eq!(explanation.effects, ["DSCP CS1 becomes AF21"]);
     assert_eq!(explanation.refused.len(), 2);
     let voice = explained("udp 198.18.1.1:40000 > 198.18.0.2:5004 vlan=7 vlan_priority=1");
-    let expected = [
-        "DSCP CS0 becomes EF",
-        "VLAN priority 1 becomes 5",
-        "in the class of policy `voice`",
-    ];
+    let expected =
+        ["DSCP CS0 becomes EF", "VLAN priority 1 becomes 5", "in the class of policy `voice`"];
     assert_eq!(voice.effects, expected);
     let ping = explained("icmp 198.18.0.1 > 198.18.0.2");
     assert_eq!(ping.effects, ["dropped"]);
@@ -164,10 +158,7 @@ fn what_a_packet_has_not_is_said_with_its_reason() {
     );
     let (taken, refused) = told("arp vlan=11 incoming=wlan0");
     assert_eq!(taken.as_deref(), Some("guests"));
-    assert_eq!(
-        refused[0],
-        "voice: it is for IPv4 packets, and this is other"
-    );
+    assert_eq!(refused[0], "voice: it is for IPv4 packets, and this is other");
     let (_, refused) = told("arp vlan=11 incoming=eth7");
     assert!(
         refused.contains(&"guests: it came in by eth7, not by wlan0".to_owned()),
@@ -179,11 +170,7 @@ fn what_a_packet_has_not_is_said_with_its_reason() {
 fn a_captured_frame_is_a_packet_too() {
     let text = "udp 198.18.1.1:40000 > 198.18.0.2:5004 dscp=CS1";
     let described: Packet = text.parse().unwrap();
-    let bytes: String = described
-        .frame()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let bytes: String = described.frame().iter().map(|byte| format!("{byte:02x}")).collect();
     let explanation = explained(&format!("hex:{bytes}"));
     assert_eq!(explanation.taken.unwrap().filter, "voice");
     assert_eq!(explanation.effects[0], "DSCP CS1 becomes EF");
@@ -200,40 +187,19 @@ fn wrong_packets_are_refused_with_what_would_be_right() {
         ("tcpp", "did you mean `tcp`?"),
         ("tcp", "needs both ends"),
         ("tcp 198.18.0.1:1", "write `tcp 198.18.0.1:1234 >"),
-        (
-            "tcp 198.18.0.1:1 to 198.18.0.2:2",
-            "write `tcp 198.18.0.1:1234 >",
-        ),
+        ("tcp 198.18.0.1:1 to 198.18.0.2:2", "write `tcp 198.18.0.1:1234 >"),
         ("tcp 198.18.0.1 > 198.18.0.2:2", "write 198.18.0.1:80"),
         ("tcp 198.18.0.1:1 > [2001:2::1]:2", "of two families"),
         ("udp 2001:2::1:5 > [2001:2::1]:2", "[2001:2::1]:80"),
         ("icmp 198.18.0.1:5 > 198.18.0.2", "no ports"),
-        (
-            "tcp 198.18.0.1:1 > 198.18.0.2:2 dscp=64",
-            "dscp `64`: give 0 to 63",
-        ),
-        (
-            "tcp 198.18.0.1:1 > 198.18.0.2:2 dcsp=4",
-            "did you mean `dscp`?",
-        ),
-        (
-            "tcp 198.18.0.1:1 > 198.18.0.2:2 type=8",
-            "no `type`: leave it out",
-        ),
-        (
-            "tcp 198.18.0.1:1 > 198.18.0.2:2 length=39",
-            "with its headers, at most 65535",
-        ),
-        (
-            "tcp 198.18.0.1:1 > 198.18.0.2:2 vlan=4095",
-            "give 0 to 4094",
-        ),
+        ("tcp 198.18.0.1:1 > 198.18.0.2:2 dscp=64", "dscp `64`: give 0 to 63"),
+        ("tcp 198.18.0.1:1 > 198.18.0.2:2 dcsp=4", "did you mean `dscp`?"),
+        ("tcp 198.18.0.1:1 > 198.18.0.2:2 type=8", "no `type`: leave it out"),
+        ("tcp 198.18.0.1:1 > 198.18.0.2:2 length=39", "with its headers, at most 65535"),
+        ("tcp 198.18.0.1:1 > 198.18.0.2:2 vlan=4095", "give 0 to 4094"),
         ("tcp 198.18.0.1:1 > 198.18.0.2:2 flags=syn,akc", "fin, syn"),
         ("tcp 198.18.0.1:1 > 198.18.0.2:2 uid=1 uid=2", "twice"),
-        (
-            "tcp 198.18.0.1:1 > 198.18.0.2:2 vlan_priority=2",
-            "leave it out",
-        ),
+        ("tcp 198.18.0.1:1 > 198.18.0.2:2 vlan_priority=2", "leave it out"),
         ("44 2001:2::1 > 2001:2::2", "behind extension headers"),
         ("ipv4", "says too little"),
         ("arp 198.18.0.1", "has no ends"),
@@ -249,15 +215,8 @@ fn wrong_packets_are_refused_with_what_would_be_right() {
 fn packet() -> impl Strategy<Value = (String, Vec<(Field, Option<u128>)>)> {
     let ip = (any::<u8>(), 0u8..64, 0u8..4, 0u32..1 << 20, 0usize..3);
     let upper = (any::<(u16, u16)>(), any::<u8>(), any::<u8>());
-    let ends = (
-        any::<bool>(),
-        any::<(u128, u128)>(),
-        prop::option::of(90u32..60_000),
-    );
-    let link = (
-        prop::option::of((0u16..4095, 0u8..8)),
-        any::<([u8; 6], [u8; 6])>(),
-    );
+    let ends = (any::<bool>(), any::<(u128, u128)>(), prop::option::of(90u32..60_000));
+    let link = (prop::option::of((0u16..4095, 0u8..8)), any::<([u8; 6], [u8; 6])>());
     let beside = (any::<Option<u32>>(), any::<u32>());
     (ip, upper, ends, link, beside).prop_map(|(ip, upper, ends, link, beside)| {
         let (number, dscp, ecn, label, part) = ip;
@@ -304,14 +263,8 @@ fn packet() -> impl Strategy<Value = (String, Vec<(Field, Option<u128>)>)> {
             (Field::Source, Some(address(ends.0))),
             (Field::Destination, Some(address(ends.1))),
             (Field::SourcePort, has_ports.then_some(source_port.into())),
-            (
-                Field::DestinationPort,
-                has_ports.then_some(destination_port.into()),
-            ),
-            (
-                Field::TcpFlags,
-                (protocol == 6 && has_ports).then_some(0x10),
-            ),
+            (Field::DestinationPort, has_ports.then_some(destination_port.into())),
+            (Field::TcpFlags, (protocol == 6 && has_ports).then_some(0x10)),
             (Field::IcmpType, is_icmp.then_some(kind.into())),
             (Field::IcmpCode, is_icmp.then_some(code.into())),
             (Field::Dscp, Some(dscp.into())),

@@ -59,10 +59,7 @@ fn a_filter_has_rules_in_the_families_that_it_allows() {
         ("cgroup = [\"/a\", \"/b\"]", [1, 1, 1]),
         ("cgroup = [\"/a\", \"/b/c\"]", [2, 2, 2]),
         // What both ends must be in is asked once where the ranges leave nothing of the other.
-        (
-            "address = \"198.18.0.1\"\nsource = \"198.18.0.2\"",
-            [1, 0, 0],
-        ),
+        ("address = \"198.18.0.1\"\nsource = \"198.18.0.2\"", [1, 0, 0]),
     ] {
         assert_eq!(counts(conditions), expected, "{conditions}");
     }
@@ -77,11 +74,7 @@ fn rules_stand_by_priority_then_by_place() {
     }
     text.push_str("[policy.p]\ndscp = 1\n[adapter.eth0]\npolicies = [\"p\"]\n");
     let rules = rules(&text);
-    let order: Vec<_> = rules
-        .v4
-        .iter()
-        .map(|rule| rules.filters[rule.filter].0.as_str())
-        .collect();
+    let order: Vec<_> = rules.v4.iter().map(|rule| rules.filters[rule.filter].0.as_str()).collect();
     assert_eq!(order, ["b", "b", "d", "d", "a", "a", "c", "c"]);
 }
 
@@ -101,16 +94,9 @@ fn only_filters_of_the_adapters_policies_make_rules() {
     };
     let eth0 = RuleSet::new(&file, &file.adapters[0], &bindings).unwrap();
     assert_eq!(eth0.filters, [("b".to_owned(), Slot(9))]);
-    assert_eq!(
-        (eth0.actions[0].slot, eth0.actions[0].class),
-        (Slot(4), Some(0x1_0010))
-    );
+    assert_eq!((eth0.actions[0].slot, eth0.actions[0].class), (Slot(4), Some(0x1_0010)));
     let eth1 = RuleSet::new(&file, &file.adapters[1], &bindings).unwrap();
-    assert_eq!(
-        eth1.actions[0].class,
-        Some(0x1_0002),
-        "the default class, for it has none"
-    );
+    assert_eq!(eth1.actions[0].class, Some(0x1_0002), "the default class, for it has none");
     assert_eq!(eth1.v4[1].action, 1);
 }
 
@@ -124,10 +110,7 @@ fn names_must_be_bound_and_rules_are_bounded() {
     assert_eq!(error, "filter `f`: interface `eth1` is not known");
     let path = CgroupPath("/a".to_owned());
     bindings.cgroups.insert(path, Cgroup { id: 5, level: 16 });
-    assert!(matches!(
-        of(&bindings),
-        Err(RuleError::CgroupLevel { level: 16, .. })
-    ));
+    assert!(matches!(of(&bindings), Err(RuleError::CgroupLevel { level: 16, .. })));
     bindings.cgroups.clear();
     assert!(matches!(of(&bindings), Err(RuleError::Cgroup { .. })));
 
@@ -139,26 +122,15 @@ fn names_must_be_bound_and_rules_are_bounded() {
     text.push_str("[policy.p]\ndscp = 1\n[adapter.eth0]\npolicies = [\"p\"]\n");
     let file = read(&text);
     let error = RuleSet::new(&file, &file.adapters[0], &Bindings::stand_in(&file)).unwrap_err();
-    assert_eq!(
-        error,
-        RuleError::TooMany {
-            adapter: "eth0".to_owned()
-        }
-    );
+    assert_eq!(error, RuleError::TooMany { adapter: "eth0".to_owned() });
 }
 
 #[test]
 fn sets_are_joined_and_nobody_is_in_none() {
-    let rules = rules(&one(
-        "uid = [\"65533-65535\", 7]\ntcp_flags = \"syn,!ack\"",
-        "dscp = 1",
-    ));
+    let rules = rules(&one("uid = [\"65533-65535\", 7]\ntcp_flags = \"syn,!ack\"", "dscp = 1"));
     let rule = &rules.v4[0];
     let uids = rule.condition(Field::Uid).unwrap();
-    assert_eq!(
-        uids.as_slice(),
-        [(7, 7), (65_533, 65_533), (65_535, 65_535)]
-    );
+    assert_eq!(uids.as_slice(), [(7, 7), (65_533, 65_533), (65_535, 65_535)]);
     let flags = rule.condition(Field::TcpFlags).unwrap();
     for number in 0..=255 {
         assert_eq!(flags.contains(number), number & 0x12 == 0x02, "{number}");
@@ -189,27 +161,12 @@ fn later_fragments_follow_their_first_one_if_they_are_tracked() {
     let plain = one("destination_port = 80", "dscp = \"EF\"");
     let tracked = format!("fragments = \"track\"\n{plain}");
     let taken = |text: &str, packets: &[&str]| -> Vec<bool> {
-        decisions(text, packets)
-            .iter()
-            .map(|decision| decision.rule.is_some())
-            .collect()
+        decisions(text, packets).iter().map(|decision| decision.rule.is_some()).collect()
     };
-    let packets = [
-        LATER,
-        FIRST,
-        LATER,
-        LATER,
-        LATER_ELSEWHERE,
-        LATER_V6,
-        FIRST_V6,
-        LATER_V6,
-    ];
+    let packets = [LATER, FIRST, LATER, LATER, LATER_ELSEWHERE, LATER_V6, FIRST_V6, LATER_V6];
     let expected = [false, true, true, true, false, false, true, true];
     assert_eq!(taken(&tracked, &packets), expected);
-    assert_eq!(
-        taken(&plain, &packets),
-        [false, true, false, false, false, false, true, false]
-    );
+    assert_eq!(taken(&plain, &packets), [false, true, false, false, false, false, true, false]);
     let marked = &decisions(&tracked, &[FIRST, LATER])[1];
     assert_eq!(marked.dscp, Dscp::new(46));
 }
@@ -224,22 +181,9 @@ fn a_mark_that_is_there_is_not_made() {
         "udp 198.18.0.1:1 > 198.18.0.2:2",
     ];
     let marks: Vec<_> = (decisions(&text, &packets).iter())
-        .map(|decision| {
-            (
-                decision.dscp.map(|dscp| dscp.octet() >> 2),
-                decision.vlan_priority,
-            )
-        })
+        .map(|decision| (decision.dscp.map(|dscp| dscp.octet() >> 2), decision.vlan_priority))
         .collect();
-    assert_eq!(
-        marks,
-        [
-            (Some(46), Some(5)),
-            (None, None),
-            (None, Some(5)),
-            (None, None)
-        ]
-    );
+    assert_eq!(marks, [(Some(46), Some(5)), (None, None), (None, Some(5)), (None, None)]);
 }
 
 /// The three drop precedences of a class (RFC 2597) by a meter: 1,100 bytes of each burst, 1 bit/s
@@ -249,14 +193,9 @@ const METER: &str = "meter = \
     colour = \"COLOUR\", green = \"AF11\", yellow = \"AF12\", RED }";
 
 fn metered(colour: &str, drop_red: bool, packets: &[&str]) -> Vec<Decision> {
-    let meter = METER.replace("COLOUR", colour).replace(
-        "RED",
-        if drop_red {
-            "drop_red = true"
-        } else {
-            "red = \"AF13\""
-        },
-    );
+    let meter = METER
+        .replace("COLOUR", colour)
+        .replace("RED", if drop_red { "drop_red = true" } else { "red = \"AF13\"" });
     decisions(&one("protocol = \"udp\"", &meter), packets)
 }
 
@@ -264,23 +203,13 @@ fn metered(colour: &str, drop_red: bool, packets: &[&str]) -> Vec<Decision> {
 fn a_meter_marks_by_colour_or_drops_red() {
     let packet = "udp 198.18.0.1:1 > 198.18.0.2:2 length=1000";
     let seen = metered("blind", false, &[packet; 3]);
-    let colours: Vec<_> = seen
-        .iter()
-        .map(|decision| decision.colour.unwrap())
-        .collect();
+    let colours: Vec<_> = seen.iter().map(|decision| decision.colour.unwrap()).collect();
     assert_eq!(colours, [Colour::Green, Colour::Yellow, Colour::Red]);
-    let marks: Vec<_> = seen
-        .iter()
-        .map(|decision| decision.dscp.unwrap().to_string())
-        .collect();
+    let marks: Vec<_> = seen.iter().map(|decision| decision.dscp.unwrap().to_string()).collect();
     assert_eq!(marks, ["AF11", "AF12", "AF13"]);
     let last = &metered("blind", true, &[packet; 3])[2];
     assert!(last.dropped && last.dscp.is_none() && last.priority.is_none());
-    let metadata = Metadata {
-        gso_segments: 3,
-        wire_length: 3042,
-        ..Metadata::default()
-    };
+    let metadata = Metadata { gso_segments: 3, wire_length: 3042, ..Metadata::default() };
     let expected = CounterReport {
         packets: 3,
         bytes: 3042,
@@ -299,9 +228,7 @@ fn an_aware_meter_keeps_the_colour_that_a_packet_brings() {
     let packets: Vec<_> = packets.iter().map(String::as_str).collect();
     let colours = |colour| -> Vec<_> {
         let seen = metered(colour, false, &packets);
-        seen.iter()
-            .map(|decision| decision.colour.unwrap())
-            .collect()
+        seen.iter().map(|decision| decision.colour.unwrap()).collect()
     };
     let expected = [Colour::Yellow, Colour::Red, Colour::Green, Colour::Green];
     assert_eq!(colours("aware"), expected);

@@ -29,12 +29,7 @@ impl<'a> Facts<'a> {
             IpAddr::V4(_) => Some((ip.protocol, ip.fragment.is_none_or(|part| part.0 == 0))),
             IpAddr::V6(_) => above_ipv6(ip),
         });
-        Self {
-            recipe,
-            metadata: recipe.metadata(),
-            bindings,
-            above,
-        }
+        Self { recipe, metadata: recipe.metadata(), bindings, above }
     }
 
     fn family(&self) -> Family {
@@ -68,10 +63,7 @@ impl<'a> Facts<'a> {
 
     /// Behind three tags nobody sees that it is IP.
     fn ip(&self) -> Option<&Ip> {
-        self.recipe
-            .ip
-            .as_ref()
-            .filter(|_| self.recipe.tags.len() < 3)
+        self.recipe.ip.as_ref().filter(|_| self.recipe.tags.len() < 3)
     }
 
     fn ports(&self) -> Option<(u16, u16)> {
@@ -107,10 +99,7 @@ impl<'a> Facts<'a> {
             && any(&asked.ethertype, Some(self.ethertype()))
             && self.is_between(asked)
             && self.has_transport(asked)
-            && any(
-                &asked.protocol,
-                self.ip().and(self.above).map(|(protocol, _)| protocol),
-            )
+            && any(&asked.protocol, self.ip().and(self.above).map(|(protocol, _)| protocol))
             && any(&asked.length, self.length())
             && self.is_owned(asked)
     }
@@ -119,10 +108,7 @@ impl<'a> Facts<'a> {
         let ends = self.ip().map(|ip| (ip.source, ip.destination));
         let (source, destination) = (ends.map(|ends| ends.0), ends.map(|ends| ends.1));
         let class = self.ip().map(|ip| ip.traffic_class);
-        let label = self
-            .ip()
-            .filter(|ip| ip.source.is_ipv6())
-            .map(|ip| ip.flow_label);
+        let label = self.ip().filter(|ip| ip.source.is_ipv6()).map(|ip| ip.flow_label);
         any_address(&asked.source, source)
             && any_address(&asked.destination, destination)
             && (any_address(&asked.address, source) || any_address(&asked.address, destination))
@@ -159,10 +145,7 @@ impl<'a> Facts<'a> {
         any(&asked.uid, uid)
             && (asked.cgroup.is_empty() || asked.cgroup.iter().any(in_group))
             && (asked.mark.is_empty() || asked.mark.iter().any(is_marked))
-            && any(
-                &asked.destination_mac,
-                macs.map(|[destination, _]| destination),
-            )
+            && any(&asked.destination_mac, macs.map(|[destination, _]| destination))
             && any(&asked.source_mac, macs.map(|[_, source]| source))
             && (asked.incoming.is_empty() || asked.incoming.iter().any(by))
     }
@@ -183,10 +166,7 @@ fn above_ipv6(ip: &Ip) -> Option<(u8, bool)> {
 }
 
 fn any<T: PartialOrd + Copy>(list: &[Range<T>], value: Option<T>) -> bool {
-    let holds = |value: T| {
-        list.iter()
-            .any(|range| range.first <= value && value <= range.last)
-    };
+    let holds = |value: T| list.iter().any(|range| range.first <= value && value <= range.last);
     list.is_empty() || value.is_some_and(holds)
 }
 
@@ -203,21 +183,14 @@ fn any_address(list: &[AddressRange], value: Option<IpAddr>) -> bool {
 fn naive(file: &PolicyFile, facts: &Facts<'_>) -> Option<String> {
     let taking = file.filters.iter().filter(|filter| facts.is_in(filter));
     // `min_by_key` gives the first of equals.
-    taking
-        .min_by_key(|filter| filter.priority)
-        .map(|filter| filter.name.clone())
+    taking.min_by_key(|filter| filter.priority).map(|filter| filter.name.clone())
 }
 
 #[test]
 fn interpreter_takes_what_the_written_conditions_take() {
     let mut dice = Dice::new(6);
-    let wishes = Wishes {
-        filters: 0,
-        owners: true,
-        tags_beside: true,
-        meters: false,
-        track: false,
-    };
+    let wishes =
+        Wishes { filters: 0, owners: true, tags_beside: true, meters: false, track: false };
     let (mut taken, mut filters_hit) = (0, 0);
     for round in 0..1000 {
         let filters = [1, 2, 3, 5, 8, 13, 21, 34, 60][round % 9];
@@ -227,16 +200,11 @@ fn interpreter_takes_what_the_written_conditions_take() {
         let mut hit = vec![false; filters];
         for _ in 0..100 {
             let recipe = common::packet(&mut dice, &file, &wishes);
-            let recipe = Recipe {
-                cut: None,
-                ..recipe
-            };
+            let recipe = Recipe { cut: None, ..recipe };
             let facts = Facts::of(&recipe, &bindings);
             let fields = Fields::new(&recipe.frame(), recipe.link, &facts.metadata);
             let decision = interpret(&rules, &fields, &facts.metadata, 1, &mut State::default());
-            let filter = decision
-                .rule
-                .map(|rule| rules.family(fields.family())[rule].filter);
+            let filter = decision.rule.map(|rule| rules.family(fields.family())[rule].filter);
             let name = filter.map(|filter| rules.filters[filter].0.clone());
             assert_eq!(name, naive(&file, &facts), "{recipe:#?}\n{file:#?}");
             taken += usize::from(filter.is_some());
@@ -245,23 +213,14 @@ fn interpreter_takes_what_the_written_conditions_take() {
         filters_hit += hit.iter().filter(|hit| **hit).count();
     }
     // The generators are worth something only if most packets are taken, by many filters.
-    assert!(
-        (40_000..95_000).contains(&taken),
-        "{taken} of 100,000 packets were taken"
-    );
+    assert!((40_000..95_000).contains(&taken), "{taken} of 100,000 packets were taken");
     assert!(filters_hit > 5_000, "{filters_hit} filters were hit");
 }
 
 #[test]
 fn what_is_written_changes_the_code_point_and_the_checksum_and_nothing_else() {
     let mut dice = Dice::new(7);
-    let wishes = Wishes {
-        filters: 4,
-        owners: false,
-        tags_beside: true,
-        meters: true,
-        track: true,
-    };
+    let wishes = Wishes { filters: 4, owners: false, tags_beside: true, meters: true, track: true };
     let (mut marked, mut tagged) = (0, 0);
     for _ in 0..300 {
         let file = common::file(&mut dice, &wishes);
@@ -282,10 +241,7 @@ fn what_is_written_changes_the_code_point_and_the_checksum_and_nothing_else() {
             check_written(&recipe, &decision, &left.bytes, left.vlan_tci);
         }
     }
-    assert!(
-        marked > 500 && tagged > 200,
-        "{marked} marked, {tagged} tagged"
-    );
+    assert!(marked > 500 && tagged > 200, "{marked} marked, {tagged} tagged");
 }
 
 /// Builds the packet that should be there from its parts, and compares.

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use linerate_qos::policy::{NameError, Names, NoNames, PolicyFile};
 
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../examples/qos")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/qos").join(name)
 }
 
 fn text(name: &str) -> String {
@@ -38,10 +36,7 @@ fn every_example_is_read_without_names() {
     let mut count = 0;
     for entry in std::fs::read_dir(path("")).unwrap() {
         let path = entry.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
+        if path.extension().is_some_and(|extension| extension == "toml") {
             let text = std::fs::read_to_string(&path).unwrap();
             let read = PolicyFile::from_toml(&text, &mut NoNames);
             read.unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -14,13 +14,11 @@ struct House;
 impl Names for House {
     fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, NameError> {
         match host {
-            "gateway.example" => Ok(["2001:2::1", "198.18.0.1", "198.18.0.1"]
-                .map(address)
-                .to_vec()),
+            "gateway.example" => {
+                Ok(["2001:2::1", "198.18.0.1", "198.18.0.1"].map(address).to_vec())
+            }
             "v6.example" => Ok(vec![address("2001:2::6")]),
-            "crowd.example" => Ok((0..200_u32)
-                .map(|number| IpAddr::V4(number.into()))
-                .collect()),
+            "crowd.example" => Ok((0..200_u32).map(|number| IpAddr::V4(number.into())).collect()),
             _ => Err(NameError("nobody has that name".to_owned())),
         }
     }
@@ -83,33 +81,18 @@ fn conditions_are_read_in_every_way_to_write_them() {
         "#,
     ));
     let conditions = &file.filters[0].conditions;
-    assert_eq!(
-        conditions.source[0],
-        AddressRange::prefix(address("198.19.1.1"), 15)
-    );
+    assert_eq!(conditions.source[0], AddressRange::prefix(address("198.19.1.1"), 15));
     assert_eq!(conditions.source[1].last, address("198.18.0.9"));
     let gateway = ["198.18.0.1", "2001:2::1"].map(|one| AddressRange::single(address(one)));
     assert_eq!(conditions.destination, gateway);
     assert_eq!(conditions.source_port, [range(1000, 2000), range(16, 16)]);
     let ports = [80, 443, 514, 1514].map(|port| range(port, port));
     assert_eq!(conditions.destination_port, ports);
-    assert_eq!(
-        conditions.protocol,
-        [range(6, 6), range(17, 17), range(132, 136)]
-    );
-    let dscps = [
-        range(46, 46),
-        range(8, 8),
-        range(10, 14),
-        range(44, 44),
-        range(8, 44),
-    ];
+    assert_eq!(conditions.protocol, [range(6, 6), range(17, 17), range(132, 136)]);
+    let dscps = [range(46, 46), range(8, 8), range(10, 14), range(44, 44), range(8, 44)];
     assert_eq!(conditions.dscp, dscps);
     assert_eq!(conditions.ecn, [range(3, 3)]);
-    assert_eq!(
-        conditions.uid,
-        [range(1001, 1001), range(1000, 1999), range(0, 0)]
-    );
+    assert_eq!(conditions.uid, [range(1001, 1001), range(1000, 1999), range(0, 0)]);
     assert_eq!(conditions.incoming.len(), 2);
     assert_eq!(file.filters[0].priority, 1000);
 }
@@ -149,18 +132,11 @@ fn policies_are_inside_others() {
         let error = PolicyFile::from_toml(text, &mut NoNames).unwrap_err();
         error.to_string()
     };
-    let missing = office(
-        r#""voice", "web""#,
-        "limit = \"30mbit\"\n[filter.x]\npolicy = \"office\"",
-    );
+    let missing =
+        office(r#""voice", "web""#, "limit = \"30mbit\"\n[filter.x]\npolicy = \"office\"");
     let taken = office(all, "limit = \"30mbit\"\n[filter.x]\npolicy = \"office\"");
     let deep: String = (0..5)
-        .map(|n| {
-            format!(
-                "[policy.p{n}]\nlimit = \"9mbit\"\nparent = \"p{}\"\n",
-                n + 1
-            )
-        })
+        .map(|n| format!("[policy.p{n}]\nlimit = \"9mbit\"\nparent = \"p{}\"\n", n + 1))
         .collect();
     let deep =
         format!("reserve = \"1mbit\"\nparent = \"p0\"\n{deep}[policy.p5]\nlimit = \"9mbit\"");
@@ -222,15 +198,11 @@ fn what_stands_behind_a_mark_of_exclamation_is_taken_away() {
         source_mac = ["02:00:5e:00:00:00/24", "!02:00:5e:10:00:01"]
         "#,
     );
-    let file = read(&format!(
-        "[set.office]\naddresses = [\"198.18.0.0/28\", \"2001:2::/48\"]\n{text}"
-    ));
+    let file =
+        read(&format!("[set.office]\naddresses = [\"198.18.0.0/28\", \"2001:2::/48\"]\n{text}"));
     let conditions = &file.filters[0].conditions;
     assert_eq!(conditions.family, [Family::V4, Family::Other]);
-    let between = |first, last| AddressRange {
-        first: address(first),
-        last: address(last),
-    };
+    let between = |first, last| AddressRange { first: address(first), last: address(last) };
     let source = [
         between("198.18.0.0", "198.18.0.8"),
         between("198.18.0.10", "198.18.0.15"),
@@ -242,27 +214,17 @@ fn what_stands_behind_a_mark_of_exclamation_is_taken_away() {
     assert_eq!(conditions.destination[2].first, address("::"));
     assert_eq!(conditions.destination.len(), 4);
     assert_eq!(conditions.source_port, [range(0, 79), range(81, 65_535)]);
-    assert_eq!(
-        conditions.destination_port,
-        [range(1001, 1499), range(1601, 2000)]
-    );
+    assert_eq!(conditions.destination_port, [range(1001, 1499), range(1601, 2000)]);
     assert_eq!(conditions.uid, [range(0, 1000), range(1002, u32::MAX - 1)]);
     let marks: Vec<_> = conditions.mark.iter().map(|mark| mark.range).collect();
     assert_eq!(marks, [range(0x10, 0x17), range(0x19, 0x1f)]);
     let macs: Vec<_> = (conditions.source_mac.iter())
         .map(|range| format!("{}-{}", range.first, range.last))
         .collect();
-    let left = [
-        "02:00:5e:00:00:00-02:00:5e:10:00:00",
-        "02:00:5e:10:00:02-02:00:5e:ff:ff:ff",
-    ];
+    let left = ["02:00:5e:00:00:00-02:00:5e:10:00:00", "02:00:5e:10:00:02-02:00:5e:ff:ff:ff"];
     assert_eq!(macs, left);
     let written = file.to_toml();
-    assert_eq!(
-        read(&written).filters[0].conditions,
-        *conditions,
-        "{written}"
-    );
+    assert_eq!(read(&written).filters[0].conditions, *conditions, "{written}");
 }
 
 #[test]
@@ -271,39 +233,18 @@ fn words_mean_what_their_protocol_says() {
         let file = read(&filter(lines));
         file.filters[0].conditions.icmp_type[0].first
     };
-    assert_eq!(
-        types("protocol = \"icmp\"\nicmp_type = \"echo-request\""),
-        8
-    );
-    assert_eq!(
-        types("protocol = \"icmpv6\"\nicmp_type = \"echo-request\""),
-        128
-    );
-    assert_eq!(
-        types("source = \"2001:2::1\"\nicmp_type = \"echo-request\""),
-        128
-    );
-    assert_eq!(
-        types("family = \"ipv4\"\nicmp_type = [\"Echo-Request\"]"),
-        8
-    );
+    assert_eq!(types("protocol = \"icmp\"\nicmp_type = \"echo-request\""), 8);
+    assert_eq!(types("protocol = \"icmpv6\"\nicmp_type = \"echo-request\""), 128);
+    assert_eq!(types("source = \"2001:2::1\"\nicmp_type = \"echo-request\""), 128);
+    assert_eq!(types("family = \"ipv4\"\nicmp_type = [\"Echo-Request\"]"), 8);
     assert_eq!(types("icmp_type = 8"), 8);
     let shell = read(&filter("protocol = \"tcp\"\ndestination_port = \"shell\""));
-    assert_eq!(
-        shell.filters[0].conditions.destination_port,
-        [range(514, 514)]
-    );
+    assert_eq!(shell.filters[0].conditions.destination_port, [range(514, 514)]);
     let flags = read(&filter("protocol = \"tcp\"\ntcp_flags = \"syn, !ACK\""));
-    let test = FlagTest {
-        mask: 0x12,
-        value: 2,
-    };
+    let test = FlagTest { mask: 0x12, value: 2 };
     assert_eq!(flags.filters[0].conditions.tcp_flags, [test]);
     let other = read(&filter("ethertype = [\"arp\", 0x88cc]"));
-    assert_eq!(
-        other.filters[0].conditions.ethertype,
-        [range(0x806, 0x806), range(0x88cc, 0x88cc)]
-    );
+    assert_eq!(other.filters[0].conditions.ethertype, [range(0x806, 0x806), range(0x88cc, 0x88cc)]);
 }
 
 #[test]

@@ -61,10 +61,7 @@ fn range<T>(first: T, last: T) -> Range<T> {
 fn both_ways_are_one_filter_with_both() {
     let file = read(&filter("address 198.18.0.9\nport 20"));
     let conditions = &file.filters[0].conditions;
-    assert_eq!(
-        conditions.address,
-        [AddressRange::single(address("198.18.0.9"))]
-    );
+    assert_eq!(conditions.address, [AddressRange::single(address("198.18.0.9"))]);
     assert_eq!(conditions.port, [range(20, 20)]);
     assert_eq!(file.filters.len(), 1);
 }
@@ -83,11 +80,7 @@ fn services_bring_their_protocols() {
         let file = read(&filter(lines));
         let conditions = &file.filters[0].conditions;
         assert_eq!(conditions.destination_port, [range(53, 53)]);
-        conditions
-            .protocol
-            .iter()
-            .map(|range| range.first)
-            .collect::<Vec<_>>()
+        conditions.protocol.iter().map(|range| range.first).collect::<Vec<_>>()
     };
     assert_eq!(protocols("dstport domain"), [6, 17]);
     assert_eq!(protocols("dstport domain/udp"), [17]);
@@ -105,10 +98,7 @@ fn hosts_keep_the_addresses_of_the_filters_family() {
     assert_eq!(destinations("dstaddr gateway"), [v4, v6]);
     assert_eq!(destinations("dstaddr gateway\nnet 0x86dd"), [v6]);
     assert_eq!(destinations("dstaddr gateway\nsrcaddr 198.18.0.2"), [v4]);
-    assert_eq!(
-        destinations("dstaddr gateway\nsrcaddrlo 2001:2::2\nsrcaddrhi 2001:2::3"),
-        [v6]
-    );
+    assert_eq!(destinations("dstaddr gateway\nsrcaddrlo 2001:2::2\nsrcaddrhi 2001:2::3"), [v6]);
     let file = read(&filter("net 2048"));
     assert_eq!(file.filters[0].conditions.family, [Family::V4]);
 }
@@ -120,11 +110,7 @@ fn a_filter_of_two_adapters_is_there_twice() {
          2m\n\
          adapter lan0\nuses p\nadapter lan1\nuses q\n",
     );
-    let filters: Vec<_> = file
-        .filters
-        .iter()
-        .map(|one| (one.name.as_str(), one.policy))
-        .collect();
+    let filters: Vec<_> = file.filters.iter().map(|one| (one.name.as_str(), one.policy)).collect();
     assert_eq!(filters, [("f", 0), ("f-2", 1), ("g", 1)]);
 }
 
@@ -245,14 +231,8 @@ fn several_attributes_can_stand_on_one_line() {
         .replace("lan0 uses", "lan0\nuses")
         .as_str(),
     );
-    assert_eq!(
-        file.filters[0].conditions.destination_port,
-        [range(5004, 5004)]
-    );
-    assert_eq!(
-        file.policies[0].dscp.map(|dscp| dscp.octet() >> 2),
-        Some(20)
-    );
+    assert_eq!(file.filters[0].conditions.destination_port, [range(5004, 5004)]);
+    assert_eq!(file.policies[0].dscp.map(|dscp| dscp.octet() >> 2), Some(20));
     assert!(!file.policies[0].drop);
 }
 

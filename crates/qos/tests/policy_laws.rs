@@ -43,13 +43,7 @@ fn a_file_of_as_many_filters_as_there_may_be_fits() {
     let file = PolicyFile::from_toml(&text, &mut NoNames).unwrap();
     assert_eq!(file.filters.len(), 8192);
     assert_eq!(file.filters[8191].priority, 8192);
-    assert_eq!(
-        file.filters[1].place,
-        Place {
-            line: 15,
-            column: 9
-        }
-    );
+    assert_eq!(file.filters[1].place, Place { line: 15, column: 9 });
     let more = text + "[filter.one-more]\npolicy = \"all\"\n";
     let error = PolicyFile::from_toml(&more, &mut NoNames).unwrap_err();
     assert_eq!(error.problem, "8193 filters: there may be at most 8192");
@@ -59,15 +53,7 @@ fn a_file_of_as_many_filters_as_there_may_be_fits() {
 #[test]
 fn long_values_are_refused_at_once() {
     let long = "1".repeat(1 << 20) + &"-".repeat(1 << 20);
-    for key in [
-        "port",
-        "dscp",
-        "protocol",
-        "source",
-        "uid",
-        "tcp_flags",
-        "cgroup",
-    ] {
+    for key in ["port", "dscp", "protocol", "source", "uid", "tcp_flags", "cgroup"] {
         let text = format!(
             "[filter.f]\n{key} = \"{long}\"\npolicy = \"p\"\n[policy.p]\n[adapter.a]\npolicies = \
              [\"p\"]\n"

@@ -35,28 +35,16 @@ fn hidden(conditions: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_filter_that_one_other_hides_is_named_with_it() {
-    let said = hidden(&[
-        "protocol = \"tcp\"",
-        "protocol = \"tcp\"\ndestination_port = 80",
-    ]);
+    let said = hidden(&["protocol = \"tcp\"", "protocol = \"tcp\"\ndestination_port = 80"]);
     let expected =
         "4:1: filter `b` is never asked: `a`, which is asked before it, takes all its packets";
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].ends_with(&expected[4..]), "{said:?}");
     // Ports are TCP's and others': what asks for them only is wider.
-    assert_eq!(
-        hidden(&["protocol = \"tcp\"", "destination_port = 80"]),
-        [""; 0]
-    );
+    assert_eq!(hidden(&["protocol = \"tcp\"", "destination_port = 80"]), [""; 0]);
     // A filter of priority asked later is hidden by one that stands behind it.
-    let said = hidden(&[
-        "priority = 2000\nuid = 5\nfamily = \"ipv4\"",
-        "uid = \"1-9\"",
-    ]);
-    assert!(
-        said[0].contains("filter `a` is never asked: `b`"),
-        "{said:?}"
-    );
+    let said = hidden(&["priority = 2000\nuid = 5\nfamily = \"ipv4\"", "uid = \"1-9\""]);
+    assert!(said[0].contains("filter `a` is never asked: `b`"), "{said:?}");
 }
 
 #[test]
@@ -71,10 +59,7 @@ fn what_a_packet_must_have_counts_as_asked() {
         ("ethertype = \"ipv4\"", "source = \"198.18.0.0/15\""),
     ] {
         let said = hidden(&[wide, narrow]);
-        assert!(
-            said.len() == 1 && said[0].contains("`b` is never asked"),
-            "{wide}: {said:?}"
-        );
+        assert!(said.len() == 1 && said[0].contains("`b` is never asked"), "{wide}: {said:?}");
         assert_eq!(hidden(&[narrow, wide]), [""; 0], "{narrow}");
     }
     // A packet can lack what is asked for here.
@@ -91,16 +76,9 @@ fn what_a_packet_must_have_counts_as_asked() {
 #[test]
 fn filters_that_hide_one_together_are_found() {
     let halves = ["source = \"198.18.0.0/16\"", "source = \"198.19.0.0/16\""];
-    let said = hidden(&[
-        halves[0],
-        halves[1],
-        "source = \"198.18.0.0/15\"\nprotocol = \"udp\"",
-    ]);
+    let said = hidden(&[halves[0], halves[1], "source = \"198.18.0.0/15\"\nprotocol = \"udp\""]);
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(
-        said[0].contains("filter `c` is never asked: `a`, `b`, which"),
-        "{said:?}"
-    );
+    assert!(said[0].contains("filter `c` is never asked: `a`, `b`, which"), "{said:?}");
     assert_eq!(hidden(&[halves[0], "source = \"198.18.0.0/15\""]), [""; 0]);
     let said = hidden(&[
         "source_port = \"0-999\"",
@@ -123,15 +101,9 @@ fn impossible_filters_and_ties_are_said() {
          [adapter.eth0]\npolicies = [\"p\", \"q\"]\n",
     );
     assert_eq!(said.len(), 2, "{said:?}");
-    assert!(
-        said[0].starts_with("1:") && said[0].contains("`a` takes no packet"),
-        "{said:?}"
-    );
+    assert!(said[0].starts_with("1:") && said[0].contains("`a` takes no packet"), "{said:?}");
     assert!(said[1].starts_with("7:"), "{said:?}");
-    assert!(
-        said[1].contains("filters `b` and `c` have the same priority 1000"),
-        "{said:?}"
-    );
+    assert!(said[1].contains("filters `b` and `c` have the same priority 1000"), "{said:?}");
 }
 
 #[test]
@@ -148,29 +120,18 @@ fn rates_that_do_not_fit_are_said() {
     let halves = "[policy.p]\nreserve = \"60%\"\n[policy.q]\nreserve = \"50%\"";
     let without_rate = file(halves, eth0);
     assert_eq!(without_rate.len(), 1, "{without_rate:?}");
-    assert!(
-        without_rate[0].contains("reserve 110 % of it"),
-        "{without_rate:?}"
-    );
-    let more = file(
-        "[policy.p]\nreserve = \"6mbit\"\n[policy.q]\nreserve = \"40%\"",
-        &slow,
-    );
+    assert!(without_rate[0].contains("reserve 110 % of it"), "{without_rate:?}");
+    let more = file("[policy.p]\nreserve = \"6mbit\"\n[policy.q]\nreserve = \"40%\"", &slow);
     assert_eq!(more.len(), 1, "{more:?}");
     assert!(more[0].contains("must be left"), "{more:?}");
-    let below = file(
-        "[policy.p]\nreserve = \"6mbit\"\nlimit = \"50%\"\n[policy.q]\ndscp = 1",
-        &slow,
-    );
+    let below =
+        file("[policy.p]\nreserve = \"6mbit\"\nlimit = \"50%\"\n[policy.q]\ndscp = 1", &slow);
     assert!(below.len() == 1 && below[0].contains("limit"), "{below:?}");
     let fits = "[policy.p]\nreserve = \"5mbit\"\n[policy.q]\nreserve = \"40%\"";
     assert_eq!(file(fits, &slow), [""; 0]);
     let fast = format!("{slow}[adapter.fast0]\npolicies = [\"q\"]\n");
     let differs = file(fits, &fast);
-    assert!(
-        differs.len() == 1 && differs[0].contains("in percent"),
-        "{differs:?}"
-    );
+    assert!(differs.len() == 1 && differs[0].contains("in percent"), "{differs:?}");
 }
 
 /// One filter of a policy `p` with these keys, on adapters with these.
@@ -208,10 +169,7 @@ fn a_meter_that_drops_every_full_frame_is_said() {
     };
     let drops = "drop_red = true";
     let said = single("committed_burst = 1513", drops);
-    assert!(
-        said.len() == 1 && said[0].contains("drops every frame above"),
-        "{said:?}"
-    );
+    assert!(said.len() == 1 && said[0].contains("drops every frame above"), "{said:?}");
     assert_eq!(single("committed_burst = 1514", drops), [""; 0]);
     let yellow = "committed_burst = 1000, excess_burst = 2000";
     assert_eq!(single(yellow, drops), [""; 0]);
@@ -232,13 +190,8 @@ fn classes_of_packets_that_come_in_are_said() {
 #[test]
 fn what_is_said_to_be_hidden_is_never_taken() {
     let mut dice = Dice::new(11);
-    let wishes = Wishes {
-        filters: 12,
-        owners: true,
-        tags_beside: true,
-        meters: false,
-        track: false,
-    };
+    let wishes =
+        Wishes { filters: 12, owners: true, tags_beside: true, meters: false, track: false };
     let mut said = 0;
     for _ in 0..400 {
         let file = common::file(&mut dice, &wishes);
@@ -258,10 +211,7 @@ fn what_is_said_to_be_hidden_is_never_taken() {
             if let Some(rule) = decision.rule {
                 let taking = rules.family(fields.family())[rule].filter;
                 let name = &rules.filters[taking].0;
-                assert!(
-                    !never.contains(name),
-                    "`{name}` takes {recipe:#?}\n{file:#?}"
-                );
+                assert!(!never.contains(name), "`{name}` takes {recipe:#?}\n{file:#?}");
             }
         }
     }
@@ -273,13 +223,8 @@ fn what_is_said_to_be_hidden_is_never_taken() {
 #[test]
 fn a_filter_written_twice_is_always_found() {
     let mut dice = Dice::new(12);
-    let wishes = Wishes {
-        filters: 8,
-        owners: true,
-        tags_beside: true,
-        meters: false,
-        track: false,
-    };
+    let wishes =
+        Wishes { filters: 8, owners: true, tags_beside: true, meters: false, track: false };
     for _ in 0..300 {
         let mut file = common::file(&mut dice, &wishes);
         let mut twice = file.filters[dice.below(8) as usize].clone();
@@ -291,10 +236,7 @@ fn a_filter_written_twice_is_always_found() {
             Doubt::Hidden { filter, .. } | Doubt::Impossible { filter } => filter == "twice",
             _ => false,
         };
-        assert!(
-            found.iter().any(|warning| is_it(&warning.doubt)),
-            "{file:#?}"
-        );
+        assert!(found.iter().any(|warning| is_it(&warning.doubt)), "{file:#?}");
     }
 }
 
@@ -341,10 +283,7 @@ fn look_at(filters: u32) {
         let file = PolicyFile::from_toml(&text, &mut NoNames).unwrap();
         warnings(&file, &BTreeMap::new()).unwrap().len()
     });
-    assert_eq!(
-        said[0], 0,
-        "filters that have nothing in common hide nothing"
-    );
+    assert_eq!(said[0], 0, "filters that have nothing in common hide nothing");
     assert!(said[1] > 0, "wide filters hide the last");
 }
 
@@ -356,11 +295,7 @@ fn a_protocol_that_is_an_extension_header_of_ipv6_is_said() {
         );
         let file = PolicyFile::from_toml(&text, &mut NoNames).unwrap();
         let found = warnings(&file, &BTreeMap::new()).unwrap();
-        found
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("\n")
+        found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     assert!(said("protocol = \"ah\"").contains("no packet of IPv6"));
     assert!(

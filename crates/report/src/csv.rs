@@ -41,9 +41,7 @@ pub fn intervals(records: &[&Record], names: &[&str]) -> String {
         let intervals = run.record.intervals_of(run.leg).collect::<Vec<_>>();
         intervals.into_iter().map(move |interval| {
             document["interval"] = json!(interval);
-            let fields = INTERVAL_COLUMNS
-                .iter()
-                .map(|(_, path)| field(&document, path));
+            let fields = INTERVAL_COLUMNS.iter().map(|(_, path)| field(&document, path));
             fields.chain([run.name.to_owned()]).collect()
         })
     });
@@ -66,12 +64,7 @@ fn runs<'a>(records: &'a [&Record], names: &'a [&str]) -> impl Iterator<Item = C
     (1..).zip(records).flat_map(|(number, record)| {
         let name = names.get(number - 1).copied().unwrap_or_default();
         let legs = record.legs.iter();
-        legs.map(move |leg| CsvRun {
-            number,
-            name,
-            record,
-            leg,
-        })
+        legs.map(move |leg| CsvRun { number, name, record, leg })
     })
 }
 
@@ -79,9 +72,8 @@ impl CsvRun<'_> {
     /// The JSON value in which the columns' paths are looked up.
     fn document(&self) -> Value {
         let record = self.record;
-        let kinds: Vec<String> = (record.caveats.iter())
-            .map(|caveat| key_of(&caveat.kind))
-            .collect();
+        let kinds: Vec<String> =
+            (record.caveats.iter()).map(|caveat| key_of(&caveat.kind)).collect();
         let of_two = record
             .legs
             .iter()
@@ -162,26 +154,11 @@ const COLUMNS: &[(&str, &str)] = &[
     ("latency_count", "record.latency_us.count"),
     ("sender_host_cpu_percent", "leg.sender.host_cpu_percent"),
     ("receiver_host_cpu_percent", "leg.receiver.host_cpu_percent"),
-    (
-        "sender_busiest_core_percent",
-        "leg.sender.busiest_core_percent",
-    ),
-    (
-        "receiver_busiest_core_percent",
-        "leg.receiver.busiest_core_percent",
-    ),
-    (
-        "sender_service_demand_us_per_kib",
-        "leg.sender.service_demand_us_per_kib",
-    ),
-    (
-        "receiver_service_demand_us_per_kib",
-        "leg.receiver.service_demand_us_per_kib",
-    ),
-    (
-        "sender_service_demand_threads_us_per_kib",
-        "leg.sender.service_demand_threads_us_per_kib",
-    ),
+    ("sender_busiest_core_percent", "leg.sender.busiest_core_percent"),
+    ("receiver_busiest_core_percent", "leg.receiver.busiest_core_percent"),
+    ("sender_service_demand_us_per_kib", "leg.sender.service_demand_us_per_kib"),
+    ("receiver_service_demand_us_per_kib", "leg.receiver.service_demand_us_per_kib"),
+    ("sender_service_demand_threads_us_per_kib", "leg.sender.service_demand_threads_us_per_kib"),
     (
         "receiver_service_demand_threads_us_per_kib",
         "leg.receiver.service_demand_threads_us_per_kib",
@@ -190,16 +167,10 @@ const COLUMNS: &[(&str, &str)] = &[
     ("tcp_congestion", "leg.tcp.congestion"),
     ("tcp_mss_bytes", "leg.tcp.mss_bytes"),
     ("tcp_pmtu_bytes", "leg.tcp.pmtu_bytes"),
-    (
-        "tcp_effective_segment_bytes",
-        "leg.tcp.effective_segment_bytes",
-    ),
+    ("tcp_effective_segment_bytes", "leg.tcp.effective_segment_bytes"),
     ("tcp_rtt_min_us", "leg.tcp.rtt_min_us"),
     ("tcp_rtt_mean_us", "leg.tcp.rtt_mean_us"),
-    (
-        "tcp_retransmitted_segments",
-        "leg.tcp.retransmitted_segments",
-    ),
+    ("tcp_retransmitted_segments", "leg.tcp.retransmitted_segments"),
     ("tcp_loss_events", "leg.tcp.loss_events"),
     ("tcp_data_segments_out", "leg.tcp.data_segments_out"),
     ("tcp_send_window_bytes", "leg.tcp.send_window_bytes"),
@@ -232,9 +203,7 @@ const MEDIANS: &[Median] = &[
     ("median_high_throughput_bps", THROUGHPUT, |one| one.high),
     ("median_transactions_per_s", TRANSACTIONS, |one| one.median),
     ("median_low_transactions_per_s", TRANSACTIONS, |one| one.low),
-    ("median_high_transactions_per_s", TRANSACTIONS, |one| {
-        one.high
-    }),
+    ("median_high_transactions_per_s", TRANSACTIONS, |one| one.high),
 ];
 
 const THROUGHPUT: &str = "throughput_bps";

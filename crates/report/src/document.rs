@@ -84,17 +84,13 @@ pub trait Document: Json + Charted {
     /// The environment and the caveats of each run, and those of the document itself.
     fn environments_mut(&mut self) -> Vec<Surroundings<'_>> {
         let records = self.records_mut().into_iter();
-        records
-            .map(|record| (&mut record.environment, &mut record.caveats))
-            .collect()
+        records.map(|record| (&mut record.environment, &mut record.caveats)).collect()
     }
 
     /// The status of the document, or of each of its runs, with the caveats that explain it.
     fn endings(&self) -> Vec<Ending<'_>> {
         let records = self.records().unwrap_or_default().into_iter();
-        records
-            .map(|record| (record.status, record.caveats.as_slice()))
-            .collect()
+        records.map(|record| (record.status, record.caveats.as_slice())).collect()
     }
 
     /// The throughputs that `--fail-below` checks, by name, in bits per second; `None` for a
@@ -189,10 +185,7 @@ impl DocumentKind {
     where
         T: Document + DeserializeOwned + 'static,
     {
-        Self {
-            schema,
-            read: |bytes| Ok(Box::new(serde_json::from_slice::<T>(bytes)?)),
-        }
+        Self { schema, read: |bytes| Ok(Box::new(serde_json::from_slice::<T>(bytes)?)) }
     }
 
     /// The name between `linerate.` and the version; `schemas/NAME.json` holds its JSON Schema.
@@ -204,9 +197,8 @@ impl DocumentKind {
     /// Its JSON Schema (2020-12), generated from the type.
     pub fn json_schema(&self) -> Schema {
         let mut all = JSON_SCHEMAS.iter();
-        let (_, json_schema) = all
-            .find(|(schema, _)| *schema == self.schema)
-            .expect("it is of the list");
+        let (_, json_schema) =
+            all.find(|(schema, _)| *schema == self.schema).expect("it is of the list");
         described(json_schema())
     }
 }
@@ -279,10 +271,7 @@ fn why(error: &serde_json::Error) -> String {
 /// [`ReadError`], with line and column where it is not whole.
 pub fn read(bytes: &[u8]) -> Result<Box<dyn Document>, ReadError> {
     let kind = kind(bytes)?;
-    (kind.read)(bytes).map_err(|source| ReadError::NotWhole {
-        schema: kind.schema,
-        source,
-    })
+    (kind.read)(bytes).map_err(|source| ReadError::NotWhole { schema: kind.schema, source })
 }
 
 /// The schema that `bytes` name, if it is one of linerate's.

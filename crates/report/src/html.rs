@@ -82,11 +82,7 @@ fn article(page: &mut String, number: usize, document: &mut dyn Document, pixels
         page,
         "<article id=\"d{number}\">\n<header><p>{about}</p><h1>{answer}</h1></header>\n<section>\n"
     );
-    let form = |details| Style {
-        details,
-        form: Form::Html,
-        ..Style::default()
-    };
+    let form = |details| Style { details, form: Form::Html, ..Style::default() };
     let said = format!("<p class=\"strong\">{answer}</p>\n");
     let text = document.text(form(false));
     // A first line that only repeats the answer above is left out.
@@ -98,19 +94,14 @@ fn article(page: &mut String, number: usize, document: &mut dyn Document, pixels
         figure(page, &chart, pixels);
     }
     let all = document.text(form(true));
-    let _ = write!(
-        page,
-        "<details class=\"all\"><summary>All figures</summary>\n{all}</details>\n"
-    );
+    let _ =
+        write!(page, "<details class=\"all\"><summary>All figures</summary>\n{all}</details>\n");
     let environment = document.environments_mut().pop();
     if let Some((environment, _)) = environment {
         ends(page, environment);
     }
     // In JSON, these characters occur only in strings, where they can be escaped.
-    let inert = json
-        .trim_end()
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e");
+    let inert = json.trim_end().replace('<', "\\u003c").replace('>', "\\u003e");
     let _ = writeln!(page, "{OPEN}{inert}{CLOSE}\n</article>");
 }
 
@@ -159,9 +150,7 @@ const FACTS: [Fact; 9] = [
         let device = host.device.as_ref()?;
         Some(format!("{}, MTU {}", device.name, device.mtu_bytes))
     }),
-    ("queueing discipline", |host| {
-        host.device.as_ref()?.qdisc.clone()
-    }),
+    ("queueing discipline", |host| host.device.as_ref()?.qdisc.clone()),
 ];
 
 /// Writes a table of the hosts of both ends.
@@ -177,11 +166,7 @@ fn ends(page: &mut String, environment: &Environment) {
     page.push_str(
         "<section class=\"ends\"><h2>Measured on</h2><div class=\"wide\"><table><thead><tr><th></th><th>here</th>",
     );
-    page.push_str(if hosts.len() > 1 {
-        "<th>endpoint</th>"
-    } else {
-        ""
-    });
+    page.push_str(if hosts.len() > 1 { "<th>endpoint</th>" } else { "" });
     page.push_str("</tr></thead><tbody>\n");
     for (name, fact) in FACTS {
         let cells: Vec<Option<String>> = hosts.iter().map(|host| fact(host)).collect();
@@ -207,9 +192,6 @@ pub fn documents(bytes: &[u8]) -> Result<Vec<Box<dyn Document>>, ReadError> {
         return Ok(vec![read(bytes)?]);
     }
     let text = String::from_utf8_lossy(bytes);
-    let blocks = text
-        .split(OPEN)
-        .skip(1)
-        .map(|rest| rest.split(CLOSE).next().unwrap_or(rest));
+    let blocks = text.split(OPEN).skip(1).map(|rest| rest.split(CLOSE).next().unwrap_or(rest));
     blocks.map(|json| read(json.as_bytes())).collect()
 }

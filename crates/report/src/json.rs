@@ -140,10 +140,7 @@ mod tests {
         let value = serde_json::json!({"a\u{202e}": "\u{9b}31m\u{200b}\u{e0041}\u{7f}µ\n"});
         let text = line(&value);
         assert!(!text.trim_end().contains(is_hidden), "{text}");
-        assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&text).unwrap(),
-            value
-        );
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 
     #[test]
@@ -152,9 +149,6 @@ mod tests {
         assert_eq!(line(&value), "{\"rows\":[1,2],\"text\":\"a\\nb\"}\n");
         let pretty = document(&value);
         assert!(pretty.ends_with("}\n") && pretty.lines().count() == 7);
-        assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&pretty).unwrap(),
-            value
-        );
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&pretty).unwrap(), value);
     }
 }

@@ -174,13 +174,8 @@ pub fn rate(bps: f64) -> String {
 /// A unit's scale and name, the largest first.
 pub(crate) type Scale = (f64, &'static str);
 
-pub(crate) const RATES: [Scale; 5] = [
-    (1e12, "Tbit/s"),
-    (1e9, "Gbit/s"),
-    (1e6, "Mbit/s"),
-    (1e3, "kbit/s"),
-    (1.0, "bit/s"),
-];
+pub(crate) const RATES: [Scale; 5] =
+    [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 pub(crate) const MICROS: [Scale; 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
 pub(crate) const BYTES: [Scale; 5] = [
     (1_099_511_627_776.0, "TiB"),
@@ -266,10 +261,8 @@ fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     // Rounded to the digits that are printed; otherwise 999.7 Mbit/s would become 1,000 Mbit/s.
     let rounded =
         (value.abs() / 10_f64.powi(exponent(value) - 2)).round() * 10_f64.powi(exponent(value) - 2);
-    let &(scale, unit) = units
-        .iter()
-        .find(|(scale, _)| rounded >= *scale)
-        .unwrap_or(&units[units.len() - 1]);
+    let &(scale, unit) =
+        units.iter().find(|(scale, _)| rounded >= *scale).unwrap_or(&units[units.len() - 1]);
     with_unit(value / scale, unit)
 }
 

@@ -97,12 +97,8 @@ fn intervals() {
     for (model, stream) in MODELS.iter().zip(20..) {
         let mut source = Source::new(SEED, stream);
         let cells = [0.0, 5.0, 10.0].map(|effect| {
-            let covered = share(|| {
-                covers(
-                    &compare(model, &mut source, &design(None, 1), effect),
-                    effect,
-                )
-            });
+            let covered =
+                share(|| covers(&compare(model, &mut source, &design(None, 1), effect), effect));
             percent(covered.share)
         });
         println!("| {} | {} |", model.name, cells.join(" | "));
@@ -130,14 +126,8 @@ fn power_cell(model: &Model, source: &mut Source, effect: f64) -> String {
         is_different(&conclusion)
     });
     said.sort_by(f64::total_cmp);
-    let median = said
-        .get(said.len() / 2)
-        .map_or("–".to_owned(), |said| format!("{said:+.1} %"));
-    format!(
-        "{}, {:.0} runs, {median}",
-        percent(found.share),
-        2.0 * mean(pairs)
-    )
+    let median = said.get(said.len() / 2).map_or("–".to_owned(), |said| format!("{said:+.1} %"));
+    format!("{}, {:.0} runs, {median}", percent(found.share), 2.0 * mean(pairs))
 }
 
 fn equivalence() {

@@ -2,11 +2,7 @@
 //! in which nothing has changed whatever the machine did meanwhile. Reads a number from each line.
 //!
 //! `cargo run --release -p linerate-stats --example orders < throughputs`
-#![allow(
-    clippy::print_stdout,
-    clippy::expect_used,
-    reason = "a report of one file"
-)]
+#![allow(clippy::print_stdout, clippy::expect_used, reason = "a report of one file")]
 
 use std::io::stdin;
 
@@ -19,17 +15,11 @@ const ORDERS: u32 = 1000;
 
 fn main() {
     let lines = stdin().lines().map(|line| line.expect("a line"));
-    let mut values: Vec<f64> = lines
-        .map(|line| line.trim().parse().expect("a number"))
-        .collect();
+    let mut values: Vec<f64> = lines.map(|line| line.trim().parse().expect("a number")).collect();
     let runs = values.len();
     println!(
         "{runs} runs in their order: monitor {}, history changes {}",
-        if monitor_alarms(&values) {
-            "ALARM"
-        } else {
-            "no alarm"
-        },
+        if monitor_alarms(&values) { "ALARM" } else { "no alarm" },
         changes(&values, 1).expect("numbers").len()
     );
     let mut rng = ChaCha8Rng::seed_from_u64(1);
@@ -42,10 +32,7 @@ fn main() {
         let found = changes(&values, order.into()).expect("numbers");
         once += u32::from(!found.is_empty());
     }
-    for (name, alarms) in [
-        ("monitor, after each run", monitor),
-        ("history changes", once),
-    ] {
+    for (name, alarms) in [("monitor, after each run", monitor), ("history changes", once)] {
         let share = wilson(alarms.into(), ORDERS.into()).expect("there are orders");
         println!("{ORDERS} random orders, {name}: {alarms} with an alarm, {share:?}");
     }

@@ -73,10 +73,7 @@ mod tests {
 
     #[test]
     fn figures_that_say_different_things_decide_nothing() {
-        let accepted = Accepted {
-            low: 1.0,
-            high: f64::INFINITY,
-        };
+        let accepted = Accepted { low: 1.0, high: f64::INFINITY };
         for (figures, agreement) in [
             (&[1.0, 7.0][..], Agreement::Agrees),
             (&[0.5, 0.9], Agreement::Disagrees),

@@ -81,9 +81,8 @@ pub fn changes(values: &[f64], seed: u64) -> Result<Vec<ChangePoint>, StatsError
 pub fn new_change(values: &[f64]) -> Result<Option<ChangePoint>, StatsError> {
     sorted("changes", values)?;
     let tails = TAILS.iter().filter(|tail| 2 * **tail <= values.len());
-    let p_value = tails
-        .map(|tail| rank_p_value(values.split_at(values.len() - tail)))
-        .fold(1.0, f64::min);
+    let p_value =
+        tails.map(|tail| rank_p_value(values.split_at(values.len() - tail))).fold(1.0, f64::min);
     Ok((p_value <= LEVEL_OF_A_TAIL).then(|| {
         let at = best_fit(values);
         ChangePoint {
@@ -141,8 +140,7 @@ fn best_fit(values: &[f64]) -> usize {
     };
     let cost = |cut: &usize| off(&values[..*cut]) + off(&values[*cut..]);
     let cuts = FEWEST..=values.len() - FEWEST;
-    cuts.min_by(|a, b| cost(a).total_cmp(&cost(b)))
-        .unwrap_or(FEWEST)
+    cuts.min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(FEWEST)
 }
 
 /// Mean ranks, from 0.
@@ -226,9 +224,8 @@ mod tests {
         let found = rate(200, || {
             seed += 1;
             let level = |at: usize| if at < 30 { 100.0 } else { 90.0 };
-            let values: Vec<f64> = (0..35)
-                .map(|at| level(at) * (1.0 + 0.02 * source.normal()))
-                .collect();
+            let values: Vec<f64> =
+                (0..35).map(|at| level(at) * (1.0 + 0.02 * source.normal())).collect();
             let found = changes(&values, seed).unwrap();
             found.iter().any(|change| {
                 change.at.abs_diff(30) <= 1 && (change.after / change.before - 0.9).abs() < 0.03
@@ -286,9 +283,7 @@ mod tests {
         // Of 10 orders of 2 and 3 values 1 has no inversion, 1 has one, 2 have two.
         let values = |after: [f64; 5]| -> Vec<f64> { after.to_vec() };
         let exact = |before: usize, after: usize| {
-            let all: f64 = (1..=after)
-                .map(|i| (before + i) as f64 / i as f64)
-                .product();
+            let all: f64 = (1..=after).map(|i| (before + i) as f64 / i as f64).product();
             2.0 / all
         };
         let apart: Vec<f64> = (0..25).map(f64::from).chain(values([99.0; 5])).collect();
@@ -299,10 +294,7 @@ mod tests {
             let mut near = apart.clone();
             near[25] = 24.5 - f64::from(more);
             let p_value = rank_p_value(near.split_at(25));
-            assert!(
-                (p_value / exact(25, 5) / orders - 1.0).abs() < 1e-9,
-                "{more}: {p_value}"
-            );
+            assert!((p_value / exact(25, 5) / orders - 1.0).abs() < 1e-9, "{more}: {p_value}");
         }
         assert_eq!(rank_p_value(values([1.0; 5]).split_at(2)), 1.0);
     }

@@ -41,12 +41,10 @@ pub(super) fn critical_dip(n: usize) -> Option<f64> {
     let after = CRITICAL.partition_point(|&(size, _)| size <= n);
     let (n_below, scaled_below) = *CRITICAL.get(after.checked_sub(1)?)?;
     // √n·dip has a limit distribution, so it is what varies little between the sizes of the table.
-    let scaled = CRITICAL
-        .get(after)
-        .map_or(scaled_below, |&(n_above, scaled_above)| {
-            let share = (n - n_below) as f64 / (n_above - n_below) as f64;
-            scaled_below + share * (scaled_above - scaled_below)
-        });
+    let scaled = CRITICAL.get(after).map_or(scaled_below, |&(n_above, scaled_above)| {
+        let share = (n - n_below) as f64 / (n_above - n_below) as f64;
+        scaled_below + share * (scaled_above - scaled_below)
+    });
     Some(scaled / (n as f64).sqrt())
 }
 
@@ -63,11 +61,7 @@ fn steps(sorted: &[f64]) -> Vec<EcdfStep> {
     sorted
         .chunk_by(|a, b| a == b)
         .map(|ties| {
-            let step = EcdfStep {
-                x: ties[0],
-                below,
-                upto: below + ties.len() as f64,
-            };
+            let step = EcdfStep { x: ties[0], below, upto: below + ties.len() as f64 };
             below = step.upto;
             step
         })
@@ -84,10 +78,7 @@ struct Hull {
 impl Hull {
     /// Andrew's monotone chain. `turns(a, b)` says whether slope `b` may follow slope `a`.
     fn new(range: &[EcdfStep], height: fn(&EcdfStep) -> f64, turns: fn(f64, f64) -> bool) -> Self {
-        let mut hull = Self {
-            vertices: Vec::new(),
-            points: Vec::new(),
-        };
+        let mut hull = Self { vertices: Vec::new(), points: Vec::new() };
         for (position, step) in range.iter().enumerate() {
             let point = (step.x, height(step));
             while let [.., a, b] = hull.points[..] {
@@ -148,8 +139,7 @@ fn widest_gap(range: &[EcdfStep], minorant: &Hull, majorant: &Hull) -> WidestGap
         high: vertex,
     });
     let all = at_minorant.chain(at_majorant);
-    all.max_by(|a, b| a.gap.total_cmp(&b.gap))
-        .expect("a hull has at least one vertex")
+    all.max_by(|a, b| a.gap.total_cmp(&b.gap)).expect("a hull has at least one vertex")
 }
 
 /// Sample size and the 95 % quantile of √n·dip of uniform samples, from 100,000 of them each, which
@@ -210,9 +200,8 @@ mod tests {
     fn uniform_samples_are_rejected_at_the_level_also_between_the_sizes_of_the_table() {
         let mut source = Source::new(5);
         for n in [4, 5, 9, 11, 25, 75] {
-            let rejected = rate(10_000, || {
-                Some(dip_of(source.samples(n, Source::uniform))) > critical_dip(n)
-            });
+            let rejected =
+                rate(10_000, || Some(dip_of(source.samples(n, Source::uniform))) > critical_dip(n));
             // Four standard errors, and the error of the table.
             assert!((rejected - 0.05).abs() < 0.011, "n = {n}: {rejected}");
         }

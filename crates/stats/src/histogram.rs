@@ -61,9 +61,7 @@ impl LatencyHistogram {
 
     /// Adds the samples of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        self.ns
-            .add(&other.ns)
-            .expect("all latency histograms have the same bounds");
+        self.ns.add(&other.ns).expect("all latency histograms have the same bounds");
     }
 
     /// Adds the samples of a record's buckets, each counted at its bucket's upper bound.
@@ -212,11 +210,7 @@ mod tests {
     fn latencies_everywhere_still_fit_the_record() {
         let latencies: Vec<u64> = (0..40_000).map(|i| 1.0007_f64.powi(i) as u64).collect();
         let buckets = histogram(&latencies).buckets();
-        assert!(
-            (256..=512).contains(&buckets.0.len()),
-            "{}",
-            buckets.0.len()
-        );
+        assert!((256..=512).contains(&buckets.0.len()), "{}", buckets.0.len());
         let count: u64 = buckets.0.iter().map(|bucket| bucket.1).sum();
         assert_eq!(count, 40_000);
     }

@@ -85,11 +85,7 @@ pub enum StatsError {
 
 impl StatsError {
     fn out_of_range(operation: &'static str, value: f64, allowed: &'static str) -> Self {
-        Self::OutOfRange {
-            operation,
-            value,
-            allowed,
-        }
+        Self::OutOfRange { operation, value, allowed }
     }
 }
 
@@ -99,11 +95,7 @@ fn sorted(operation: &'static str, samples: &[f64]) -> Result<Vec<f64>, StatsErr
         return Err(StatsError::Empty { operation });
     }
     if let Some(index) = samples.iter().position(|value| !value.is_finite()) {
-        return Err(StatsError::NotFinite {
-            operation,
-            index,
-            value: samples[index],
-        });
+        return Err(StatsError::NotFinite { operation, index, value: samples[index] });
     }
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

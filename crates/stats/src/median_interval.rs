@@ -29,10 +29,7 @@ impl MedianInterval {
     /// told of the run fits.
     pub fn of_a_run(self, samples: &[f64]) -> Self {
         let median = sorted("low median", samples).map(|sorted| sorted[(sorted.len() - 1) / 2]);
-        Self {
-            median: median.unwrap_or(self.median),
-            ..self
-        }
+        Self { median: median.unwrap_or(self.median), ..self }
     }
 
     /// Whether the coverage is 95 %. Fewer than 6 samples cannot reach it, whatever they are.
@@ -115,10 +112,7 @@ mod tests {
         for (n, skipped, coverage) in table {
             let (got_skipped, got_coverage) = order_statistics(n);
             assert_eq!(got_skipped, skipped, "n = {n}");
-            assert!(
-                (got_coverage - coverage).abs() < 1e-12,
-                "n = {n}: {got_coverage}"
-            );
+            assert!((got_coverage - coverage).abs() < 1e-12, "n = {n}: {got_coverage}");
         }
     }
 
@@ -157,10 +151,7 @@ mod tests {
                     (interval.low..=interval.high).contains(&truth)
                 });
                 // Four standard errors of 20,000 trials at 94 %.
-                assert!(
-                    (covered - stated).abs() < 0.007,
-                    "n = {n}: {covered} for {stated}"
-                );
+                assert!((covered - stated).abs() < 0.007, "n = {n}: {covered} for {stated}");
             }
         }
     }

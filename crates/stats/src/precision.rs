@@ -87,15 +87,10 @@ mod tests {
         let samples = [99.0, 100.0, 101.0, 100.0, 100.5, 99.5];
         assert_eq!(
             precision_reached(&samples, 1.0).unwrap(),
-            Precision::Reached {
-                half_width_percent: 1.0
-            }
+            Precision::Reached { half_width_percent: 1.0 }
         );
         let few = precision_reached(&[100.0; 4], 1.0).unwrap();
-        let needs = Precision::NeedsMore {
-            half_width_percent: 0.0,
-            more_runs: 2,
-        };
+        let needs = Precision::NeedsMore { half_width_percent: 0.0, more_runs: 2 };
         assert_eq!(few, needs);
         let one = precision_reached(&[100.0], 1.0).unwrap();
         assert!(matches!(one, Precision::NeedsMore { more_runs: 5, .. }));
@@ -104,10 +99,7 @@ mod tests {
     #[test]
     fn a_median_of_zero_has_no_relative_precision() {
         let around_zero = [-1.0, 0.0, 1.0];
-        assert_eq!(
-            precision_reached(&around_zero, 5.0).unwrap(),
-            Precision::NotRelative
-        );
+        assert_eq!(precision_reached(&around_zero, 5.0).unwrap(), Precision::NotRelative);
         let all_zero = precision_reached(&[0.0; 6], 5.0).unwrap();
         assert!(matches!(all_zero, Precision::Reached { .. }));
     }
@@ -133,11 +125,7 @@ mod tests {
             })
             .collect();
         totals.sort_unstable();
-        assert!(
-            (75..=302).contains(&totals[200]),
-            "median estimate {}",
-            totals[200]
-        );
+        assert!((75..=302).contains(&totals[200]), "median estimate {}", totals[200]);
     }
 
     #[test]
@@ -145,10 +133,7 @@ mod tests {
         let mut source = Source::new(3);
         let covered = rate(2_000, || {
             let mut samples = source.samples(6, |s| 100.0 + 5.0 * s.normal());
-            while !matches!(
-                precision_reached(&samples, 5.0).unwrap(),
-                Precision::Reached { .. }
-            ) {
+            while !matches!(precision_reached(&samples, 5.0).unwrap(), Precision::Reached { .. }) {
                 samples.push(100.0 + 5.0 * source.normal());
             }
             let interval = median_interval(&samples).unwrap();

@@ -57,12 +57,7 @@ impl SequenceTracker {
 
     /// Expects `first` first; lower numbers are not counted.
     pub fn new(first: u64) -> Self {
-        Self {
-            first,
-            next: first,
-            counts: SequenceCounts::default(),
-            seen: Box::new([0; WORDS]),
-        }
+        Self { first, next: first, counts: SequenceCounts::default(), seen: Box::new([0; WORDS]) }
     }
 
     /// Counts one packet.
@@ -185,12 +180,7 @@ mod tests {
 
     impl Model {
         fn new(first: u64) -> Self {
-            Self {
-                first,
-                next: first,
-                seen: HashSet::new(),
-                counts: SequenceCounts::default(),
-            }
+            Self { first, next: first, seen: HashSet::new(), counts: SequenceCounts::default() }
         }
 
         fn on_packet(&mut self, number: u64) {
@@ -209,10 +199,7 @@ mod tests {
         }
 
         fn counts(&self) -> SequenceCounts {
-            SequenceCounts {
-                lost: self.next - self.first - self.counts.received,
-                ..self.counts
-            }
+            SequenceCounts { lost: self.next - self.first - self.counts.received, ..self.counts }
         }
     }
 
@@ -277,13 +264,8 @@ mod tests {
             OutsideWindow,
         ];
         assert_eq!(arrivals, expected);
-        let counts = SequenceCounts {
-            received: 4,
-            lost: W,
-            duplicated: 1,
-            reordered: 1,
-            outside_window: 2,
-        };
+        let counts =
+            SequenceCounts { received: 4, lost: W, duplicated: 1, reordered: 1, outside_window: 2 };
         assert_eq!(tracker.counts(), counts);
     }
 

@@ -169,9 +169,7 @@ mod tests {
     }
 
     fn two_modes(source: &mut Source, n: usize, minor: f64) -> Vec<f64> {
-        source.samples(n, |s| {
-            s.normal() + if s.uniform() < minor { 10.0 } else { 0.0 }
-        })
+        source.samples(n, |s| s.normal() + if s.uniform() < minor { 10.0 } else { 0.0 })
     }
 
     #[test]
@@ -197,19 +195,15 @@ mod tests {
     #[test]
     fn modes_and_drifts_are_found_as_often_as_stated() {
         let mut source = Source::new(7);
-        for (n, equal, unequal, drifting) in [
-            (10, 0.55, 0.29, 0.30),
-            (20, 0.90, 0.52, 0.77),
-            (30, 0.96, 0.65, 0.94),
-        ] {
+        for (n, equal, unequal, drifting) in
+            [(10, 0.55, 0.29, 0.30), (20, 0.90, 0.52, 0.77), (30, 0.96, 0.65, 0.94)]
+        {
             let (modes, _) = called(1_000, || two_modes(&mut source, n, 0.5));
             assert!(modes >= equal, "n = {n}: {modes}");
             let (modes, _) = called(1_000, || two_modes(&mut source, n, 0.3));
             assert!(modes >= unequal, "n = {n}: {modes}");
             let (_, drift) = called(1_000, || {
-                (0..n)
-                    .map(|i| source.normal() + 3.0 * i as f64 / (n - 1) as f64)
-                    .collect()
+                (0..n).map(|i| source.normal() + 3.0 * i as f64 / (n - 1) as f64).collect()
             });
             assert!(drift >= drifting, "n = {n}: {drift}");
         }
@@ -217,24 +211,12 @@ mod tests {
 
     #[test]
     fn modes_are_told_with_their_sizes_and_an_outlier_is_none_of_its_own() {
-        let samples = [
-            941.0, 612.0, 940.0, 611.0, 610.0, 942.0, 939.0, 613.0, 938.0, 5.0,
-        ];
+        let samples = [941.0, 612.0, 940.0, 611.0, 610.0, 942.0, 939.0, 613.0, 938.0, 5.0];
         let Figure::Modes { modes } = figure(&samples).unwrap() else {
             panic!("two modes look like {:?}", figure(&samples));
         };
-        let lower = Mode {
-            median: 611.0,
-            min: 5.0,
-            max: 613.0,
-            n: 5,
-        };
-        let upper = Mode {
-            median: 940.0,
-            min: 938.0,
-            max: 942.0,
-            n: 5,
-        };
+        let lower = Mode { median: 611.0, min: 5.0, max: 613.0, n: 5 };
+        let upper = Mode { median: 940.0, min: 938.0, max: 942.0, n: 5 };
         assert_eq!(modes, [lower, upper]);
     }
 
@@ -251,13 +233,7 @@ mod tests {
     #[test]
     fn a_drift_is_told_with_its_ends_and_its_slope() {
         let samples: Vec<f64> = (0..9).map(|run| 100.0 - 2.0 * f64::from(run)).collect();
-        let Figure::Drift {
-            from,
-            to,
-            change_per_run,
-            p_value,
-        } = figure(&samples).unwrap()
-        else {
+        let Figure::Drift { from, to, change_per_run, p_value } = figure(&samples).unwrap() else {
             panic!("a falling line is a drift");
         };
         assert_eq!((from, to, change_per_run), (98.0, 86.0, -2.0));
@@ -268,21 +244,14 @@ mod tests {
     #[test]
     fn few_or_equal_runs_are_one_figure() {
         for samples in [&[1.0, 9.0][..], &[1.0, 1.0, 9.0], &[5.0; 20]] {
-            assert_eq!(
-                figure(samples).unwrap(),
-                Figure::One(median_interval(samples).unwrap())
-            );
+            assert_eq!(figure(samples).unwrap(), Figure::One(median_interval(samples).unwrap()));
         }
     }
 
     #[test]
     fn runs_within_a_hundredth_of_each_other_have_no_modes() {
         let pairs = [95.61, 95.42, 95.52, 95.41, 95.62, 95.53];
-        assert!(
-            matches!(figure(&pairs), Ok(Figure::One(_))),
-            "{:?}",
-            figure(&pairs)
-        );
+        assert!(matches!(figure(&pairs), Ok(Figure::One(_))), "{:?}", figure(&pairs));
     }
 
     #[test]

@@ -71,10 +71,7 @@ mod tests {
     #[test]
     fn known_sample() {
         let summary = Summary::new(&[9.0, 1.0, 4.0, 2.0]).unwrap();
-        assert_eq!(
-            (summary.count(), summary.min(), summary.max()),
-            (4, 1.0, 9.0)
-        );
+        assert_eq!((summary.count(), summary.min(), summary.max()), (4, 1.0, 9.0));
         assert_eq!((summary.mean(), summary.median()), (4.0, 3.0));
         // R: quantile(c(9, 1, 4, 2), c(.1, .25, .9), type = 7)
         for (q, expected) in [(0.1, 1.3), (0.25, 1.75), (0.9, 7.5)] {
@@ -86,10 +83,7 @@ mod tests {
     fn quantile_outside_its_range_is_an_error() {
         let summary = Summary::new(&[1.0]).unwrap();
         for q in [-0.01, 1.01, f64::NAN] {
-            assert!(matches!(
-                summary.quantile(q),
-                Err(StatsError::OutOfRange { .. })
-            ));
+            assert!(matches!(summary.quantile(q), Err(StatsError::OutOfRange { .. })));
         }
     }
 

@@ -24,9 +24,8 @@ pub(super) fn mann_kendall(samples: &[f64]) -> f64 {
 /// The Theil–Sen slope, the median of the slopes between all pairs: the change from one sample to
 /// the next.
 pub(super) fn theil_sen_slope(samples: &[f64]) -> f64 {
-    let mut slopes: Vec<f64> = pairs(samples.len())
-        .map(|(i, j)| (samples[j] - samples[i]) / (j - i) as f64)
-        .collect();
+    let mut slopes: Vec<f64> =
+        pairs(samples.len()).map(|(i, j)| (samples[j] - samples[i]) / (j - i) as f64).collect();
     slopes.sort_by(f64::total_cmp);
     super::median_of_sorted(&slopes)
 }
@@ -77,15 +76,9 @@ fn exact_p_value(n: usize, score: i64) -> f64 {
 pub fn two_sided_normal(z: f64) -> f64 {
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
-    let polynomial = [
-        1.061_405_429,
-        -1.453_152_027,
-        1.421_413_741,
-        -0.284_496_736,
-        0.254_829_592,
-    ]
-    .into_iter()
-    .fold(0.0, |sum, coefficient| (sum + coefficient) * t);
+    let polynomial = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592]
+        .into_iter()
+        .fold(0.0, |sum, coefficient| (sum + coefficient) * t);
     (polynomial * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
@@ -116,10 +109,7 @@ mod tests {
         let variance = (30 * 29 * 65) as f64 / 18.0;
         for score in [61, 101, 145, 181] {
             let normal = two_sided_normal((score - 1) as f64 / variance.sqrt());
-            assert!(
-                (normal - exact_p_value(30, score)).abs() < 3e-3,
-                "S = {score}"
-            );
+            assert!((normal - exact_p_value(30, score)).abs() < 3e-3, "S = {score}");
         }
         assert!((two_sided_normal(1.959_964) - 0.05).abs() < 1e-6);
         assert!((two_sided_normal(0.0) - 1.0).abs() < 1e-6);

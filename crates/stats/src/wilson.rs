@@ -26,17 +26,11 @@ pub struct Proportion {
 /// trials.
 pub fn wilson(events: u64, trials: u64) -> Result<Proportion, StatsError> {
     if trials == 0 {
-        return Err(StatsError::Empty {
-            operation: "proportion",
-        });
+        return Err(StatsError::Empty { operation: "proportion" });
     }
     if events > trials {
         let allowed = "at most the number of trials";
-        return Err(StatsError::out_of_range(
-            "proportion",
-            events as f64,
-            allowed,
-        ));
+        return Err(StatsError::out_of_range("proportion", events as f64, allowed));
     }
     let n = trials as f64;
     let share = events as f64 / n;
@@ -46,16 +40,8 @@ pub fn wilson(events: u64, trials: u64) -> Result<Proportion, StatsError> {
     Ok(Proportion {
         share,
         // The formula gives exactly these at the ends; rounding must not leave a residue.
-        low: if events == 0 {
-            0.0
-        } else {
-            (center - half_width) / scale
-        },
-        high: if events == trials {
-            1.0
-        } else {
-            (center + half_width) / scale
-        },
+        low: if events == 0 { 0.0 } else { (center - half_width) / scale },
+        high: if events == trials { 1.0 } else { (center + half_width) / scale },
     })
 }
 
@@ -80,10 +66,7 @@ mod tests {
         ];
         for (events, trials, low, high) in table {
             let got = wilson(events, trials).unwrap();
-            assert!(
-                (got.low - low).abs() < 5e-5 && (got.high - high).abs() < 5e-5,
-                "{got:?}"
-            );
+            assert!((got.low - low).abs() < 5e-5 && (got.high - high).abs() < 5e-5, "{got:?}");
         }
     }
 

@@ -17,10 +17,7 @@ fn rate(mut event: impl FnMut() -> bool) -> f64 {
 }
 
 fn named(name: &str) -> &'static Model {
-    MODELS
-        .iter()
-        .find(|model| model.name == name)
-        .expect("a model of that name")
+    MODELS.iter().find(|model| model.name == name).expect("a model of that name")
 }
 
 fn covers(conclusion: &Conclusion, percent: f64) -> bool {
@@ -35,11 +32,7 @@ fn a_against_a_is_different_in_five_percent_whatever_the_noise() {
         let different =
             rate(|| compare(model, &mut source, &design(None, 1), 0.0).metrics[0].different);
         // Far below 5 % the error would not be put to use.
-        assert!(
-            (0.025..FIVE_PERCENT_AT_MOST).contains(&different),
-            "{}: {different}",
-            model.name
-        );
+        assert!((0.025..FIVE_PERCENT_AT_MOST).contains(&different), "{}: {different}", model.name);
     }
 }
 
@@ -69,12 +62,8 @@ fn the_interval_holds_the_effect_in_95_percent_wherever_it_stops() {
     for (model, stream) in MODELS.iter().zip(0..) {
         for percent in [0.0, 5.0, 10.0] {
             let mut source = Source::new(44, stream);
-            let covered = rate(|| {
-                covers(
-                    &compare(model, &mut source, &design(None, 1), percent),
-                    percent,
-                )
-            });
+            let covered =
+                rate(|| covers(&compare(model, &mut source, &design(None, 1), percent), percent));
             assert!(
                 covered > 1.0 - FIVE_PERCENT_AT_MOST,
                 "{} at {percent} %: {covered}",

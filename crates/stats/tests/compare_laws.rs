@@ -5,12 +5,7 @@ use linerate_stats::paired::{ComparisonVerdict, Conclusion, Design, Sequential, 
 use proptest::prelude::*;
 
 fn design(margin_percent: Option<f64>) -> Design {
-    Design {
-        margin_percent,
-        metrics: 1,
-        max_pairs: 30,
-        seed: 11,
-    }
+    Design { margin_percent, metrics: 1, max_pairs: 30, seed: 11 }
 }
 
 /// All pairs until it stops, or what there is after the last.
@@ -40,11 +35,7 @@ fn pairs() -> impl Strategy<Value = Vec<f64>> {
     (noise, -0.15..0.15_f64, prop::bool::ANY).prop_map(|(noise, effect, is_coarse)| {
         let shifted = noise.into_iter().map(|noise| noise + effect);
         let coarse = |x: f64| {
-            if is_coarse {
-                (x * 32.0).round() / 32.0
-            } else {
-                x
-            }
+            if is_coarse { (x * 32.0).round() / 32.0 } else { x }
         };
         shifted.map(coarse).collect()
     })
@@ -135,35 +126,23 @@ proptest! {
 fn equal_pairs_are_equivalent_within_any_margin_and_else_inconclusive() {
     let equal = [0.0; 30];
     let with_margin = conclude(&design(Some(0.1)), &equal);
-    assert_eq!(
-        (with_margin.verdict, with_margin.pairs),
-        (ComparisonVerdict::Equivalent, 6)
-    );
+    assert_eq!((with_margin.verdict, with_margin.pairs), (ComparisonVerdict::Equivalent, 6));
     let without = conclude(&design(None), &equal);
-    assert_eq!(
-        (without.verdict, without.pairs),
-        (ComparisonVerdict::Inconclusive, 30)
-    );
+    assert_eq!((without.verdict, without.pairs), (ComparisonVerdict::Inconclusive, 30));
     assert_eq!(without.metrics[0].interval_percent, [0.0, 0.0]);
 }
 
 #[test]
 fn a_difference_within_the_margin_is_real_and_small() {
-    let small: Vec<f64> = (0..30_u32)
-        .map(|pair| 0.02 + 0.0001 * f64::from(pair % 7))
-        .collect();
+    let small: Vec<f64> = (0..30_u32).map(|pair| 0.02 + 0.0001 * f64::from(pair % 7)).collect();
     // EQUIVALENT by itself would stop it before DIFFERENT can be shown; a second metric keeps it
     // going.
-    let mut wide = Sequential::new(&Design {
-        metrics: 2,
-        ..design(Some(5.0))
-    })
-    .unwrap();
+    let mut wide = Sequential::new(&Design { metrics: 2, ..design(Some(5.0)) }).unwrap();
     let noise = |pair: usize| if pair.is_multiple_of(2) { 0.3 } else { -0.3 };
-    let conclusion = small.iter().enumerate().find_map(|(pair, &small)| {
-        wide.push(&[small, noise(pair) + 0.001 * pair as f64])
-            .unwrap()
-    });
+    let conclusion = small
+        .iter()
+        .enumerate()
+        .find_map(|(pair, &small)| wide.push(&[small, noise(pair) + 0.001 * pair as f64]).unwrap());
     let metric = &conclusion.unwrap().metrics[0];
     assert!(metric.different && metric.equivalent);
     assert_eq!(metric.verdict, ComparisonVerdict::Different);
@@ -173,21 +152,12 @@ fn a_difference_within_the_margin_is_real_and_small() {
 #[test]
 fn figures_without_a_ratio_and_ratios_without_a_place_are_errors() {
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(matches!(
-            log_ratio(bad, 1.0),
-            Err(StatsError::OutOfRange { .. })
-        ));
-        assert!(matches!(
-            log_ratio(1.0, bad),
-            Err(StatsError::OutOfRange { .. })
-        ));
+        assert!(matches!(log_ratio(bad, 1.0), Err(StatsError::OutOfRange { .. })));
+        assert!(matches!(log_ratio(1.0, bad), Err(StatsError::OutOfRange { .. })));
     }
     let mut test = Sequential::new(&design(None)).unwrap();
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        assert!(matches!(
-            test.push(&[bad]),
-            Err(StatsError::NotFinite { index: 0, .. })
-        ));
+        assert!(matches!(test.push(&[bad]), Err(StatsError::NotFinite { index: 0, .. })));
     }
     for bad in [&[][..], &[0.0, 0.0], &[701.0]] {
         assert!(matches!(test.push(bad), Err(StatsError::OutOfRange { .. })));
@@ -200,10 +170,7 @@ fn a_stopped_comparison_takes_no_more_pairs() {
     let mut test = Sequential::new(&design(None)).unwrap();
     let stopped = (1..=8_u8).find_map(|pair| test.push(&[0.1 + 0.01 * f64::from(pair)]).unwrap());
     assert_eq!(stopped, test.conclude());
-    assert!(matches!(
-        test.push(&[0.1]),
-        Err(StatsError::OutOfRange { .. })
-    ));
+    assert!(matches!(test.push(&[0.1]), Err(StatsError::OutOfRange { .. })));
     assert_eq!(stopped, test.conclude());
 }
 
@@ -212,14 +179,8 @@ fn few_pairs_have_the_confidence_of_their_range() {
     for (pairs, confidence) in [(1, 0.0), (2, 50.0), (3, 75.0), (5, 93.75), (6, 95.0)] {
         let ratios: Vec<f64> = (0..pairs).map(|pair| 0.01 * f64::from(pair)).collect();
         let so_far = conclude(&design(None), &ratios);
-        assert_eq!(
-            (so_far.verdict, so_far.pairs),
-            (ComparisonVerdict::Inconclusive, pairs as u32)
-        );
-        assert!(
-            close(so_far.metrics[0].confidence_percent, confidence),
-            "{so_far:?}"
-        );
+        assert_eq!((so_far.verdict, so_far.pairs), (ComparisonVerdict::Inconclusive, pairs as u32));
+        assert!(close(so_far.metrics[0].confidence_percent, confidence), "{so_far:?}");
     }
 }
 
@@ -237,9 +198,7 @@ fn expected_pairs_come_near_to_what_it_takes() {
     }
     assert_eq!(clear.expected_pairs(), Some([8, 8]));
     assert!(
-        unclear
-            .expected_pairs()
-            .is_none_or(|[fewest, most]| 8 < fewest && fewest <= most),
+        unclear.expected_pairs().is_none_or(|[fewest, most]| 8 < fewest && fewest <= most),
         "{:?}",
         unclear.expected_pairs()
     );

@@ -12,10 +12,7 @@ pub struct CallError {
 
 impl CallError {
     pub(crate) fn new(operation: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self {
-            operation: operation.into(),
-            source: source.into(),
-        }
+        Self { operation: operation.into(), source: source.into() }
     }
 
     /// What the kernel answered.

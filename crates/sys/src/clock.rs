@@ -44,11 +44,7 @@ impl RealtimeOffset {
             (self.measured_at_ns, self.offset) = measure_realtime_offset();
         }
         let (at, now) = (realtime_ns.wrapping_add(self.offset), monotonic_ns());
-        if now.wrapping_sub(at) > MAX_AGE_NS {
-            now
-        } else {
-            at
-        }
+        if now.wrapping_sub(at) > MAX_AGE_NS { now } else { at }
     }
 }
 
@@ -61,10 +57,8 @@ fn measure_realtime_offset() -> (u64, u64) {
         let width = monotonic_ns() - before;
         (width, realtime, (before + width / 2).wrapping_sub(realtime))
     };
-    let (_, realtime, offset) = [measure(), measure(), measure()]
-        .into_iter()
-        .min()
-        .expect("there are three");
+    let (_, realtime, offset) =
+        [measure(), measure(), measure()].into_iter().min().expect("there are three");
     (realtime, offset)
 }
 
@@ -106,10 +100,7 @@ pub fn clock_source() -> Result<String, ProcError> {
 /// A moment as C's `strftime` writes it, in UTC or in this host's time zone; nothing beyond 255
 /// bytes.
 pub fn format_moment(moment: SystemTime, format: &str, is_utc: bool) -> String {
-    let seconds = moment
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs() as libc::time_t;
+    let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as libc::time_t;
     let Ok(format) = CString::new(format) else {
         return String::new();
     };
@@ -157,10 +148,7 @@ mod tests {
             (0, "Thu, 01 Jan 1970 00:00:00"),
             (951_782_400, "Tue, 29 Feb 2000 00:00:00"),
         ] {
-            assert_eq!(
-                format_moment(at(seconds), "%a, %d %b %Y %H:%M:%S", true),
-                text
-            );
+            assert_eq!(format_moment(at(seconds), "%a, %d %b %Y %H:%M:%S", true), text);
         }
         assert_eq!(format_moment(at(0), "\0", true), "");
         let long = "%c".repeat(100);

@@ -32,10 +32,7 @@ impl Ethtool {
         let error = |source| CallError::new(format!("open the driver of link {link}"), source);
         // The wildcard address can be bound where no address is configured and no link is up.
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(error)?;
-        let driver = Self {
-            socket,
-            link: link.to_owned(),
-        };
+        let driver = Self { socket, link: link.to_owned() };
         // Every device has offload features, so that this fails only without the device.
         ioctl::read(&driver.socket, link, EthtoolCommand::FeatureCount).map_err(error)?;
         Ok(driver)

@@ -51,11 +51,7 @@ impl IdleSpinners {
     /// # Errors
     /// A thread cannot be started, bound to its CPU or given the policy; none is left behind then.
     pub fn start() -> Result<Self, IdleError> {
-        let mut spinners = Self {
-            stop: Arc::default(),
-            threads: Vec::new(),
-            numbers: Vec::new(),
-        };
+        let mut spinners = Self { stop: Arc::default(), threads: Vec::new(), numbers: Vec::new() };
         for cpu in thread::affinity()? {
             let stop = Arc::clone(&spinners.stop);
             let (report, reported) = mpsc::channel();
@@ -134,17 +130,9 @@ pub fn spun() -> Vec<(u32, Duration)> {
 pub fn watch(process: u32) {
     let tasks = fs::read_dir(format!("/proc/{process}/task"));
     let mut others = watched();
-    for task in tasks
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|task| task.path())
-    {
+    for task in tasks.into_iter().flatten().flatten().map(|task| task.path()) {
         let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
-        let cpu = name
-            .trim_end()
-            .strip_prefix(THREAD_NAME)
-            .and_then(|cpu| cpu.parse().ok());
+        let cpu = name.trim_end().strip_prefix(THREAD_NAME).and_then(|cpu| cpu.parse().ok());
         let schedstat = task.join("schedstat");
         if let Some(cpu) = cpu
             && others.iter().all(|(_, known)| *known != schedstat)
@@ -202,10 +190,7 @@ fn cpu_time(thread: u32) -> Option<Duration> {
     const PER_THREAD: libc::clockid_t = 4;
     const SCHED: libc::clockid_t = 2;
     let clock = (!thread).cast_signed() << 3 | PER_THREAD | SCHED;
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a live timespec that the call fills.
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (result == 0).then(|| {
@@ -247,13 +232,7 @@ mod tests {
             .filter_map(|task| fs::read_to_string(task.path().join("stat")).ok())
             .filter(|stat| stat.contains("(idle-spinner-"))
             .map(|stat| {
-                stat.rsplit_once(") ")
-                    .unwrap()
-                    .1
-                    .split(' ')
-                    .nth(41 - 3)
-                    .unwrap()
-                    .to_owned()
+                stat.rsplit_once(") ").unwrap().1.split(' ').nth(41 - 3).unwrap().to_owned()
             })
             .collect()
     }
@@ -263,10 +242,7 @@ mod tests {
         let spinners = IdleSpinners::start().unwrap();
         assert_eq!(spinners.cpus(), thread::affinity().unwrap().len());
         let policies = spinner_policies();
-        assert_eq!(
-            policies,
-            vec![libc::SCHED_IDLE.to_string(); spinners.cpus()]
-        );
+        assert_eq!(policies, vec![libc::SCHED_IDLE.to_string(); spinners.cpus()]);
 
         let (started, before) = (Instant::now(), spun());
         assert_eq!(before.len(), spinners.cpus());
@@ -281,21 +257,13 @@ mod tests {
             let grew: Vec<_> = grew.collect();
             // The scheduler's clock may run a little faster than the time that NTP corrects.
             let most = elapsed + elapsed / 100;
-            assert!(
-                grew.iter().all(|time| *time <= most),
-                "{grew:?} {elapsed:?}"
-            );
+            assert!(grew.iter().all(|time| *time <= most), "{grew:?} {elapsed:?}");
             grew.iter().all(|time| !time.is_zero())
         });
         // Those of a process that is watched, here this one once more, count as its own.
         let own = spun();
         watch(std::process::id());
-        assert!(
-            spun()
-                .iter()
-                .zip(own)
-                .all(|(both, own)| both.0 == own.0 && both.1 > own.1)
-        );
+        assert!(spun().iter().zip(own).all(|(both, own)| both.0 == own.0 && both.1 > own.1));
         watched().clear();
 
         drop(spinners);

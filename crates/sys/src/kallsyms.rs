@@ -128,10 +128,7 @@ mod tests {
     #[test]
     fn hidden_addresses_are_told_from_a_kernel_without_functions() {
         let hidden = "0000000000000000 T _stext\n0000000000000000 t tcp_sendmsg\n";
-        assert!(matches!(
-            KernelSymbols::parse(hidden),
-            Err(KallsymsError::Hidden)
-        ));
+        assert!(matches!(KernelSymbols::parse(hidden), Err(KallsymsError::Hidden)));
         assert!(KernelSymbols::parse("").unwrap().is_empty());
         assert!(KernelSymbols::default().name(1).is_none());
     }

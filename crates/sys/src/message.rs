@@ -25,10 +25,8 @@ pub(crate) fn send_message(
     messages: &[ControlMessage<'_>],
 ) -> io::Result<()> {
     let mut control = ControlBuffer([0; 256]);
-    let mut vector = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
+    let mut vector =
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: a msghdr of zeros is a valid one.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_name = to.as_ptr().cast_mut().cast();
@@ -41,11 +39,7 @@ pub(crate) fn send_message(
     // SAFETY: name, vector and control messages live and have the lengths that the header says; the
     // kernel only reads.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, 0) };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Writes control messages into the zeroed buffer of a header, and answers how many bytes they
@@ -57,10 +51,7 @@ pub(crate) fn put_control(header: &libc::msghdr, messages: &[ControlMessage<'_>]
     // SAFETY: CMSG_SPACE only computes.
     let space = |value: &[u8]| unsafe { libc::CMSG_SPACE(value.len() as u32) as usize };
     let taken = messages.iter().map(|(_, _, value)| space(value)).sum();
-    assert!(
-        taken <= header.msg_controllen,
-        "control messages in their buffer"
-    );
+    assert!(taken <= header.msg_controllen, "control messages in their buffer");
     // SAFETY: the buffer is zeroed, aligned and long enough, as was just checked; the macros stay
     // within it, and each value is copied behind its own header.
     unsafe {
@@ -102,10 +93,7 @@ pub(crate) fn receive_message<R>(
 ) -> io::Result<(usize, Option<SocketAddr>, R)> {
     let mut control = ControlBuffer([0; 256]);
     let mut name = SockAddrStorage::zeroed();
-    let mut vector = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
-    };
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: a msghdr of zeros is a valid one.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_name = (&raw mut name).cast();
@@ -130,8 +118,5 @@ pub(crate) fn since_1970(timespec: &[u8]) -> Option<Duration> {
         _ => u32_at(timespec, offset).map(|word| word.cast_signed().into()),
     };
     let (seconds, nanoseconds) = (word(0)?, word(WORD)?);
-    Some(Duration::new(
-        u64::try_from(seconds).ok()?,
-        u32::try_from(nanoseconds).ok()?,
-    ))
+    Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?))
 }

@@ -138,10 +138,7 @@ impl NetlinkError {
 
     /// An answer that lacks what the protocol promises.
     fn malformed(operation: &str, missing: &str) -> Self {
-        Self::Malformed {
-            operation: operation.to_owned(),
-            source: DecodeError::from(missing),
-        }
+        Self::Malformed { operation: operation.to_owned(), source: DecodeError::from(missing) }
     }
 }
 

@@ -92,10 +92,7 @@ impl Namespace {
         });
         let operation = || format!("create network namespace {name}");
         let file = file.map_err(|error| CallError::new(operation(), error))?;
-        let namespace = Self {
-            name,
-            file: Arc::new(file),
-        };
+        let namespace = Self { name, file: Arc::new(file) };
         namespace.configure(|netlink| netlink.change_link("lo", &LinkChange::Up))?;
         Ok(namespace)
     }
@@ -121,10 +118,7 @@ impl Namespace {
         let file = File::open(path);
         let operation = || format!("open network namespace {name}");
         let file = file.map_err(|error| CallError::new(operation(), error))?;
-        Ok(Self {
-            name,
-            file: Arc::new(file),
-        })
+        Ok(Self { name, file: Arc::new(file) })
     }
 
     /// Moves the calling thread to this namespace for good. Threads that it starts later and
@@ -173,9 +167,7 @@ impl Namespace {
     /// [`NamespaceError::Call`] if the descriptor cannot be examined.
     pub fn inode(&self) -> Result<u64, NamespaceError> {
         let metadata = self.file.metadata();
-        metadata
-            .map(|metadata| metadata.ino())
-            .map_err(|source| self.enter_error(source))
+        metadata.map(|metadata| metadata.ino()).map_err(|source| self.enter_error(source))
     }
 
     /// Runs `work` to its end on a thread of this namespace. Sockets that it opens, netlink handles
@@ -187,9 +179,8 @@ impl Namespace {
     /// [`NamespaceError::Call`] if the thread cannot be started or may not enter.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         let result = thread::scope(|scope| {
-            let helper = thread::Builder::new()
-                .name(self.thread_name())
-                .spawn_scoped(scope, || {
+            let helper =
+                thread::Builder::new().name(self.thread_name()).spawn_scoped(scope, || {
                     set_namespace(self.file.as_fd(), LinkNameSpaceType::Network)?;
                     Ok(work())
                 })?;
@@ -209,8 +200,7 @@ impl Namespace {
     ) -> Result<JoinHandle<T>, NamespaceError> {
         let builder = thread::Builder::new().name(name.into());
         // A new thread inherits the namespace of the one that starts it.
-        self.run(|| builder.spawn(work))?
-            .map_err(|source| self.enter_error(source))
+        self.run(|| builder.spawn(work))?.map_err(|source| self.enter_error(source))
     }
 
     /// A command whose process runs in this namespace.
@@ -230,8 +220,7 @@ impl Namespace {
     /// # Errors
     /// [`NamespaceError::Call`] and [`NamespaceError::Configure`].
     pub fn netlink(&self) -> Result<Netlink, NamespaceError> {
-        self.run(Netlink::open)?
-            .map_err(|source| self.configure_error(source))
+        self.run(Netlink::open)?.map_err(|source| self.configure_error(source))
     }
 
     /// Opens a netlink handle and makes requests with it.
@@ -246,10 +235,7 @@ impl Namespace {
     }
 
     fn configure_error(&self, source: NetlinkError) -> NamespaceError {
-        NamespaceError::Configure {
-            name: self.name.clone(),
-            source,
-        }
+        NamespaceError::Configure { name: self.name.clone(), source }
     }
 
     fn enter_error(&self, source: io::Error) -> NamespaceError {

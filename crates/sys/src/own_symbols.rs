@@ -15,10 +15,8 @@ pub fn names(addresses: &[u64]) -> Vec<Option<String>> {
     process.perf_map = false;
     // The paths of its own maps are right in its own mount namespace, and need no privilege.
     process.map_files = false;
-    let symbolizer = Symbolizer::builder()
-        .enable_code_info(false)
-        .enable_inlined_fns(false)
-        .build();
+    let symbolizer =
+        Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build();
     match symbolizer.symbolize(&Source::Process(process), Input::AbsAddr(addresses)) {
         Ok(found) => found
             .iter()

@@ -119,11 +119,7 @@ impl PacketSocket {
             Ring::map(socket, size).map_err(refused("map a ring of frames"))
         };
         let [short, middle, long] = ring::Size::shrunk(SIZES, bytes);
-        let sizes = [
-            (0, short),
-            (short.longest_frame(), middle),
-            (middle.longest_frame(), long),
-        ];
+        let sizes = [(0, short), (short.longest_frame(), middle), (middle.longest_frame(), long)];
         // The kernel waits for all CPUs before it gives a socket its ring (synchronize_rcu);
         // threads let it do so once for all three.
         let [short, middle, long] = thread::scope(|scope| {
@@ -263,9 +259,7 @@ impl PacketSocket {
     }
 
     fn gone(&self) -> PacketError {
-        PacketError::Gone {
-            link: self.link.clone(),
-        }
+        PacketError::Gone { link: self.link.clone() }
     }
 }
 
@@ -302,18 +296,9 @@ fn refused(operation: &'static str, link: &str, source: io::Error) -> PacketErro
 /// Short for frames of an ordinary MTU, middle for jumbo frames and a few segments, long for whole
 /// GSO frames.
 const SIZES: [ring::Size; 3] = [
-    ring::Size {
-        slot_bytes: 2048,
-        blocks: 16,
-    },
-    ring::Size {
-        slot_bytes: 16_384,
-        blocks: 7,
-    },
-    ring::Size {
-        slot_bytes: 65_632,
-        blocks: 18,
-    },
+    ring::Size { slot_bytes: 2048, blocks: 16 },
+    ring::Size { slot_bytes: 16_384, blocks: 7 },
+    ring::Size { slot_bytes: 65_632, blocks: 18 },
 ];
 
 #[cfg(test)]

@@ -121,21 +121,13 @@ impl Sampler {
 /// (everything) to 2 (the user mode of their threads); 3 or 4 in some distributions mean nothing.
 /// `None` if the kernel has no such setting.
 pub fn paranoid() -> Option<i32> {
-    sysctl::read("kernel.perf_event_paranoid")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    sysctl::read("kernel.perf_event_paranoid").ok()?.trim().parse().ok()
 }
 
 /// Samples per second that the kernel allows at the moment. It lowers this limit when sampling
 /// takes too long.
 pub fn largest_rate() -> Option<u32> {
-    sysctl::read("kernel.perf_event_max_sample_rate")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    sysctl::read("kernel.perf_event_max_sample_rate").ok()?.trim().parse().ok()
 }
 
 /// `PERF_EVENT_IOC_ENABLE` and `_DISABLE`, include/uapi/linux/perf_event.h.
@@ -200,11 +192,7 @@ mod tests {
         };
         sampler.enable().expect("the thread is there");
         let mut bytes = Vec::new();
-        while records(&bytes)
-            .filter(|r| matches!(r, Record::Sample(_)))
-            .count()
-            < 20
-        {
+        while records(&bytes).filter(|r| matches!(r, Record::Sample(_))).count() < 20 {
             std::hint::black_box(paranoid());
             sampler.drain(&mut bytes);
         }
@@ -226,10 +214,7 @@ mod tests {
             let Record::Sample(sample) = record else {
                 continue;
             };
-            assert_eq!(
-                (sample.process, sample.thread),
-                (std::process::id(), thread::thread_id())
-            );
+            assert_eq!((sample.process, sample.thread), (std::process::id(), thread::thread_id()));
             let chain = sample.chain();
             assert!(!chain.kernel.is_empty() || !chain.user.is_empty());
             seen += 1;
@@ -239,10 +224,7 @@ mod tests {
 
     #[test]
     fn samples_of_user_mode_have_no_kernel_in_them() {
-        let sampling = Sampling {
-            user_only: true,
-            ..SAMPLING
-        };
+        let sampling = Sampling { user_only: true, ..SAMPLING };
         let bytes = own_samples(&sampling).unwrap_or_default();
         for record in records(&bytes) {
             if let Record::Sample(sample) = record {
@@ -253,10 +235,7 @@ mod tests {
 
     #[test]
     fn cycles_give_samples_or_are_said_not_to_be_there() {
-        let sampling = Sampling {
-            clock: Clock::Cycles { period: 200_000 },
-            ..SAMPLING
-        };
+        let sampling = Sampling { clock: Clock::Cycles { period: 200_000 }, ..SAMPLING };
         let Some(bytes) = own_samples(&sampling) else {
             return;
         };
@@ -268,9 +247,6 @@ mod tests {
         let error = Sampler::open(Subject::Cpu(65_000), &SAMPLING).expect_err("no such CPU");
         assert!(error.to_string().contains("CPU 65000"), "{error}");
         // A number beyond all possible CPUs gives EINVAL, which has many other causes.
-        assert!(
-            matches!(error.obstacle(), Obstacle::Other | Obstacle::Paranoid),
-            "{error}"
-        );
+        assert!(matches!(error.obstacle(), Obstacle::Other | Obstacle::Paranoid), "{error}");
     }
 }

@@ -25,10 +25,7 @@ impl Poller {
     /// # Errors
     /// Out of descriptors.
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            found: Vec::new(),
-        })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, found: Vec::new() })
     }
 
     /// Watches `socket` under `number`. Dropping the socket ends it.
@@ -229,12 +226,7 @@ mod tests {
         poller.add_edge(&busy, 2, Interest::Either).unwrap();
         let mut found = Vec::new();
         poller.wait_into(Duration::ZERO, &mut found).unwrap();
-        let writable = Ready {
-            number: 2,
-            readable: false,
-            writable: true,
-            ended: false,
-        };
+        let writable = Ready { number: 2, readable: false, writable: true, ended: false };
         assert_eq!(found, [writable]);
         poller.wait_into(Duration::ZERO, &mut found).unwrap();
         assert_eq!(found, []);
@@ -253,9 +245,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let ready = |interest| wait_ready(&socket, interest, Duration::from_micros(100)).unwrap();
         assert!(!ready(Interest::Readable));
-        eventually("it can be written", || {
-            ready(Interest::Writable) && ready(Interest::Either)
-        });
+        eventually("it can be written", || ready(Interest::Writable) && ready(Interest::Either));
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         eventually("it can be read", || ready(Interest::Readable));
     }

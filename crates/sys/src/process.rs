@@ -34,10 +34,8 @@ impl Process {
     /// # Errors
     /// `NotFound` if there is none, or none that began then.
     pub fn open(pid: u32, started: u64) -> io::Result<Self> {
-        let number = i32::try_from(pid)
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or(io::ErrorKind::NotFound)?;
+        let number =
+            i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
         let descriptor = pidfd_open(number, PidfdFlags::empty()).map_err(gone)?;
         // Checked after opening, when the number can no longer pass to another unnoticed.
         if start_time(pid)? == started {
@@ -148,11 +146,8 @@ pub fn user_outside() -> io::Result<u32> {
 fn outside(map: &str, user: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let mut numbers = line.split_ascii_whitespace().map(str::parse::<u32>);
-        let (inside, outside, count) = (
-            numbers.next()?.ok()?,
-            numbers.next()?.ok()?,
-            numbers.next()?.ok()?,
-        );
+        let (inside, outside, count) =
+            (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
         let offset = user.checked_sub(inside).filter(|offset| *offset < count)?;
         outside.checked_add(offset)
     })
@@ -166,22 +161,13 @@ fn outside(map: &str, user: u32) -> Option<u32> {
 pub fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     // `struct ucred`: the process, the user, the group.
     let mut credentials = [0; 12];
-    read_bytes(
-        stream,
-        libc::SOL_SOCKET,
-        libc::SO_PEERCRED,
-        &mut credentials,
-    )?;
+    read_bytes(stream, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut credentials)?;
     Ok(u32::from_ne_bytes(credentials.as_chunks().0[1]))
 }
 
 /// A process that is not there, or no longer.
 fn gone(errno: Errno) -> io::Error {
-    if errno == Errno::SRCH {
-        io::ErrorKind::NotFound.into()
-    } else {
-        errno.into()
-    }
+    if errno == Errno::SRCH { io::ErrorKind::NotFound.into() } else { errno.into() }
 }
 
 #[cfg(test)]

@@ -48,10 +48,7 @@ mod tests {
 ";
         let of = |address| mapping(maps, address);
         assert_eq!(of(0x5650), Some(0x5600..0x5700));
-        assert_eq!(
-            [of(0x55f1), of(0x5750), of(0x5850), of(0x9000)],
-            [None, None, None, None]
-        );
+        assert_eq!([of(0x55f1), of(0x5750), of(0x5850), of(0x9000)], [None, None, None, None]);
     }
 
     #[test]

@@ -87,11 +87,7 @@ mod tests {
     use std::process::Command;
 
     fn is_readable(fd: BorrowedFd<'_>) -> bool {
-        let mut poll = libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the pointer is to one live pollfd, as the call is told.
         unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
     }

@@ -104,11 +104,7 @@ impl Vmsplice {
             if self.queued == 0 {
                 self.fill(rest)?;
             }
-            let moved = pass_on(
-                self.pipe.reader.as_fd(),
-                stream.as_fd(),
-                rest.min(self.queued),
-            )?;
+            let moved = pass_on(self.pipe.reader.as_fd(), stream.as_fd(), rest.min(self.queued))?;
             self.queued -= moved;
             Ok(moved)
         })
@@ -151,11 +147,7 @@ impl Sendfile {
         let length = message.max(1);
         let mut block = File::from(memfd_create("linerate", MemfdFlags::CLOEXEC)?);
         block.write_all(&noise().take(length).collect::<Vec<u8>>())?;
-        Ok(Self {
-            block,
-            length,
-            position: 0,
-        })
+        Ok(Self { block, length, position: 0 })
     }
 
     /// Hands `length` bytes to the socket; see [`Vmsplice::send`].
@@ -330,12 +322,8 @@ mod tests {
     /// A pair whose receiver has room for little, so that sends are partial.
     fn narrow_pair() -> (TcpStream, TcpStream) {
         let (client, server) = pair();
-        socket2::SockRef::from(&server)
-            .set_recv_buffer_size(64 * 1024)
-            .unwrap();
-        socket2::SockRef::from(&client)
-            .set_send_buffer_size(32 * 1024)
-            .unwrap();
+        socket2::SockRef::from(&server).set_recv_buffer_size(64 * 1024).unwrap();
+        socket2::SockRef::from(&client).set_send_buffer_size(32 * 1024).unwrap();
         (client, server)
     }
 
@@ -373,9 +361,7 @@ mod tests {
         for message in [100, 4096, 131_072, 1 << 20] {
             for mut send in senders(message) {
                 let (client, mut server) = narrow_pair();
-                client
-                    .set_write_timeout(Some(Duration::from_millis(1)))
-                    .unwrap();
+                client.set_write_timeout(Some(Duration::from_millis(1))).unwrap();
                 let reader = thread::spawn(move || {
                     let mut received = Vec::new();
                     let mut buffer = [0; 20_000];
@@ -466,10 +452,7 @@ mod tests {
         let hosts = match crate::netns::Pair::create() {
             Ok(hosts) => hosts,
             Err(error) => {
-                skip(
-                    Need::Lab,
-                    format_args!("no network namespaces here: {error}"),
-                );
+                skip(Need::Lab, format_args!("no network namespaces here: {error}"));
                 return;
             }
         };

@@ -139,10 +139,7 @@ impl TcpInfo {
         let mut bytes = [0; LENGTH];
         let length =
             crate::socket::read_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)
-                .map_err(|source| OptionError::Read {
-                    option: "TCP_INFO",
-                    source,
-                })?;
+                .map_err(|source| OptionError::Read { option: "TCP_INFO", source })?;
         Self::parse(&bytes[..length]).ok_or_else(|| OptionError::Read {
             option: "TCP_INFO",
             source: io::ErrorKind::UnexpectedEof.into(),

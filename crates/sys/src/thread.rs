@@ -56,9 +56,7 @@ impl SchedTimesReader {
     /// # Errors
     /// No such thread, or a kernel without CONFIG_SCHED_INFO.
     pub fn open(tid: u32) -> Result<Self, ProcError> {
-        Ok(Self {
-            file: SampledFile::open(format!("/proc/self/task/{tid}/schedstat"))?,
-        })
+        Ok(Self { file: SampledFile::open(format!("/proc/self/task/{tid}/schedstat"))? })
     }
 
     /// Reads the thread's times.
@@ -79,10 +77,7 @@ pub fn cpu_time() -> Duration {
 
 /// The calling thread's number, under which other threads can look at it.
 pub fn thread_id() -> u32 {
-    rustix::thread::gettid()
-        .as_raw_nonzero()
-        .get()
-        .cast_unsigned()
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
 /// The CPUs that the calling thread may run on, in rising order.
@@ -202,18 +197,11 @@ fn set_policy(
     policy: libc::c_int,
     priority: libc::c_int,
 ) -> Result<(), CallError> {
-    let parameters = libc::sched_param {
-        sched_priority: priority,
-    };
+    let parameters = libc::sched_param { sched_priority: priority };
     // Not by the function of that name, which musl refuses to implement.
     // SAFETY: the pointer is to a live sched_param that the call only reads.
     check(operation, unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            thread,
-            policy,
-            &raw const parameters,
-        )
+        libc::syscall(libc::SYS_sched_setscheduler, thread, policy, &raw const parameters)
     })
 }
 
@@ -247,10 +235,7 @@ fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), CallErro
 
 fn usage(of: libc::c_int) -> CpuUsage {
     let usage = resources(of);
-    CpuUsage {
-        user: duration(usage.ru_utime),
-        system: duration(usage.ru_stime),
-    }
+    CpuUsage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
 }
 
 /// getrusage(2).
@@ -259,10 +244,7 @@ pub(crate) fn resources(of: libc::c_int) -> libc::rusage {
     let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
     // SAFETY: the pointer is to a live rusage that the call fills.
     let result = unsafe { libc::getrusage(of, &raw mut usage) };
-    assert_eq!(
-        result, 0,
-        "getrusage fails only for a wrong pointer or subject"
-    );
+    assert_eq!(result, 0, "getrusage fails only for a wrong pointer or subject");
     usage
 }
 
@@ -285,9 +267,7 @@ fn cpus_of_mask(mask: &[u64]) -> Vec<u32> {
         .step_by(64)
         .zip(mask)
         .flat_map(|(base, word)| {
-            (0..64)
-                .filter(move |bit| word >> bit & 1 == 1)
-                .map(move |bit| base + bit)
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| base + bit)
         })
         .collect()
 }
@@ -315,10 +295,7 @@ mod tests {
     fn own_nice_and_policy() -> (i32, i32) {
         let stat = own_file("stat");
         let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-        (
-            fields[19 - 3].parse().unwrap(),
-            fields[41 - 3].parse().unwrap(),
-        )
+        (fields[19 - 3].parse().unwrap(), fields[41 - 3].parse().unwrap())
     }
 
     #[test]
@@ -371,10 +348,7 @@ mod tests {
     #[test]
     fn schedstat_is_two_times_in_nanoseconds() {
         let times = SchedTimes::parse("860558 80528 2\n").unwrap();
-        assert_eq!(
-            (times.on_cpu.as_nanos(), times.run_delay.as_nanos()),
-            (860_558, 80_528)
-        );
+        assert_eq!((times.on_cpu.as_nanos(), times.run_delay.as_nanos()), (860_558, 80_528));
         assert!(SchedTimes::parse("860558\n").is_err() && SchedTimes::parse("a b c").is_err());
     }
 

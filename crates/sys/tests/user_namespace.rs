@@ -39,13 +39,11 @@ fn main() -> ExitCode {
         Probe::Unsupported(reason) | Probe::Unknown(reason) => return skip(&reason),
     }
     let joiner = start_joiner();
-    let outside = Namespace::current()
-        .and_then(|namespace| namespace.inode())
-        .expect("/proc is there");
+    let outside =
+        Namespace::current().and_then(|namespace| namespace.inode()).expect("/proc is there");
     enter_user_namespace().expect("the probe said that it may");
-    let inside = Namespace::current()
-        .and_then(|namespace| namespace.inode())
-        .expect("/proc is there");
+    let inside =
+        Namespace::current().and_then(|namespace| namespace.inode()).expect("/proc is there");
     assert_ne!(inside, outside);
     assert!(is_root(), "the user is number 0 inside");
     let pair = Pair::create().expect("root of a user namespace may");
@@ -58,59 +56,30 @@ fn main() -> ExitCode {
 
 fn transfer_between_hosts(pair: &Pair) {
     for address in pair.b.addresses() {
-        let listener = pair
-            .b
-            .namespace
-            .run(|| TcpListener::bind((address, 0)))
-            .unwrap()
-            .unwrap();
+        let listener = pair.b.namespace.run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
         let target = listener.local_addr().unwrap();
         let sender = pair.a.namespace.spawn_thread("sender", move || {
-            TcpStream::connect(target)
-                .unwrap()
-                .write_all(b"without root")
-                .unwrap();
+            TcpStream::connect(target).unwrap().write_all(b"without root").unwrap();
         });
         let mut received = String::new();
-        listener
-            .accept()
-            .unwrap()
-            .0
-            .read_to_string(&mut received)
-            .unwrap();
+        listener.accept().unwrap().0.read_to_string(&mut received).unwrap();
         sender.unwrap().join().unwrap();
         assert_eq!(received, "without root");
     }
-    let output = pair
-        .a
-        .namespace
-        .command("readlink")
-        .arg("/proc/self/ns/net")
-        .output()
-        .unwrap();
+    let output = pair.a.namespace.command("readlink").arg("/proc/self/ns/net").output().unwrap();
     let inode = pair.a.namespace.inode().unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout).trim(),
-        format!("net:[{inode}]")
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("net:[{inode}]"));
 }
 
 /// More than would fit into a receive buffer that a user may have: every frame waits until all are
 /// sent.
 fn carry_frames(pair: &Pair) {
-    let open = |namespace: &Namespace| {
-        namespace
-            .run(|| PacketSocket::open(Pair::LINK))
-            .unwrap()
-            .unwrap()
-    };
+    let open =
+        |namespace: &Namespace| namespace.run(|| PacketSocket::open(Pair::LINK)).unwrap().unwrap();
     let (mut from, mut to) = (open(&pair.a.namespace), open(&pair.b.namespace));
     let mut frame = [0xFF; 1514];
     frame[12..14].copy_from_slice(&[0x88, 0xB5]);
-    let outgoing = Outgoing {
-        header: VirtioHeader::default(),
-        frame: &frame,
-    };
+    let outgoing = Outgoing { header: VirtioHeader::default(), frame: &frame };
     let mut sent = 0;
     while sent < FRAMES {
         sent += from.send(&vec![outgoing; FRAMES - sent]).unwrap();
@@ -119,22 +88,15 @@ fn carry_frames(pair: &Pair) {
     let mut received = 0;
     while received < FRAMES {
         assert!(Instant::now() < deadline, "{received} of {FRAMES}");
-        received += usize::from(
-            to.receive()
-                .unwrap()
-                .is_some_and(|received| received.frame == frame),
-        );
+        received +=
+            usize::from(to.receive().unwrap().is_some_and(|received| received.frame == frame));
     }
     assert_eq!(to.dropped().unwrap(), 0);
 }
 
 /// Starts, while outside of the user namespace, the process that is to join it.
 fn start_joiner() -> Child {
-    Command::new("/proc/self/exe")
-        .env(JOINER, "1")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap()
+    Command::new("/proc/self/exe").env(JOINER, "1").stdin(Stdio::piped()).spawn().unwrap()
 }
 
 /// Tells the other process where to go, and waits until it has been there.
@@ -174,19 +136,13 @@ fn join() {
     assert!(links.link(Pair::LINK).is_ok());
     private_mounts().unwrap();
     bind_mount(Path::new("/etc/passwd"), Path::new(HOSTS)).unwrap();
-    assert_eq!(
-        std::fs::read(HOSTS).unwrap(),
-        std::fs::read("/etc/passwd").unwrap()
-    );
+    assert_eq!(std::fs::read(HOSTS).unwrap(), std::fs::read("/etc/passwd").unwrap());
 }
 
 /// The program itself may lie where nobody else can read, so the open file is executed.
 fn run_as_nobody() -> ExitCode {
-    let status = Command::new("/proc/self/exe")
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .env(UNPRIVILEGED, "1")
-        .status();
+    let status =
+        Command::new("/proc/self/exe").uid(NOBODY).gid(NOBODY).env(UNPRIVILEGED, "1").status();
     match status {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -196,10 +152,7 @@ fn run_as_nobody() -> ExitCode {
 
 fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("Uid:"))
-        .expect("every process has it");
+    let line = status.lines().find(|line| line.starts_with("Uid:")).expect("every process has it");
     line.split_whitespace().nth(2) == Some("0")
 }
 

@@ -35,11 +35,7 @@ impl Browser {
         let stdout = driver.stdout.take().ok_or("its output is not there")?;
         let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
         let port = lines.find_map(|line| {
-            line.split_once("successfully on port ")?
-                .1
-                .trim_end_matches('.')
-                .parse()
-                .ok()
+            line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
         });
         std::thread::spawn(move || lines.for_each(drop));
         let mut browser = Self {
@@ -61,11 +57,7 @@ impl Browser {
     fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
         let asked = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-            let body = if method == "GET" {
-                String::new()
-            } else {
-                body.to_string()
-            };
+            let body = if method == "GET" { String::new() } else { body.to_string() };
             let (session, length) = (&self.session, body.len());
             write!(
                 stream,
@@ -101,11 +93,7 @@ impl Browser {
     }
 
     fn devtools(&self, command: &str, parameters: &Value) -> Value {
-        self.done(
-            "POST",
-            "/goog/cdp/execute",
-            &json!({"cmd": command, "params": parameters}),
-        )
+        self.done("POST", "/goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
     }
 
     /// So many pixels wide, with a light ground or a dark one.
@@ -125,11 +113,7 @@ impl Browser {
 
     /// What a script says; it returns it.
     pub fn script(&self, script: &str) -> Value {
-        self.done(
-            "POST",
-            "/execute/sync",
-            &json!({"script": script, "args": []}),
-        )
+        self.done("POST", "/execute/sync", &json!({"script": script, "args": []}))
     }
 
     /// Presses a key, such as `\u{e004}` for Tab and `\u{e007}` for Enter.
@@ -154,22 +138,15 @@ impl Browser {
                     .unwrap_or_default();
             let message = &message["message"];
             if message["method"] == "Network.requestWillBeSent" {
-                let url = message["params"]["request"]["url"]
-                    .as_str()
-                    .unwrap_or_default();
+                let url = message["params"]["request"]["url"].as_str().unwrap_or_default();
                 assert!(url.starts_with(&self.own), "{name} asks for {url}");
             }
         }
         let beyond = self.script("return document.documentElement.scrollWidth - window.innerWidth");
-        assert!(
-            beyond.as_i64() <= Some(0),
-            "{name} is {beyond} pixels too wide"
-        );
+        assert!(beyond.as_i64() <= Some(0), "{name} is {beyond} pixels too wide");
         if let Some(directory) = std::env::var_os(PICTURES) {
-            let picture = self.devtools(
-                "Page.captureScreenshot",
-                &json!({"captureBeyondViewport": true}),
-            );
+            let picture =
+                self.devtools("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
             let path = PathBuf::from(directory).join(format!("{name}.png"));
             let bytes = from_base64(picture["data"].as_str().unwrap_or_default());
             std::fs::write(&path, bytes)
@@ -190,9 +167,7 @@ impl Drop for Browser {
 /// RFC 4648, section 4.
 fn from_base64(text: &str) -> Vec<u8> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = text
-        .bytes()
-        .filter_map(|byte| LETTERS.iter().position(|letter| *letter == byte));
+    let digits = text.bytes().filter_map(|byte| LETTERS.iter().position(|letter| *letter == byte));
     let (mut bytes, mut held, mut bits) = (Vec::new(), 0_usize, 0);
     for digit in digits {
         held = (held << 6 | digit) & 0xffff;

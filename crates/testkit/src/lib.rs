@@ -135,17 +135,11 @@ pub fn made_or_skip<T, E: Display>(need: Need, made: Result<T, E>) -> Option<T> 
 
 fn requires(list: &str, need: Need) -> Result<bool, String> {
     let mut found = false;
-    for name in list
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-    {
+    for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
         if name != "all" && !Need::ALL.iter().any(|(_, known)| *known == name) {
             let known: Vec<&str> = Need::ALL.iter().map(|(_, known)| *known).collect();
             let known = known.join(", ");
-            return Err(format!(
-                "{REQUIRE}: no need is named {name:?}: all, {known}"
-            ));
+            return Err(format!("{REQUIRE}: no need is named {name:?}: all, {known}"));
         }
         found |= name == need.name() || (name == "all" && need != Need::Speed);
     }
@@ -164,14 +158,10 @@ pub fn passes_in_own_process() -> bool {
         return false;
     }
     let test = thread::current();
-    let test = test
-        .name()
-        .expect("a test's thread has the name of the test");
+    let test = test.name().expect("a test's thread has the name of the test");
     let program = env::current_exe().expect("the file of this program");
     let mut command = Command::new(program);
-    command
-        .args([test, "--exact", "--nocapture"])
-        .env(IS_THERE, "1");
+    command.args([test, "--exact", "--nocapture"]).env(IS_THERE, "1");
     let output = command.stdin(Stdio::null()).output();
     let output = output.expect("this program can be started again");
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));

@@ -49,11 +49,7 @@ impl Server {
             "-D",
         ]);
         let made = initdb.arg(&data).output().expect("initdb starts");
-        assert!(
-            made.status.success(),
-            "{}",
-            String::from_utf8_lossy(&made.stderr)
-        );
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut postgres = command(&programs.join("postgres"), owner, &directory);
         postgres.arg("-D").arg(&data).arg("-k").arg(&directory);
         postgres.args([
@@ -65,12 +61,7 @@ impl Server {
             "log_min_messages=fatal",
         ]);
         let child = postgres.stderr(Stdio::null()).spawn().expect("it starts");
-        let server = Self {
-            programs,
-            directory,
-            owner,
-            child,
-        };
+        let server = Self { programs, directory, owner, child };
         eventually("the server answers", || server.sql("SELECT 1").is_ok());
         Some(server)
     }
@@ -82,10 +73,7 @@ impl Server {
     pub fn database(&self, name: &str) -> String {
         let made = self.sql(&format!("CREATE DATABASE {name}"));
         made.unwrap_or_else(|error| panic!("{error}"));
-        format!(
-            "postgresql:///{name}?host={}&user=linerate",
-            self.directory.display()
-        )
+        format!("postgresql:///{name}?host={}&user=linerate", self.directory.display())
     }
 
     /// Ends all connections, as a server that is started again.
@@ -100,19 +88,10 @@ impl Server {
 
     fn sql(&self, sql: &str) -> Result<(), String> {
         let mut psql = command(&self.programs.join("psql"), self.owner, &self.directory);
-        psql.args([
-            "-X", "-q", "-U", "linerate", "-d", "postgres", "-c", sql, "-h",
-        ]);
-        let done = psql
-            .arg(&self.directory)
-            .output()
-            .map_err(|error| error.to_string())?;
+        psql.args(["-X", "-q", "-U", "linerate", "-d", "postgres", "-c", sql, "-h"]);
+        let done = psql.arg(&self.directory).output().map_err(|error| error.to_string())?;
         let error = String::from_utf8_lossy(&done.stderr).into_owned();
-        if done.status.success() {
-            Ok(())
-        } else {
-            Err(error)
-        }
+        if done.status.success() { Ok(()) } else { Err(error) }
     }
 }
 
@@ -133,10 +112,7 @@ impl Drop for Server {
 /// As the owner, who is not root: PostgreSQL refuses to run as root.
 fn command(program: &Path, owner: Option<(u32, u32)>, directory: &Path) -> Command {
     let mut command = Command::new(program);
-    command
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
+    command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::null());
     if let Some((user, group)) = owner {
         command.gid(group).uid(user);
     }
@@ -146,20 +122,13 @@ fn command(program: &Path, owner: Option<(u32, u32)>, directory: &Path) -> Comma
 /// The directory of the programs: Debian's packages keep those of each version apart.
 fn programs() -> Result<PathBuf, &'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let versions = fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let versions = versions.map(|version| version.path().join("bin"));
     let mut places = std::env::split_paths(&path).chain(versions);
     let is_there = |place: &PathBuf| {
-        ["initdb", "postgres", "pg_ctl", "psql"]
-            .iter()
-            .all(|it| place.join(it).is_file())
+        ["initdb", "postgres", "pg_ctl", "psql"].iter().all(|it| place.join(it).is_file())
     };
-    places
-        .find(is_there)
-        .ok_or("no initdb (apt-get install postgresql)")
+    places.find(is_there).ok_or("no initdb (apt-get install postgresql)")
 }
 
 /// Whom the server runs as where the test is root's.
@@ -171,14 +140,10 @@ fn owner() -> Result<Option<(u32, u32)>, &'static str> {
     }
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let ids = |name: &str| {
-        let mut fields = users
-            .lines()
-            .map(|line| line.split(':').collect::<Vec<_>>());
+        let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
         let user = fields.find(|fields| fields.len() > 3 && fields[0] == name)?;
         Some((user[2].parse().ok()?, user[3].parse().ok()?))
     };
     let found = ids("postgres").or_else(|| ids("nobody"));
-    found
-        .map(Some)
-        .ok_or("neither a user postgres nor nobody is in /etc/passwd")
+    found.map(Some).ok_or("neither a user postgres nor nobody is in /etc/passwd")
 }

@@ -79,10 +79,7 @@ impl AsTable {
     /// # Errors
     /// [`AsTableError`] for the first line that is invalid or exceeds a limit.
     pub fn parse(text: &str) -> Result<Self, AsTableError> {
-        let mut builder = Builder {
-            lengths: vec![None; 129],
-            ..Builder::default()
-        };
+        let mut builder = Builder { lengths: vec![None; 129], ..Builder::default() };
         for (number, line) in (1..).zip(text.lines()) {
             let added = builder.add(line);
             added.map_err(|(word, problem)| AsTableError {
@@ -91,14 +88,9 @@ impl AsTable {
                 problem,
             })?;
         }
-        let lengths = (0..=128)
-            .zip(builder.lengths)
-            .rev()
-            .filter_map(|(length, map)| Some((length, map?)));
-        Ok(Self {
-            lengths: lengths.collect(),
-            origins: builder.origins,
-        })
+        let lengths =
+            (0..=128).zip(builder.lengths).rev().filter_map(|(length, map)| Some((length, map?)));
+        Ok(Self { lengths: lengths.collect(), origins: builder.origins })
     }
 
     /// The network of an address; `None` if no prefix contains it.
@@ -142,12 +134,8 @@ impl Builder {
         let asn = asn.ok_or((end, "a prefix has no AS number".into()))?;
         let (bits, length) = prefix(first, address, length_word)?;
         let name_at = asn.as_ptr() as usize - line.as_ptr() as usize + asn.len();
-        let name = line[name_at..]
-            .trim()
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(MAX_NAME)
-            .collect();
+        let name =
+            line[name_at..].trim().chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
         let numbers = numbers(asn)?;
         self.prefixes += 1;
         if self.prefixes > MAX_PREFIXES {
@@ -169,11 +157,7 @@ impl Builder {
         let map = self.lengths[usize::from(length)].get_or_insert_default();
         let mut origin = match map.get(&bits) {
             Some(place) => self.origins[*place as usize].clone(),
-            None => Origin {
-                asn: numbers[0],
-                name,
-                others: Vec::new(),
-            },
+            None => Origin { asn: numbers[0], name, others: Vec::new() },
         };
         for number in numbers {
             if number != origin.asn && !origin.others.contains(&number) {
@@ -202,17 +186,10 @@ fn prefix<'a>(
     let no_address = |_| (address, format!("`{}` is no address", shown(address)));
     let parsed: IpAddr = address.parse().map_err(no_address)?;
     let most = if parsed.is_ipv4() { 32 } else { 128 };
-    let bits_long = length
-        .parse::<u8>()
-        .ok()
-        .filter(|bits| *bits <= most)
-        .ok_or_else(|| {
-            let shown = shown(length);
-            (
-                length,
-                format!("`{shown}` is no length of a prefix: 0 to {most}"),
-            )
-        })?;
+    let bits_long = length.parse::<u8>().ok().filter(|bits| *bits <= most).ok_or_else(|| {
+        let shown = shown(length);
+        (length, format!("`{shown}` is no length of a prefix: 0 to {most}"))
+    })?;
     let length = bits_long + if parsed.is_ipv4() { MAPPED_BITS } else { 0 };
     let bits = bits_of(parsed);
     if bits & !mask(length) != 0 {
@@ -225,10 +202,7 @@ fn prefix<'a>(
 fn numbers(word: &str) -> Result<Vec<u32>, Problem<'_>> {
     let bare = word.trim_start_matches('{').trim_end_matches('}');
     let number = |part: &str| {
-        let digits = part
-            .strip_prefix("AS")
-            .or_else(|| part.strip_prefix("as"))
-            .unwrap_or(part);
+        let digits = part.strip_prefix("AS").or_else(|| part.strip_prefix("as")).unwrap_or(part);
         // A sign is not accepted, although Rust parses it.
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
         digits.parse::<u32>().ok().filter(|_| is_number)
@@ -236,10 +210,7 @@ fn numbers(word: &str) -> Result<Vec<u32>, Problem<'_>> {
     let numbers: Option<Vec<u32>> = bare.split(['_', ',']).map(number).collect();
     numbers.ok_or_else(|| {
         let shown = shown(word);
-        (
-            word,
-            format!("`{shown}` is no AS number: 0 to {}", u32::MAX),
-        )
+        (word, format!("`{shown}` is no AS number: 0 to {}", u32::MAX))
     })
 }
 
@@ -251,9 +222,7 @@ fn shown(word: &str) -> String {
 /// Column at which `word`, a part of `line`, begins, in characters from 1.
 fn column(line: &str, word: &str) -> usize {
     let offset = (word.as_ptr() as usize).saturating_sub(line.as_ptr() as usize);
-    1 + line
-        .get(..offset)
-        .map_or(0, |before| before.chars().count())
+    1 + line.get(..offset).map_or(0, |before| before.chars().count())
 }
 
 fn bits_of(address: IpAddr) -> u128 {
@@ -277,9 +246,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn asn(table: &AsTable, address: &str) -> Option<u32> {
-        table
-            .origin(address.parse().unwrap())
-            .map(|origin| origin.asn)
+        table.origin(address.parse().unwrap()).map(|origin| origin.asn)
     }
 
     #[test]
@@ -293,10 +260,7 @@ mod tests {
         let west = table.origin("198.19.255.255".parse().unwrap()).unwrap();
         assert_eq!((west.asn, west.name.as_str()), (64_500, "Lab of the west"));
         let many = table.origin("198.18.4.9".parse().unwrap()).unwrap();
-        assert_eq!(
-            (many.asn, &many.others[..]),
-            (64_501, &[64_502, 64_504][..])
-        );
+        assert_eq!((many.asn, &many.others[..]), (64_501, &[64_502, 64_504][..]));
         assert_eq!(asn(&table, "2001:2:0:7::1"), Some(64_503));
         assert_eq!(asn(&table, "192.0.2.1"), Some(64_510));
         assert_eq!(asn(&table, "2001:db8::1"), None, "0.0.0.0/0 is of IPv4");
@@ -307,35 +271,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_line_and_column() {
         let cases = [
-            (
-                "198.18.0.0/15 64500\n  nonsense/8 1",
-                "line 2, column 3: `nonsense` is no address",
-            ),
-            (
-                "198.18.0.0/33 1",
-                "line 1, column 12: `33` is no length of a prefix: 0 to 32",
-            ),
-            (
-                "2001:2::\t129\t1",
-                "line 1, column 10: `129` is no length of a prefix: 0 to 128",
-            ),
-            (
-                "198.18.0.1/15 1",
-                "line 1, column 1: 198.18.0.1 has bits beyond its 15",
-            ),
-            (
-                "198.18.0.0/15 -5",
-                "line 1, column 15: `-5` is no AS number",
-            ),
-            (
-                "198.18.0.0/15 4294967296",
-                "`4294967296` is no AS number: 0 to 4294967295",
-            ),
+            ("198.18.0.0/15 64500\n  nonsense/8 1", "line 2, column 3: `nonsense` is no address"),
+            ("198.18.0.0/33 1", "line 1, column 12: `33` is no length of a prefix: 0 to 32"),
+            ("2001:2::\t129\t1", "line 1, column 10: `129` is no length of a prefix: 0 to 128"),
+            ("198.18.0.1/15 1", "line 1, column 1: 198.18.0.1 has bits beyond its 15"),
+            ("198.18.0.0/15 -5", "line 1, column 15: `-5` is no AS number"),
+            ("198.18.0.0/15 4294967296", "`4294967296` is no AS number: 0 to 4294967295"),
             ("198.18.0.0/15 1_x", "`1_x` is no AS number"),
-            (
-                "198.18.0.0/15  ",
-                "line 1, column 14: a prefix has no AS number",
-            ),
+            ("198.18.0.0/15  ", "line 1, column 14: a prefix has no AS number"),
             ("198.18.0.0", "line 1, column 11: a prefix has no length"),
         ];
         for (text, words) in cases {

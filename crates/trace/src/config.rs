@@ -111,15 +111,7 @@ impl TraceConfig {
 
     /// Makes a probe of this trace.
     pub(super) fn probe(&self, id: ProbeId, ttl: u8, flow: u16) -> Probe {
-        Probe {
-            id,
-            ttl,
-            flow,
-            size: self.size,
-            kind: self.kind,
-            dscp: self.dscp,
-            ecn: self.ecn,
-        }
+        Probe { id, ttl, flow, size: self.size, kind: self.kind, dscp: self.dscp, ecn: self.ecn }
     }
 
     /// Number of TTLs.
@@ -138,12 +130,9 @@ pub(super) fn check_ranges(ranges: &[(&'static str, u64, u64, u64)]) -> Result<(
     let is_out = |(_, value, least, most): &&(_, u64, u64, u64)| value < least || value > most;
     match ranges.iter().find(is_out) {
         None => Ok(()),
-        Some(&(what, value, least, most)) => Err(ConfigError::OutOfRange {
-            what,
-            value,
-            least,
-            most,
-        }),
+        Some(&(what, value, least, most)) => {
+            Err(ConfigError::OutOfRange { what, value, least, most })
+        }
     }
 }
 
@@ -169,31 +158,13 @@ mod tests {
     fn what_is_out_of_range_is_named_with_its_range() {
         type Change = fn(&mut TraceConfig);
         let cases: [(Change, &str); 7] = [
-            (
-                |it| it.hops = 0,
-                "the highest TTL is 0, allowed are 1 to 255",
-            ),
-            (
-                |it| it.first = 31,
-                "the lowest TTL is 31, allowed are 1 to 30",
-            ),
-            (
-                |it| it.first = 0,
-                "the lowest TTL is 0, allowed are 1 to 30",
-            ),
-            (
-                |it| it.probes = 0,
-                "the number of probes is 0, allowed are 1 to 100",
-            ),
+            (|it| it.hops = 0, "the highest TTL is 0, allowed are 1 to 255"),
+            (|it| it.first = 31, "the lowest TTL is 31, allowed are 1 to 30"),
+            (|it| it.first = 0, "the lowest TTL is 0, allowed are 1 to 30"),
+            (|it| it.probes = 0, "the number of probes is 0, allowed are 1 to 100"),
             (|it| it.size = 33, "the size is 33, allowed are 34 to 65535"),
-            (
-                |it| it.flow = MAX_FLOWS,
-                "the flow is 512, allowed are 0 to 511",
-            ),
-            (
-                |it| it.rate_per_s = 0,
-                "the rate is 0, allowed are 1 to 1000000",
-            ),
+            (|it| it.flow = MAX_FLOWS, "the flow is 512, allowed are 0 to 511"),
+            (|it| it.rate_per_s = 0, "the rate is 0, allowed are 1 to 1000000"),
         ];
         for (change, text) in cases {
             let mut config = config();
@@ -201,10 +172,7 @@ mod tests {
             let error = config.check().expect_err(text).to_string();
             assert!(error.contains(text), "{error}");
         }
-        let tcp = TraceConfig {
-            size: 41,
-            ..config().with_kind(ProbeKind::Tcp)
-        };
+        let tcp = TraceConfig { size: 41, ..config().with_kind(ProbeKind::Tcp) };
         assert!(tcp.check().is_err(), "a SYN carries no data");
     }
 }

@@ -77,12 +77,7 @@ mod tests {
         bytes
     }
 
-    const LABEL: MplsLabel = MplsLabel {
-        label: 24_015,
-        traffic_class: 5,
-        is_bottom: true,
-        ttl: 1,
-    };
+    const LABEL: MplsLabel = MplsLabel { label: 24_015, traffic_class: 5, is_bottom: true, ttl: 1 };
 
     fn body(quote: usize, extension: &[u8]) -> Vec<u8> {
         let mut body = vec![0x45; quote];

@@ -111,14 +111,10 @@ impl ProbeCodec {
         message: &[u8],
     ) -> Result<Answer, NotOurs> {
         match parse_message(self.family(), message)? {
-            Message::EchoReply {
-                identifier,
-                sequence,
-                payload,
-            } => self.echo_reply(from, reply_ttl, (identifier, sequence, payload)),
-            Message::Error {
-                kind, quoted, mpls, ..
-            } => {
+            Message::EchoReply { identifier, sequence, payload } => {
+                self.echo_reply(from, reply_ttl, (identifier, sequence, payload))
+            }
+            Message::Error { kind, quoted, mpls, .. } => {
                 let identity = self.identify(&quoted).ok_or(NotOurs::OtherPacket)?;
                 Ok(Answer {
                     identity,
@@ -232,11 +228,7 @@ impl ProbeCodec {
             let identity = self.of_payload(payload, flow)?;
             return (identity.sequence == sequence).then_some(identity);
         }
-        (identifier == self.source_port).then_some(ProbeIdentity {
-            sequence,
-            session: None,
-            flow,
-        })
+        (identifier == self.source_port).then_some(ProbeIdentity { sequence, session: None, flow })
     }
 
     fn of_tcp(&self, sequence: u32, flow: Option<u16>) -> Option<ProbeIdentity> {
@@ -329,14 +321,7 @@ fn direct(
     kind: AnswerKind,
     reply_ttl: Option<u8>,
 ) -> Answer {
-    Answer {
-        identity,
-        from,
-        kind,
-        reply_ttl,
-        quoted: Quoted::default(),
-        mpls: Vec::new(),
-    }
+    Answer { identity, from, kind, reply_ttl, quoted: Quoted::default(), mpls: Vec::new() }
 }
 
 /// The flow whose number was added to `first`.

@@ -63,12 +63,7 @@ pub(super) struct Counts {
 
 impl ProbeLedger {
     pub(super) fn new(target: IpAddr, session: u16) -> Self {
-        Self {
-            target,
-            session,
-            sent: Vec::new(),
-            counts: Counts::default(),
-        }
+        Self { target, session, sent: Vec::new(), counts: Counts::default() }
     }
 
     pub(super) fn session(&self) -> u16 {
@@ -89,14 +84,7 @@ impl ProbeLedger {
             return None;
         }
         let id = ProbeId(u16::try_from(self.sent.len()).ok()?);
-        self.sent.push(Sent {
-            ttl,
-            flow,
-            attempt,
-            at,
-            is_given_up: false,
-            reply: None,
-        });
+        self.sent.push(Sent { ttl, flow, attempt, at, is_given_up: false, reply: None });
         Some(id)
     }
 

@@ -99,28 +99,17 @@ fn choose(n: u32, k: u32) -> f64 {
     if k > n {
         return 0.0;
     }
-    (0..k.min(n - k)).fold(1.0, |product, i| {
-        product * f64::from(n - i) / f64::from(i + 1)
-    })
+    (0..k.min(n - k)).fold(1.0, |product, i| product * f64::from(n - i) / f64::from(i + 1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: Tally = Tally {
-        sent: 3,
-        missing: 0,
-        is_tail_missing: true,
-        answered_later: false,
-    };
+    const ALL: Tally = Tally { sent: 3, missing: 0, is_tail_missing: true, answered_later: false };
 
     fn tail_missing(missing: u32, answered_later: bool) -> Tally {
-        Tally {
-            missing,
-            answered_later,
-            ..ALL
-        }
+        Tally { missing, answered_later, ..ALL }
     }
 
     #[test]
@@ -149,10 +138,7 @@ mod tests {
 
     #[test]
     fn a_loss_goes_on_beyond() {
-        let lossy = Tally {
-            is_tail_missing: false,
-            ..tail_missing(1, true)
-        };
+        let lossy = Tally { is_tail_missing: false, ..tail_missing(1, true) };
         let hops = [ALL, lossy, lossy, ALL, lossy, lossy];
         assert_eq!(fates(&hops)[1], HopFate::Lossy);
         assert_eq!(fates(&hops)[5], HopFate::SomeMissing, "nobody beyond");
@@ -163,10 +149,6 @@ mod tests {
         let hops = [tail_missing(3, false), tail_missing(3, true), ALL, ALL];
         let fates = fates(&hops);
         assert_eq!(fates[0], HopFate::Silent);
-        assert_eq!(
-            fates[1],
-            HopFate::RateLimited,
-            "its answers had been used up"
-        );
+        assert_eq!(fates[1], HopFate::RateLimited, "its answers had been used up");
     }
 }

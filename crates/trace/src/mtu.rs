@@ -131,13 +131,7 @@ struct Item {
 
 impl Item {
     fn new(ttl: u8, size: u16) -> Self {
-        Self {
-            ttl,
-            size,
-            attempts: 0,
-            id: None,
-            result: None,
-        }
+        Self { ttl, size, attempts: 0, id: None, result: None }
     }
 
     /// Whether it got as far as it should.
@@ -199,10 +193,7 @@ impl PathMtu {
         item.attempts += 1;
         self.last_sent = now;
         self.next_due = now + trace.gap();
-        Some(Probe {
-            size: item.size,
-            ..trace.probe(id, item.ttl, trace.flow)
-        })
+        Some(Probe { size: item.size, ..trace.probe(id, item.ttl, trace.flow) })
     }
 
     /// Takes an answer that arrived at `received`.
@@ -264,11 +255,7 @@ impl PathMtu {
 
     /// The result.
     pub fn finish(self) -> MtuOutcome {
-        MtuOutcome {
-            mtu_bytes: self.reached,
-            narrowings: self.narrowings,
-            sent: self.ledger.len(),
-        }
+        MtuOutcome { mtu_bytes: self.reached, narrowings: self.narrowings, sent: self.ledger.len() }
     }
 
     /// Time until which answers are awaited; `None` until the round is sent.
@@ -330,12 +317,7 @@ impl PathMtu {
             Phase::Whole if self.size <= self.config.trace.size => self.enter(Phase::Done),
             Phase::Whole => self.enter(Phase::Locate),
             Phase::Locate => self.located(),
-            Phase::Bisect {
-                after,
-                ttl,
-                low,
-                high,
-            } => self.bisected(after, ttl, low, high),
+            Phase::Bisect { after, ttl, low, high } => self.bisected(after, ttl, low, high),
             Phase::Done => {}
         }
     }
@@ -377,12 +359,7 @@ impl PathMtu {
         let sizes = self.round.iter().map(|item| item.size);
         let high = sizes.filter(|size| *size > low).min().unwrap_or(high);
         if high - low > 1 {
-            self.enter(Phase::Bisect {
-                after,
-                ttl,
-                low,
-                high,
-            });
+            self.enter(Phase::Bisect { after, ttl, low, high });
             return;
         }
         self.narrowed(Narrowing {
@@ -415,10 +392,7 @@ mod tests {
     fn sizes_cut_the_range_and_are_never_its_ends() {
         for (low, high) in [(60, 1_500), (60, 62), (60, 65), (1, 65_535), (9, 10)] {
             let sizes: Vec<u16> = sizes_between(low, high).collect();
-            assert!(
-                sizes.iter().all(|size| low < *size && *size < high),
-                "{sizes:?}"
-            );
+            assert!(sizes.iter().all(|size| low < *size && *size < high), "{sizes:?}");
             assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
             assert_eq!(sizes.len(), usize::from((high - low - 1).min(AT_ONCE)));
         }

@@ -179,12 +179,7 @@ pub(super) fn assemble(
 }
 
 fn empty_hop(ttl: u8) -> Hop {
-    Hop {
-        ttl,
-        probes: Vec::new(),
-        fate: HopFate::Silent,
-        repeats: None,
-    }
+    Hop { ttl, probes: Vec::new(), fate: HopFate::Silent, repeats: None }
 }
 
 fn probe(id: ProbeId, sent: &Sent, started: Nanos) -> ProbeOutcome {
@@ -198,12 +193,7 @@ fn probe(id: ProbeId, sent: &Sent, started: Nanos) -> ProbeOutcome {
 }
 
 fn tallies(ledger: &ProbeLedger, config: &TraceConfig, end: u8) -> Vec<Tally> {
-    let none = Tally {
-        sent: 0,
-        missing: 0,
-        is_tail_missing: true,
-        answered_later: false,
-    };
+    let none = Tally { sent: 0, missing: 0, is_tail_missing: true, answered_later: false };
     let mut tallies = vec![none; usize::from(end.saturating_sub(config.first)) + 1];
     for (_, sent) in ledger.iter().filter(|(_, sent)| sent.ttl <= end) {
         let tally = &mut tallies[usize::from(sent.ttl - config.first)];

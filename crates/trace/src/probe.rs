@@ -131,10 +131,7 @@ pub enum AnswerKind {
 impl AnswerKind {
     /// Whether only the packet's destination sends this.
     pub fn is_of_destination(self) -> bool {
-        matches!(
-            self,
-            Self::PortUnreachable | Self::EchoReply | Self::TcpSynAck | Self::TcpRst
-        )
+        matches!(self, Self::PortUnreachable | Self::EchoReply | Self::TcpSynAck | Self::TcpRst)
     }
 
     /// Whether it is an answer of the protocol itself and not an ICMP error, so that only the

@@ -208,9 +208,9 @@ fn echo_reply<'a>(header: &[u8; 8], payload: &'a [u8]) -> Message<'a> {
 fn error_v4(header: &[u8; 8]) -> Option<AnswerKind> {
     match (header[0], header[1]) {
         (3, 3) => Some(AnswerKind::PortUnreachable),
-        (3, 4) => Some(AnswerKind::TooBig {
-            mtu: u32::from(u16::from_be_bytes([header[6], header[7]])),
-        }),
+        (3, 4) => {
+            Some(AnswerKind::TooBig { mtu: u32::from(u16::from_be_bytes([header[6], header[7]])) })
+        }
         (3, code) => Some(AnswerKind::Unreachable { code }),
         (11, 0) => Some(AnswerKind::TimeExceeded),
         _ => None,
@@ -239,9 +239,7 @@ fn packet_v4(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
     // wrong length.
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let end = if total < length { bytes.len() } else { total };
-    let rest = bytes
-        .get(length..end.min(bytes.len()))
-        .ok_or(Problem::Short)?;
+    let rest = bytes.get(length..end.min(bytes.len())).ok_or(Problem::Short)?;
     let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
     Ok(QuotedPacket {
         source: address_v4(&header[12..16]),

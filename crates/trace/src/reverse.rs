@@ -106,12 +106,8 @@ mod tests {
         for kind in [ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp] {
             for target in ["198.18.0.1", "2001:2::1"] {
                 let target: IpAddr = target.parse().unwrap();
-                let config = TraceConfig {
-                    hops: 255,
-                    probes: 100,
-                    size: 9_000,
-                    ..TraceConfig::new(target)
-                };
+                let config =
+                    TraceConfig { hops: 255, probes: 100, size: 9_000, ..TraceConfig::new(target) };
                 let request = TraceRequest::back_of(&config.with_kind(kind));
                 let made = request.config(target, None).unwrap();
                 assert_eq!((made.target, made.hops, made.probes), (target, 64, 10));
@@ -124,41 +120,11 @@ mod tests {
     fn what_is_out_of_range_is_refused() {
         let client = IpAddr::from([198, 18, 0, 1]);
         let cases = [
-            (
-                TraceRequest {
-                    hops: 65,
-                    ..request()
-                },
-                "the highest TTL is 65, allowed are 1 to 64",
-            ),
-            (
-                TraceRequest {
-                    probes: 11,
-                    ..request()
-                },
-                "probes is 11",
-            ),
-            (
-                TraceRequest {
-                    size_bytes: 1_501,
-                    ..request()
-                },
-                "the size is 1501",
-            ),
-            (
-                TraceRequest {
-                    size_bytes: 20,
-                    ..request()
-                },
-                "the size is 20",
-            ),
-            (
-                TraceRequest {
-                    kind: ProbeKind::Tcp,
-                    ..request()
-                },
-                "TCP",
-            ),
+            (TraceRequest { hops: 65, ..request() }, "the highest TTL is 65, allowed are 1 to 64"),
+            (TraceRequest { probes: 11, ..request() }, "probes is 11"),
+            (TraceRequest { size_bytes: 1_501, ..request() }, "the size is 1501"),
+            (TraceRequest { size_bytes: 20, ..request() }, "the size is 20"),
+            (TraceRequest { kind: ProbeKind::Tcp, ..request() }, "TCP"),
         ];
         for (request, words) in cases {
             let error = request.config(client, None).expect_err(words).to_string();

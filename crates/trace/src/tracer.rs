@@ -248,10 +248,8 @@ impl Tracer {
         let largest = self.hops.iter().filter_map(|hop| hop.least_rtt).max();
         let end = self.end();
         let mut beyond = None;
-        (self.config.first..=self.config.hops)
-            .zip(&self.hops)
-            .rev()
-            .filter_map(move |(ttl, hop)| {
+        (self.config.first..=self.config.hops).zip(&self.hops).rev().filter_map(
+            move |(ttl, hop)| {
                 beyond = hop.least_rtt.or(beyond);
                 let is_open = !hop.is_closed && ttl <= end;
                 let is_waiting = || {
@@ -260,7 +258,8 @@ impl Tracer {
                 };
                 let wait = wait(beyond, largest, self.config.timeout);
                 (is_open && is_waiting()).then(|| (ttl, hop.last_sent + wait))
-            })
+            },
+        )
     }
 }
 

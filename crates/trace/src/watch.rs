@@ -210,12 +210,7 @@ impl Watch {
                 self.changes.pop_front();
                 self.forgotten += 1;
             }
-            self.changes.push_back(PathChange {
-                at_s: at.0 as f64 / 1e9,
-                ttl: hop.ttl,
-                from,
-                to,
-            });
+            self.changes.push_back(PathChange { at_s: at.0 as f64 / 1e9, ttl: hop.ttl, from, to });
         } else if let Some(same) = before {
             history.address = Some(same);
         }

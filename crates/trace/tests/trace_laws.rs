@@ -19,20 +19,11 @@ fn kinds() -> impl Strategy<Value = ProbeKind> {
 fn nets() -> impl Strategy<Value = Net> {
     let router = (0..20u8, 0..300u64, 0..8u64);
     let routers = prop::collection::vec(router, 1..40);
-    let net = (
-        any::<bool>(),
-        0..30u64,
-        prop::option::of(0.0..0.3f64),
-        any::<u64>(),
-    );
+    let net = (any::<bool>(), 0..30u64, prop::option::of(0.0..0.3f64), any::<u64>());
     let habits = (any::<bool>(), any::<bool>(), any::<bool>(), 0..20usize);
     (routers, net, habits).prop_map(|(routers, (is_v6, link, loss, seed), habits)| {
         let length = routers.len();
-        let mut net = if is_v6 {
-            Net::chain_v6(length)
-        } else {
-            Net::chain(length)
-        };
+        let mut net = if is_v6 { Net::chain_v6(length) } else { Net::chain(length) };
         net.link = Nanos::from_millis(link);
         net.loss = loss.unwrap_or(0.0);
         net.dice.0 = seed;
@@ -175,12 +166,7 @@ proptest! {
 #[test]
 fn a_limited_hop_is_told_from_a_lossy_path() {
     let mut net = Net::chain(12);
-    net.at(4).bucket = Some(Bucket {
-        interval: 50_000_000,
-        burst: 1,
-        tokens: 50_000_000,
-        last: 0,
-    });
+    net.at(4).bucket = Some(Bucket { interval: 50_000_000, burst: 1, tokens: 50_000_000, last: 0 });
     let outcome = trace(&mut net).machine.finish();
     assert_eq!(outcome.hops[3].fate, HopFate::RateLimited);
     assert_eq!(
@@ -195,14 +181,7 @@ fn a_limited_hop_is_told_from_a_lossy_path() {
         let mut net = Net::chain(24);
         net.loss = 0.02;
         net.dice.0 = seed;
-        fates.extend(
-            trace(&mut net)
-                .machine
-                .finish()
-                .hops
-                .iter()
-                .map(|hop| hop.fate),
-        );
+        fates.extend(trace(&mut net).machine.finish().hops.iter().map(|hop| hop.fate));
     }
     let count = |fate| fates.iter().filter(|other| **other == fate).count();
     assert!(count(HopFate::Lossy) > 50, "{}", count(HopFate::Lossy));
@@ -216,12 +195,7 @@ fn a_limited_hop_is_told_from_a_lossy_path() {
 #[test]
 fn a_router_whose_answers_were_used_up_answers_later() {
     let mut net = Net::chain(12);
-    net.at(4).bucket = Some(Bucket {
-        interval: 50_000_000,
-        burst: 1,
-        tokens: 0,
-        last: 0,
-    });
+    net.at(4).bucket = Some(Bucket { interval: 50_000_000, burst: 1, tokens: 0, last: 0 });
     let outcome = trace(&mut net).machine.finish();
     assert_eq!(outcome.hops[3].fate, HopFate::RateLimited);
 }
@@ -234,11 +208,7 @@ fn every_code_of_unreachable_ends_the_path_where_it_is_said() {
             if code == 4 || code == 3 && !is_v6 {
                 continue;
             }
-            let mut net = if is_v6 {
-                Net::chain_v6(9)
-            } else {
-                Net::chain(9)
-            };
+            let mut net = if is_v6 { Net::chain_v6(9) } else { Net::chain(9) };
             net.at(5).unreachable = Some(code);
             let run = trace(&mut net);
             assert!(run.ended < Nanos::from_millis(30));
@@ -254,11 +224,7 @@ fn every_code_of_unreachable_ends_the_path_where_it_is_said() {
 fn a_target_that_refuses_is_reached() {
     let mut net = Net::chain(4);
     let target = net.target();
-    let identity = |session| ProbeIdentity {
-        sequence: 11,
-        session: Some(session),
-        flow: Some(0),
-    };
+    let identity = |session| ProbeIdentity { sequence: 11, session: Some(session), flow: Some(0) };
     let config = net.config().with_kind(ProbeKind::Tcp);
     let tracer = Tracer::new(config, Nanos::ZERO, 42).unwrap();
     let answer = |from, kind| Answer {
@@ -271,10 +237,7 @@ fn a_target_that_refuses_is_reached() {
     };
     net.at(4).is_silent = true;
     net.noise = vec![
-        (
-            Nanos::from_millis(9),
-            answer(address(9, 9, false), AnswerKind::TcpRst),
-        ),
+        (Nanos::from_millis(9), answer(address(9, 9, false), AnswerKind::TcpRst)),
         (Nanos::from_millis(10), answer(target, AnswerKind::TcpRst)),
     ];
     let outcome = run(tracer, &mut net, ProbeKind::Tcp).machine.finish();
@@ -289,10 +252,7 @@ fn loops_are_noticed_with_their_length() {
         net.loop_from = Some(from);
         let outcome = trace(&mut net).machine.finish();
         let routers = (length - 1 - from) as u8;
-        let end = PathEnd::Loop {
-            from_ttl: from as u8 + 1,
-            length: routers,
-        };
+        let end = PathEnd::Loop { from_ttl: from as u8 + 1, length: routers };
         assert_eq!(outcome.end, end);
         let again = &outcome.hops[from + usize::from(routers)];
         assert_eq!(again.repeats, Some(from as u8 + 1));
@@ -312,16 +272,10 @@ fn a_router_that_answers_twice_is_no_loop_but_a_repeat() {
 fn probes_that_do_not_fit_end_where_the_link_shrinks() {
     let mut net = Net::chain(8);
     net.at(3).mtu = Some(1_400);
-    let config = TraceConfig {
-        size: 1_500,
-        ..net.config()
-    };
+    let config = TraceConfig { size: 1_500, ..net.config() };
     let outcome = trace_with(&mut net, config).machine.finish();
     assert_eq!(outcome.end, PathEnd::TooBig { ttl: 4, mtu: 1_400 });
-    let config = TraceConfig {
-        size: 1_400,
-        ..net.config()
-    };
+    let config = TraceConfig { size: 1_400, ..net.config() };
     assert!(trace_with(&mut net, config).machine.finish().is_reached());
 }
 
@@ -330,23 +284,13 @@ fn the_hop_at_which_marks_are_changed_is_named_and_so_is_a_nat() {
     let mut net = Net::chain(7);
     net.at(4).remark = Some(0);
     net.at(2).is_nat = true;
-    let config = TraceConfig {
-        dscp: "EF".parse().unwrap(),
-        ..net.config()
-    };
+    let config = TraceConfig { dscp: "EF".parse().unwrap(), ..net.config() };
     let outcome = trace_with(&mut net, config.clone()).machine.finish();
     let document = TraceDocument::new(TraceHeader::default(), &config, &outcome);
-    let remarked: Vec<u8> = document
-        .hops
-        .iter()
-        .filter(|hop| hop.is_remarked)
-        .map(|hop| hop.ttl)
-        .collect();
+    let remarked: Vec<u8> =
+        document.hops.iter().filter(|hop| hop.is_remarked).map(|hop| hop.ttl).collect();
     assert_eq!(remarked, [5]);
-    assert_eq!(
-        (document.hops[3].dscp, document.hops[4].dscp),
-        (Some(46), Some(0))
-    );
+    assert_eq!((document.hops[3].dscp, document.hops[4].dscp), (Some(46), Some(0)));
     let translated: Vec<u8> = document
         .hops
         .iter()
@@ -354,12 +298,7 @@ fn the_hop_at_which_marks_are_changed_is_named_and_so_is_a_nat() {
         .map(|hop| hop.ttl)
         .collect();
     assert_eq!(translated, [3, 4, 5, 6, 7]);
-    assert!(
-        document
-            .hops
-            .iter()
-            .all(|hop| hop.return_hops == Some(hop.ttl))
-    );
+    assert!(document.hops.iter().all(|hop| hop.return_hops == Some(hop.ttl)));
 }
 
 #[test]
@@ -378,10 +317,7 @@ fn duplicates_and_late_answers_are_counted_and_true() {
     let outcome = trace(&mut net).machine.finish();
     assert!(outcome.late > 0);
     let rtts = outcome.hops[2].rtts_us();
-    assert!(
-        rtts.iter().all(|rtt| (*rtt - 76_000.0).abs() < 1.0),
-        "{rtts:?}"
-    );
+    assert!(rtts.iter().all(|rtt| (*rtt - 76_000.0).abs() < 1.0), "{rtts:?}");
 }
 
 #[test]
@@ -396,22 +332,11 @@ fn a_trace_that_is_stopped_says_what_it_knows() {
 #[test]
 fn first_and_last_ttl_are_kept() {
     let mut net = Net::chain(9);
-    let config = TraceConfig {
-        first: 4,
-        hops: 6,
-        ..net.config()
-    };
+    let config = TraceConfig { first: 4, hops: 6, ..net.config() };
     let Run { machine, sent, .. } = trace_with(&mut net, config);
     assert!(sent.iter().all(|(_, probe)| (4..=6).contains(&probe.ttl)));
     let outcome = machine.finish();
     assert_eq!((outcome.end, outcome.hops.len()), (PathEnd::HopLimit, 3));
-    let config = TraceConfig {
-        first: 255,
-        hops: 255,
-        ..net.config()
-    };
-    assert_eq!(
-        trace_with(&mut net, config).machine.finish().end,
-        PathEnd::Reached { ttl: 255 }
-    );
+    let config = TraceConfig { first: 255, hops: 255, ..net.config() };
+    assert_eq!(trace_with(&mut net, config).machine.finish().end, PathEnd::Reached { ttl: 255 });
 }

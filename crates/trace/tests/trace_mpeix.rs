@@ -31,20 +31,13 @@ fn analysis() -> DelayAnalysis {
 fn the_session_has_ten_hops_of_three_answers() {
     let session = session();
     assert_eq!(session.len(), 10);
-    assert!(
-        session
-            .iter()
-            .all(|hop| hop.rtt_us.len() == 3 && hop.address.is_some())
-    );
+    assert!(session.iter().all(|hop| hop.rtt_us.len() == 3 && hop.address.is_some()));
 }
 
 #[test]
 fn the_first_two_answers_come_from_one_address() {
-    let repeats: Vec<_> = analysis()
-        .hops
-        .iter()
-        .filter_map(|hop| Some((hop.ttl, hop.repeats?)))
-        .collect();
+    let repeats: Vec<_> =
+        analysis().hops.iter().filter_map(|hop| Some((hop.ttl, hop.repeats?))).collect();
     assert_eq!(repeats, [(2, 1)]);
 }
 
@@ -54,21 +47,9 @@ fn the_first_two_answers_come_from_one_address() {
 fn the_first_five_hops_were_late_and_not_the_path_to_them_long() {
     let analysis = analysis();
     let paths: Vec<f64> = analysis.hops.iter().map(|hop| hop.path_us / 1e3).collect();
-    assert_eq!(
-        paths,
-        [
-            75.0, 75.0, 75.0, 75.0, 75.0, 75.0, 294.0, 345.0, 793.0, 793.0
-        ]
-    );
-    let late: Vec<f64> = analysis
-        .hops
-        .iter()
-        .map(|hop| hop.slow_answer_us / 1e3)
-        .collect();
-    assert_eq!(
-        late,
-        [255.0, 326.0, 395.0, 194.0, 510.0, 0.0, 0.0, 0.0, 1.0, 0.0]
-    );
+    assert_eq!(paths, [75.0, 75.0, 75.0, 75.0, 75.0, 75.0, 294.0, 345.0, 793.0, 793.0]);
+    let late: Vec<f64> = analysis.hops.iter().map(|hop| hop.slow_answer_us / 1e3).collect();
+    assert_eq!(late, [255.0, 326.0, 395.0, 194.0, 510.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
 }
 
 /// 448 of 793 ms seem to be added between hops 8 and 10, but hop 8's answers took from 345 to 939
@@ -79,14 +60,7 @@ fn beyond_hop_6_no_step_can_be_said() {
     let steps: Vec<_> = analysis
         .steps
         .iter()
-        .map(|step| {
-            (
-                step.after_ttl,
-                step.to_ttl,
-                step.added_us / 1e3,
-                step.is_known_to_add,
-            )
-        })
+        .map(|step| (step.after_ttl, step.to_ttl, step.added_us / 1e3, step.is_known_to_add))
         .collect();
     assert_eq!(
         steps,

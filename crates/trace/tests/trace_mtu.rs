@@ -14,11 +14,7 @@ fn search(net: &mut Net, most: u16) -> (MtuOutcome, Run<PathMtu>) {
 }
 
 fn narrowings(outcome: &MtuOutcome) -> Vec<(Option<u8>, u16, bool)> {
-    outcome
-        .narrowings
-        .iter()
-        .map(|n| (n.after_ttl, n.mtu_bytes, n.is_told))
-        .collect()
+    outcome.narrowings.iter().map(|n| (n.after_ttl, n.mtu_bytes, n.is_told)).collect()
 }
 
 #[test]
@@ -36,14 +32,8 @@ fn each_message_costs_one_round_trip_to_its_router() {
     net.at(6).mtu = Some(1_400);
     let (outcome, run) = search(&mut net, 9_000);
     assert_eq!(outcome.mtu_bytes, Some(1_400));
-    assert_eq!(
-        narrowings(&outcome),
-        [(Some(3), 1_492, true), (Some(6), 1_400, true)]
-    );
-    assert_eq!(
-        (outcome.sent, run.ended),
-        (3, Nanos::from_millis(6 + 12 + 16))
-    );
+    assert_eq!(narrowings(&outcome), [(Some(3), 1_492, true), (Some(6), 1_400, true)]);
+    assert_eq!((outcome.sent, run.ended), (3, Nanos::from_millis(6 + 12 + 16)));
 }
 
 #[test]
@@ -55,15 +45,8 @@ fn a_black_hole_is_found_with_its_place_and_size() {
     net.at(4).is_silent = true;
     let (outcome, run) = search(&mut net, 1_500);
     assert_eq!(outcome.mtu_bytes, Some(1_437));
-    assert_eq!(
-        narrowings(&outcome),
-        [(Some(2), 1_492, true), (Some(5), 1_437, false)]
-    );
-    assert!(
-        run.ended < Nanos::from_millis(1_500),
-        "{} ms",
-        run.ended.0 / 1_000_000
-    );
+    assert_eq!(narrowings(&outcome), [(Some(2), 1_492, true), (Some(5), 1_437, false)]);
+    assert!(run.ended < Nanos::from_millis(1_500), "{} ms", run.ended.0 / 1_000_000);
 }
 
 #[test]
@@ -94,13 +77,8 @@ fn what_was_not_reached_or_is_out_of_range_is_not_searched() {
         rtt: Nanos::from_millis(1),
         most: 59,
     };
-    let error = PathMtu::new(config, Nanos::ZERO, 1)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("the largest size is 59, allowed are 60 to 65535"),
-        "{error}"
-    );
+    let error = PathMtu::new(config, Nanos::ZERO, 1).unwrap_err().to_string();
+    assert!(error.contains("the largest size is 59, allowed are 60 to 65535"), "{error}");
 }
 
 proptest! {

@@ -44,10 +44,7 @@ fn links_there(net: &Net) -> BTreeSet<(u8, IpAddr, IpAddr)> {
     for (ttl, pair) in (1..).zip(net.levels.windows(2)) {
         for router in &pair[0] {
             links.extend(
-                router
-                    .next
-                    .iter()
-                    .map(|next| (ttl, router.address, pair[1][*next].address)),
+                router.next.iter().map(|next| (ttl, router.address, pair[1][*next].address)),
             );
         }
     }
@@ -55,11 +52,7 @@ fn links_there(net: &Net) -> BTreeSet<(u8, IpAddr, IpAddr)> {
 }
 
 fn links_found(outcome: &PathsDocument) -> BTreeSet<(u8, IpAddr, IpAddr)> {
-    outcome
-        .links
-        .iter()
-        .map(|link| (link.ttl, link.from, link.to))
-        .collect()
+    outcome.links.iter().map(|link| (link.ttl, link.from, link.to)).collect()
 }
 
 #[test]
@@ -73,11 +66,7 @@ fn a_single_path_takes_six_flows_and_a_little_more_than_a_round_trip() {
     assert!(outcome.paths[0].rtt_us.iter().all(|rtts| rtts.len() == 6));
     // 6 flows at 12 TTLs and what was sent before the target answered, 24 ms later.
     assert!(run.sent.len() <= 6 * 30);
-    assert!(
-        run.ended <= Nanos::from_millis(24 + 18),
-        "{} us",
-        run.ended.0 / 1_000
-    );
+    assert!(run.ended <= Nanos::from_millis(24 + 18), "{} us", run.ended.0 / 1_000);
 }
 
 #[test]
@@ -94,9 +83,7 @@ fn the_known_set_of_equal_paths_is_found() {
     assert_eq!(found(&outcome), there(&net));
     assert_eq!(links_found(&outcome), links_there(&net));
     let whole = outcome.paths.iter().filter(|path| path.is_whole);
-    let through: BTreeSet<_> = whole
-        .flat_map(|path| path.hops.iter().flatten().copied())
-        .collect();
+    let through: BTreeSet<_> = whole.flat_map(|path| path.hops.iter().flatten().copied()).collect();
     assert_eq!(through, there(&net).into_iter().flatten().collect());
 }
 
@@ -106,15 +93,8 @@ fn the_kernels_limits_slow_it_down_and_hide_nothing() {
     let (outcome, run) = find(&mut net, |_| ());
     assert_eq!(links_found(&outcome), links_there(&net));
     assert!(outcome.is_complete);
-    assert!(
-        run.ended > Nanos::from_millis(1_000),
-        "the third hop answers 6 of its 12 at once"
-    );
-    assert!(
-        run.ended < Nanos::from_millis(20_000),
-        "{} ms",
-        run.ended.0 / 1_000_000
-    );
+    assert!(run.ended > Nanos::from_millis(1_000), "the third hop answers 6 of its 12 at once");
+    assert!(run.ended < Nanos::from_millis(20_000), "{} ms", run.ended.0 / 1_000_000);
 }
 
 #[test]
@@ -174,32 +154,11 @@ fn what_is_out_of_range_is_refused() {
     let config = || MultipathConfig::new(trace.clone());
     assert_eq!(config().check(), Ok(()));
     for confidence in [f64::NAN, 0.4, 1.0, f64::INFINITY] {
-        let error = MultipathConfig {
-            confidence,
-            ..config()
-        }
-        .check();
-        assert!(
-            matches!(error, Err(ConfigError::OutOfRange { least: 5_000, .. })),
-            "{confidence}"
-        );
+        let error = MultipathConfig { confidence, ..config() }.check();
+        assert!(matches!(error, Err(ConfigError::OutOfRange { least: 5_000, .. })), "{confidence}");
     }
-    assert!(
-        MultipathConfig {
-            most_flows: 0,
-            ..config()
-        }
-        .check()
-        .is_err()
-    );
-    assert!(
-        MultipathConfig {
-            most_flows: MAX_FLOWS + 1,
-            ..config()
-        }
-        .check()
-        .is_err()
-    );
+    assert!(MultipathConfig { most_flows: 0, ..config() }.check().is_err());
+    assert!(MultipathConfig { most_flows: MAX_FLOWS + 1, ..config() }.check().is_err());
 }
 
 /// At 95 % each router's next ones are all found in at least 95 % of cases.

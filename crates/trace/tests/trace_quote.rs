@@ -1,8 +1,5 @@
 //! Probes as bytes, and what is read from bytes of others.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by panicking")]
 
 use std::net::IpAddr;
 
@@ -15,11 +12,7 @@ use linerate_units::{Dscp, Ecn, Family};
 use proptest::prelude::*;
 
 fn codec(kind: ProbeKind, is_v6: bool, session: u16) -> ProbeCodec {
-    let net = if is_v6 {
-        Net::chain_v6(3)
-    } else {
-        Net::chain(3)
-    };
+    let net = if is_v6 { Net::chain_v6(3) } else { Net::chain(3) };
     net.codec(kind, session)
 }
 
@@ -198,34 +191,20 @@ fn ipv6_extension_headers_are_skipped() {
         vec![(43, plain(24))],
         vec![(44, vec![0; 8])],
         vec![(60, plain(16)), (51, authentication)],
-        vec![
-            (0, plain(8)),
-            (60, plain(8)),
-            (43, plain(40)),
-            (44, vec![0; 8]),
-            (60, plain(8)),
-        ],
+        vec![(0, plain(8)), (60, plain(8)), (43, plain(40)), (44, vec![0; 8]), (60, plain(8))],
     ];
     for headers in cases {
         let message = behind(&headers, &codec, &probe);
-        let answer = codec
-            .read_icmp(codec.source, None, &message)
-            .expect("behind all of them");
+        let answer = codec.read_icmp(codec.source, None, &message).expect("behind all of them");
         assert_eq!(answer.identity.sequence, 123);
     }
     // A later fragment has no transport header, and a header longer than the quote ends it.
     let later = vec![(44, vec![0, 0, 1, 0, 0, 0, 0, 0])];
     let message = behind(&later, &codec, &probe);
-    assert_eq!(
-        codec.read_icmp(codec.source, None, &message),
-        Err(NotOurs::OtherPacket)
-    );
+    assert_eq!(codec.read_icmp(codec.source, None, &message), Err(NotOurs::OtherPacket));
     let endless = vec![(0, vec![0, 255, 0, 0, 0, 0, 0, 0])];
     let message = behind(&endless, &codec, &probe);
-    assert_eq!(
-        codec.read_icmp(codec.source, None, &message),
-        Err(NotOurs::OtherPacket)
-    );
+    assert_eq!(codec.read_icmp(codec.source, None, &message), Err(NotOurs::OtherPacket));
 }
 
 #[test]
@@ -240,10 +219,7 @@ fn labels_and_padding_behind_a_quote_are_told_from_the_packet() {
     let answer = codec.read_icmp(codec.source, None, &message).unwrap();
     assert_eq!(answer.identity.sequence, 44);
     let label = answer.mpls[0];
-    assert_eq!(
-        (label.label, label.traffic_class, label.is_bottom, label.ttl),
-        (16, 0, true, 1)
-    );
+    assert_eq!((label.label, label.traffic_class, label.is_bottom, label.ttl), (16, 0, true, 1));
     let Ok(Message::Error { quoted, .. }) = parse_message(Family::Ipv4, &message) else {
         panic!("an error");
     };
@@ -270,11 +246,7 @@ fn answers_of_the_target_must_be_the_targets() {
     ] {
         answer[13] = flags;
         let read = codec.read_tcp(codec.target, Some(60), &answer).ok();
-        assert_eq!(
-            read.as_ref().map(|answer| answer.kind),
-            kind,
-            "flags {flags:#x}"
-        );
+        assert_eq!(read.as_ref().map(|answer| answer.kind), kind, "flags {flags:#x}");
         assert!(
             read.is_none_or(
                 |answer| answer.identity.sequence == 44 && answer.identity.flow == Some(2)
@@ -282,16 +254,10 @@ fn answers_of_the_target_must_be_the_targets() {
         );
     }
     answer[13] = 0x12;
-    assert!(
-        codec.read_tcp(codec.source, None, &answer).is_err(),
-        "by another"
-    );
+    assert!(codec.read_tcp(codec.source, None, &answer).is_err(), "by another");
     answer[11] ^= 1;
     answer[8] ^= 1;
-    assert!(
-        codec.read_tcp(codec.target, None, &answer).is_err(),
-        "of another session"
-    );
+    assert!(codec.read_tcp(codec.target, None, &answer).is_err(), "of another session");
 }
 
 #[test]
@@ -301,23 +267,14 @@ fn messages_that_no_probe_causes_are_none_of_ours() {
     for kind in [5, 14, 8] {
         let mut message = codec.transport(&probe(&codec, 1, 0, 60));
         message[0] = kind;
-        assert_eq!(
-            codec.read_icmp(codec.target, None, &message),
-            Err(NotOurs::OtherMessage)
-        );
+        assert_eq!(codec.read_icmp(codec.target, None, &message), Err(NotOurs::OtherMessage));
     }
-    assert!(matches!(
-        codec.read_icmp(codec.target, None, &[0; 7]),
-        Err(NotOurs::Unreadable(_))
-    ));
+    assert!(matches!(codec.read_icmp(codec.target, None, &[0; 7]), Err(NotOurs::Unreadable(_))));
 }
 
 #[test]
 fn each_code_has_words() {
-    assert_eq!(
-        unreachable_reason(Family::Ipv4, 13),
-        "administratively prohibited"
-    );
+    assert_eq!(unreachable_reason(Family::Ipv4, 13), "administratively prohibited");
     assert_eq!(unreachable_reason(Family::Ipv6, 0), "no route");
     assert!(unreachable_reason(Family::Ipv6, 200).contains("no RFC names"));
 }

@@ -27,22 +27,12 @@ fn chains_of_1_to_60_hops_keep_the_goal_with_every_kind() {
     for kind in [ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp] {
         for length in 1..=60 {
             let mut net = Net::chain(length).with_linux_limits();
-            let config = TraceConfig {
-                hops: 60,
-                ..net.config().with_kind(kind)
-            };
+            let config = TraceConfig { hops: 60, ..net.config().with_kind(kind) };
             let run = trace_with(&mut net, config);
-            assert!(
-                run.ended <= goal(&net),
-                "{kind:?}, {length}: {} us",
-                run.ended.0 / 1_000
-            );
+            assert!(run.ended <= goal(&net), "{kind:?}, {length}: {} us", run.ended.0 / 1_000);
             let outcome = run.machine.finish();
             assert_eq!(outcome.end, PathEnd::Reached { ttl: length as u8 });
-            assert!(
-                outcome.hops.iter().all(|hop| hop.rtts_us().len() == 3),
-                "{kind:?}, {length}"
-            );
+            assert!(outcome.hops.iter().all(|hop| hop.rtts_us().len() == 3), "{kind:?}, {length}");
         }
     }
 }
@@ -69,11 +59,7 @@ fn three_silent_hops_of_thirty_take_at_most_0_4_s() {
             net.at(ttl).is_silent = true;
         }
         let run = trace(&mut net);
-        assert!(
-            run.ended <= Nanos::from_millis(400),
-            "{} us",
-            run.ended.0 / 1_000
-        );
+        assert!(run.ended <= Nanos::from_millis(400), "{} us", run.ended.0 / 1_000);
         // One more probe for each.
         assert_eq!(run.sent.len(), 93);
         let outcome = run.machine.finish();
@@ -91,18 +77,10 @@ fn a_silent_target_ends_in_3_s_and_leaves_what_is_known() {
         let mut net = Net::chain(length).with_linux_limits();
         net.at(length).is_silent = true;
         let run = trace(&mut net);
-        assert!(
-            run.ended <= Nanos::from_millis(3_000),
-            "{} ms",
-            run.ended.0 / 1_000_000
-        );
+        assert!(run.ended <= Nanos::from_millis(3_000), "{} ms", run.ended.0 / 1_000_000);
         let outcome = run.machine.finish();
         let known = length as u8 - 1;
-        let end = if known == 0 {
-            PathEnd::NoAnswer
-        } else {
-            PathEnd::Silent { after_ttl: known }
-        };
+        let end = if known == 0 { PathEnd::NoAnswer } else { PathEnd::Silent { after_ttl: known } };
         assert_eq!((outcome.end, outcome.hops.len()), (end, usize::from(known)));
     }
 }
@@ -127,21 +105,10 @@ fn a_tracer_whose_driver_was_late_makes_up_for_a_few_probes_at_once() {
 fn the_rate_is_kept() {
     let mut net = Net::chain(30);
     let run = trace(&mut net);
-    assert!(
-        run.sent
-            .windows(2)
-            .all(|pair| pair[1].0 - pair[0].0 >= Nanos::from_micros(100))
-    );
-    let config = TraceConfig {
-        rate_per_s: 100,
-        ..net.config()
-    };
+    assert!(run.sent.windows(2).all(|pair| pair[1].0 - pair[0].0 >= Nanos::from_micros(100)));
+    let config = TraceConfig { rate_per_s: 100, ..net.config() };
     let run = trace_with(&mut net, config);
-    assert!(
-        run.sent
-            .windows(2)
-            .all(|pair| pair[1].0 - pair[0].0 >= Nanos::from_millis(10))
-    );
+    assert!(run.sent.windows(2).all(|pair| pair[1].0 - pair[0].0 >= Nanos::from_millis(10)));
     let outcome = run.machine.finish();
     assert!(outcome.hops.iter().all(|hop| hop.rtts_us().len() == 3));
 }

@@ -20,23 +20,13 @@ fn figures_are_those_of_all_rounds() {
     let rows = watch.rows();
     assert_eq!((rows.len(), watch.rounds()), (4, 3));
     let rtt = rows[1].rtt_us.expect("hop 2 answers");
-    assert_eq!(
-        (rtt.best, rtt.worst, rtt.last, rtt.mean),
-        (4_000.0, 10_000.0, 10_000.0, 7_000.0)
-    );
+    assert_eq!((rtt.best, rtt.worst, rtt.last, rtt.mean), (4_000.0, 10_000.0, 10_000.0, 7_000.0));
     // Three of each: √(2·3·3,000² / 8).
-    assert!(
-        (rtt.deviation - 2_598.076).abs() < 0.001,
-        "{}",
-        rtt.deviation
-    );
+    assert!((rtt.deviation - 2_598.076).abs() < 0.001, "{}", rtt.deviation);
     assert!((rtt.p50 - 7_000.0).abs() < 10.0 && (rtt.p99 - 10_000.0).abs() < 10.0);
     assert!(rtt.jitter > 0.0 && rows[0].rtt_us.expect("hop 1 answers").jitter == 0.0);
     assert_eq!((rows[1].loss_percent, rows[1].sent), (0.0, 9));
-    assert_eq!(
-        (rows[2].loss_percent, rows[2].rtt_us, rows[2].address),
-        (100.0, None, None)
-    );
+    assert_eq!((rows[2].loss_percent, rows[2].rtt_us, rows[2].address), (100.0, None, None));
     assert_eq!(rows[2].recent_us, vec![None; 12]);
 }
 
@@ -54,10 +44,7 @@ fn a_change_of_the_path_is_noted_with_its_time_and_silence_is_none() {
     let changes: Vec<_> = watch.changes().copied().collect();
     assert_eq!(changes.len(), 1);
     assert_eq!((changes[0].at_s, changes[0].ttl), (3.0, 3));
-    assert_eq!(
-        (changes[0].from, changes[0].to),
-        (address(2, 0, false), address(2, 7, false))
-    );
+    assert_eq!((changes[0].from, changes[0].to), (address(2, 0, false), address(2, 7, false)));
 }
 
 #[test]
@@ -73,10 +60,7 @@ fn what_is_kept_is_bounded() {
     for round in 0..1_201 {
         watch.add(second(round), &outcomes[round as usize % 2]);
     }
-    assert_eq!(
-        (watch.changes().count(), watch.forgotten_changes()),
-        (1_000, 200)
-    );
+    assert_eq!((watch.changes().count(), watch.forgotten_changes()), (1_000, 200));
     assert!(watch.rows().iter().all(|row| row.recent_us.len() == 60));
 }
 

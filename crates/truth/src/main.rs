@@ -46,11 +46,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     // If stderr cannot be written, the exit status has to suffice.
-    let _ = writeln!(
-        io::stderr(),
-        "linerate-truth: {}",
-        printable(&format!("{error:#}"))
-    );
+    let _ = writeln!(io::stderr(), "linerate-truth: {}", printable(&format!("{error:#}")));
     let lab = error.downcast_ref::<LabError>();
     let is_missing = lab.is_some_and(|error| error.category() == Category::Missing);
     ExitCode::from(if is_missing { 3 } else { 1 })

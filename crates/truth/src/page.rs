@@ -29,9 +29,7 @@ impl Score {
         page.table(&tallies("cause", "right", rows));
         if self.failed > 0 {
             let failed = self.failed;
-            page.plain(&format!(
-                "  {failed} could not be run and count as not right"
-            ));
+            page.plain(&format!("  {failed} could not be run and count as not right"));
         }
         families(page, self);
         page.gap();
@@ -94,9 +92,7 @@ fn families(page: &mut Page, score: &Score) {
         .right("right", |(_, family)| of_trials(&family.tally))
         .right("95 % interval", |(_, family)| interval(&family.tally))
         .right("unexplained", |(_, family)| family.unexplained.to_string())
-        .right("confidently wrong", |(_, family)| {
-            family.confidently_wrong.to_string()
-        })
+        .right("confidently wrong", |(_, family)| family.confidently_wrong.to_string())
         .right("left out", |(_, family)| family.left_out.to_string());
     page.table(&table);
     let (own, all) = (score.kernels_own, score.all.trials);
@@ -142,19 +138,14 @@ fn reliability(page: &mut Page, sure: &Reliability) {
 
 /// The 95 % interval of the share that is right.
 fn interval(tally: &Tally) -> Option<String> {
-    let [low, high] = tally
-        .share
-        .map(|share| [share.low, share.high].map(|end| 100.0 * end))?;
+    let [low, high] = tally.share.map(|share| [share.low, share.high].map(|end| 100.0 * end))?;
     Some(format!("{low:.1} to {high:.1}{NBSP}%"))
 }
 
 /// Writes each trial that is not right.
 fn not_right(page: &mut Page, trials: &[Trial]) {
     let is_fine = [Judgement::Right, Judgement::LeftOut];
-    let mut wrong = trials
-        .iter()
-        .filter(|trial| !is_fine.contains(&trial.judgement))
-        .peekable();
+    let mut wrong = trials.iter().filter(|trial| !is_fine.contains(&trial.judgement)).peekable();
     if wrong.peek().is_some() {
         page.gap();
         page.title("not right");
@@ -175,10 +166,9 @@ fn not_right(page: &mut Page, trials: &[Trial]) {
 fn remedies(page: &mut Page, score: &RemedyScore, proofs: &[Proof], untried: &[Untried]) {
     page.gap();
     page.words(&counts(score));
-    for (of_exact, all, tally) in [
-        (true, "exact, within 15 %", score.exact),
-        (false, "model, within 30 %", score.modelled),
-    ] {
+    for (of_exact, all, tally) in
+        [(true, "exact, within 15 %", score.exact), (false, "model, within 30 %", score.modelled)]
+    {
         let mut causes: BTreeMap<Cause, Vec<&Proof>> = BTreeMap::new();
         for proof in proofs.iter().filter(|proof| proof.is_exact() == of_exact) {
             causes.entry(proof.cause).or_default().push(proof);
@@ -249,11 +239,7 @@ mod tests {
 
     /// Pages with the evidence, in 100 columns.
     fn style() -> Style {
-        Style {
-            width: 100,
-            details: true,
-            ..Style::default()
-        }
+        Style { width: 100, details: true, ..Style::default() }
     }
 
     fn verdict(cause: Cause) -> Verdict {
@@ -336,11 +322,8 @@ mod tests {
 
     #[test]
     fn families_have_a_table_and_confidence_one_of_how_often_it_was_right() {
-        let verdict = |cause, confidence| Answer::Verdict {
-            cause,
-            throughput_bps: 1e7,
-            confidence,
-        };
+        let verdict =
+            |cause, confidence| Answer::Verdict { cause, throughput_bps: 1e7, confidence };
         let reason = "`tc qdisc`: Specified qdisc kind is unknown.".to_owned();
         let trials = vec![
             trial(0, Judgement::Right, verdict(Cause::PathRate, Some(0.9))),

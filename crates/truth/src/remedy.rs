@@ -128,10 +128,7 @@ impl Proof {
     /// Whether the ceiling of the cause follows from a figure that was set or that the kernel
     /// tells.
     pub(crate) fn is_exact(&self) -> bool {
-        matches!(
-            self.cause,
-            Cause::ReceiveWindow | Cause::SendBuffer | Cause::Pacing
-        )
+        matches!(self.cause, Cause::ReceiveWindow | Cause::SendBuffer | Cause::Pacing)
     }
 }
 
@@ -307,10 +304,7 @@ mod tests {
 
     #[test]
     fn exact_and_modelled_causes_are_counted_apart() {
-        let proofs = [
-            proof(Cause::ReceiveWindow, 99e6),
-            proof(Cause::Congestion, 10e6),
-        ];
+        let proofs = [proof(Cause::ReceiveWindow, 99e6), proof(Cause::Congestion, 10e6)];
         let score = RemedyScore::new(&proofs, &[]).unwrap();
         assert_eq!((score.exact.right, score.exact.trials), (1, 1));
         assert_eq!((score.modelled.right, score.modelled.trials), (0, 1));
@@ -320,11 +314,7 @@ mod tests {
     fn what_was_not_run_is_counted_by_its_reason() {
         let all = [
             Untried::new(1, None, UntriedReason::NoVerdict),
-            Untried::new(
-                2,
-                Some(&verdict(Cause::Policer)),
-                UntriedReason::NothingPredicted,
-            ),
+            Untried::new(2, Some(&verdict(Cause::Policer)), UntriedReason::NothingPredicted),
             Untried::new(3, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
             Untried::new(4, Some(&verdict(Cause::CpuSend)), UntriedReason::NotInALab),
         ];
@@ -336,10 +326,7 @@ mod tests {
 
     fn scenario(cause: Cause) -> Scenario {
         let drawn = draw(1, 48, &families_named(SINGLE_LIMIT).unwrap());
-        drawn
-            .into_iter()
-            .find(|s| s.cause == cause)
-            .expect("four of each")
+        drawn.into_iter().find(|s| s.cause == cause).expect("four of each")
     }
 
     #[test]
@@ -351,14 +338,8 @@ mod tests {
         let (after, treatments) = treated(&before, &remedy).unwrap();
         let asked = format!("{receiver}.sysctl:net.ipv4.tcp_rmem=4096 131072 8388608");
         assert_eq!(treatments, asked.parse().unwrap());
-        assert_eq!(
-            (&after.client, &after.server),
-            (&before.client, &before.server)
-        );
-        let slower_start = Test {
-            warm_up: after.test.warm_up,
-            ..before.test.clone()
-        };
+        assert_eq!((&after.client, &after.server), (&before.client, &before.server));
+        let slower_start = Test { warm_up: after.test.warm_up, ..before.test.clone() };
         assert_eq!(after.test, slower_start);
         assert!(after.test.warm_up >= Span(SETTLED));
     }
@@ -378,20 +359,14 @@ mod tests {
     #[test]
     fn a_metric_is_a_treatment_of_the_route() {
         let before = scenario(Cause::SegmentSize);
-        let change = Change::RouteMetric {
-            object: RouteMetric::Advmss,
-            value: 1460,
-        };
+        let change = Change::RouteMetric { object: RouteMetric::Advmss, value: 1460 };
         let (_, treatments) = treated(&before, &Remedy::new(change, Some(End::Server))).unwrap();
         assert_eq!(treatments, "server.route_advmss=1460".parse().unwrap());
     }
 
     #[test]
     fn a_devices_mtu_is_a_treatment_of_the_device() {
-        let change = Change::DeviceMtu {
-            object: Name::new("eth0").unwrap(),
-            value: 1500,
-        };
+        let change = Change::DeviceMtu { object: Name::new("eth0").unwrap(), value: 1500 };
         let remedy = Remedy::new(change, Some(End::Client));
         let (_, treatments) = treated(&scenario(Cause::SegmentSize), &remedy).unwrap();
         assert_eq!(treatments, "client.mtu=1500".parse().unwrap());
@@ -426,10 +401,7 @@ mod tests {
     fn a_longer_time_takes_the_place_of_an_amount() {
         let before = scenario(Cause::Startup);
         let (after, _) = treated(&before, &Remedy::option(RunOption::Time, "17s")).unwrap();
-        assert_eq!(
-            after.test.extent,
-            Extent::Time(Span(Duration::from_secs(17)))
-        );
+        assert_eq!(after.test.extent, Extent::Time(Span(Duration::from_secs(17))));
         after.test.check().unwrap();
     }
 
@@ -437,9 +409,7 @@ mod tests {
     fn settings_that_a_lab_cannot_have_are_left_out() {
         let before = scenario(Cause::SendBuffer);
         let of_machine = || Remedy::host_setting(Some(End::Client), "net.core.wmem_max", &[1]);
-        let module = Change::Module {
-            object: Name::new("tcp_bbr").unwrap(),
-        };
+        let module = Change::Module { object: Name::new("tcp_bbr").unwrap() };
         for remedy in [
             of_machine(),
             Remedy::option(RunOption::SendBuffer, 500_000).after(of_machine()),

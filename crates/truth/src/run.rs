@@ -83,10 +83,7 @@ fn again(args: &TruthArgs, kept: &Path) -> anyhow::Result<Score> {
     if kept.is_file() {
         let score: Score = stored(kept)?;
         let path = kept.display();
-        ensure!(
-            score.schema == TRUTH_SCHEMA,
-            "{path}: it is no {TRUTH_SCHEMA}"
-        );
+        ensure!(score.schema == TRUTH_SCHEMA, "{path}: it is no {TRUTH_SCHEMA}");
         return Ok(score);
     }
     let directory = kept;
@@ -159,16 +156,12 @@ fn observation_file(scenario: &Scenario, from: SeenFrom) -> String {
 /// The files of kept scenarios, in the order of their numbers.
 fn kept_scenarios(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut paths = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<anyhow::Result<Vec<PathBuf>>>()?;
+    let mut paths =
+        entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<PathBuf>>>()?;
     paths.retain(|path| path.to_string_lossy().ends_with(SCENARIO));
     paths.sort();
     if paths.is_empty() {
-        bail!(
-            "{}: no scenarios, which --keep DIR writes",
-            directory.display()
-        );
+        bail!("{}: no scenarios, which --keep DIR writes", directory.display());
     }
     Ok(paths)
 }
@@ -182,11 +175,7 @@ fn stored<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
 /// The scenarios that the options choose.
 fn chosen(args: &TruthArgs) -> Vec<Scenario> {
     // A number beyond the count is drawn, too: it is the same scenario whatever the count.
-    let count = args
-        .number
-        .iter()
-        .map(|number| number + 1)
-        .fold(args.count, u32::max);
+    let count = args.number.iter().map(|number| number + 1).fold(args.count, u32::max);
     let wanted = |scenario: &Scenario| {
         if args.number.is_empty() {
             scenario.number < args.count
@@ -195,11 +184,7 @@ fn chosen(args: &TruthArgs) -> Vec<Scenario> {
         }
     };
     let of_cause = |s: &Scenario| args.only.is_empty() || args.only.contains(&s.cause);
-    let families: Vec<_> = args
-        .family
-        .iter()
-        .flat_map(|named| named.0.clone())
-        .collect();
+    let families: Vec<_> = args.family.iter().flat_map(|named| named.0.clone()).collect();
     let all = draw(args.seed, count, &families).into_iter();
     all.filter(wanted).filter(of_cause).collect()
 }
@@ -212,11 +197,7 @@ fn listed(scenario: &Scenario) -> String {
         scenario.family,
         scenario.cause.name(),
         scenario.limit_bps.map_or("-".to_owned(), rate),
-        if scenario.is_border {
-            "border"
-        } else {
-            "clear"
-        },
+        if scenario.is_border { "border" } else { "clear" },
         scenario.seconds(),
         scenario.describe
     )
@@ -274,9 +255,8 @@ fn run_all(args: &TruthArgs, scenarios: &[Scenario], stop: &Stop) -> anyhow::Res
         let workers: Vec<_> = (0..args.jobs).map(|_| scope.spawn(work)).collect();
         let mut trials = Vec::new();
         for worker in workers {
-            let done: anyhow::Result<Vec<Tried>> = worker
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let done: anyhow::Result<Vec<Tried>> =
+                worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             trials.extend(done?);
         }
         Ok(trials)
@@ -290,11 +270,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The part of the total time that a scenario takes, seconds, with others beside it if it allows
 /// that.
 fn planned_s(scenario: &Scenario, jobs: u32) -> f64 {
-    let at_once = if scenario.needs_whole_machine() {
-        1.0
-    } else {
-        f64::from(jobs)
-    };
+    let at_once = if scenario.needs_whole_machine() { 1.0 } else { f64::from(jobs) };
     (scenario.seconds() + BESIDE_S) / at_once
 }
 
@@ -339,9 +315,8 @@ fn prove(scenario: &Scenario, record: Option<&Record>, stop: &Stop) -> Remedied 
         return untried(UntriedReason::NotInALab);
     };
     let after = run_treated_scenario(&treated, &treatments, stop);
-    let measured = after
-        .map_err(|error| format!("{:#}", anyhow::Error::new(error)))
-        .and_then(|record| {
+    let measured =
+        after.map_err(|error| format!("{:#}", anyhow::Error::new(error))).and_then(|record| {
             let rate = record.throughput_bps();
             rate.ok_or_else(|| "the record has no throughput".to_owned())
         });
@@ -383,11 +358,7 @@ fn described(trial: &Trial) -> String {
         (Judgement::LeftOut, _) => "left out",
     };
     let answer = match &trial.answer {
-        Answer::Verdict {
-            cause,
-            throughput_bps,
-            ..
-        } => {
+        Answer::Verdict { cause, throughput_bps, .. } => {
             let share = trial.limit_bps.map(|limit| {
                 let percent = throughput_bps / limit * 100.0;
                 format!(", {percent:.0} % of {}", rate(limit))
@@ -419,11 +390,7 @@ fn write_score(args: &TruthArgs, score: &Score) -> anyhow::Result<()> {
     let kept = args.output.as_ref().map_or(Ok(()), |path| {
         fs::write(path, &document).with_context(|| path.display().to_string())
     });
-    let printed = print(&if args.json {
-        document
-    } else {
-        score.text(style())
-    });
+    let printed = print(&if args.json { document } else { score.text(style()) });
     kept.and(printed)
 }
 
@@ -441,10 +408,7 @@ fn style() -> Style {
 
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .context("stdout")
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("stdout")
 }
 
 /// Progress on stderr.
@@ -457,11 +421,7 @@ struct Progress {
 
 impl Progress {
     fn new(is_quiet: bool) -> Self {
-        Self {
-            is_quiet,
-            began: Instant::now(),
-            takes_s: None,
-        }
+        Self { is_quiet, began: Instant::now(), takes_s: None }
     }
 
     fn line(&self, line: &str) {

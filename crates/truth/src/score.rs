@@ -134,12 +134,8 @@ impl Score {
             }
         }
         let of_cause = trials.iter().filter(|trial| trial.is_of_cause());
-        let failed = of_cause
-            .clone()
-            .filter(|trial| trial.judgement == Judgement::Failed);
-        let kernels_own = trials
-            .iter()
-            .filter(|trial| was_run(trial) && trial.is_kernels_own);
+        let failed = of_cause.clone().filter(|trial| trial.judgement == Judgement::Failed);
+        let kernels_own = trials.iter().filter(|trial| was_run(trial) && trial.is_kernels_own);
         Self {
             schema: TRUTH_SCHEMA.to_owned(),
             seed,
@@ -220,10 +216,7 @@ mod tests {
             fs::write(&path, &generated).unwrap();
         }
         let checked_in = fs::read_to_string(&path).unwrap();
-        assert!(
-            checked_in == generated,
-            "UPDATE_SCHEMAS=1 cargo test -p linerate-truth"
-        );
+        assert!(checked_in == generated, "UPDATE_SCHEMAS=1 cargo test -p linerate-truth");
     }
 
     fn drawn(seed: u64, count: u32) -> Vec<Scenario> {
@@ -234,11 +227,7 @@ mod tests {
     fn at_a_border_the_rival_and_unexplained_are_right_and_elsewhere_wrong() {
         for scenario in drawn(1, 600) {
             assert_eq!(scenario.judge(scenario.cause), Judgement::Right);
-            let expected = if scenario.is_border {
-                Judgement::Right
-            } else {
-                Judgement::Wrong
-            };
+            let expected = if scenario.is_border { Judgement::Right } else { Judgement::Wrong };
             assert_eq!(scenario.judge(Cause::Unexplained), expected);
             assert_eq!(scenario.judge(scenario.rivals[0].0), expected);
             let last = scenario.rivals.last().unwrap().0;
@@ -262,28 +251,16 @@ mod tests {
         let score = Score::new(4, trials, Vec::new());
         let family = score.families["full_speed"];
         assert_eq!((family.tally.right, family.tally.trials), (1, 3));
-        let counts = (
-            family.left_out,
-            family.unexplained,
-            family.confidently_wrong,
-        );
+        let counts = (family.left_out, family.unexplained, family.confidently_wrong);
         assert_eq!(counts, (1, 1, 1));
         let sure = score.reliability.unwrap();
         assert!((sure.brier - (0.81 + 0.09) / 2.0).abs() < 1e-9);
-        let bins: Vec<_> = sure
-            .bins
-            .iter()
-            .map(|bin| (bin.from, bin.tally.right))
-            .collect();
+        let bins: Vec<_> = sure.bins.iter().map(|bin| (bin.from, bin.tally.right)).collect();
         assert_eq!(bins, [(0.7, 1), (0.9, 0)]);
     }
 
     fn answered(scenario: &Scenario, cause: Cause, confidence: Option<f64>) -> Trial {
-        let answer = Answer::Verdict {
-            cause,
-            throughput_bps: 1e9,
-            confidence,
-        };
+        let answer = Answer::Verdict { cause, throughput_bps: 1e9, confidence };
         Trial::new(scenario, answer, Vec::new())
     }
 
@@ -294,9 +271,7 @@ mod tests {
                 throughput_bps: scenario.limit_bps.unwrap(),
                 confidence: None,
             },
-            None => Answer::Failed {
-                reason: "no namespaces".to_owned(),
-            },
+            None => Answer::Failed { reason: "no namespaces".to_owned() },
         };
         Trial::new(scenario, answer, Vec::new())
     }
@@ -308,19 +283,9 @@ mod tests {
         trials[0] = trial(&scenarios[0], None);
         trials[1] = trial(&scenarios[1], Some(Cause::QosClass));
         let score = Score::new(3, trials, Vec::new());
-        assert_eq!(
-            (score.all.right, score.all.trials, score.failed),
-            (10, 12, 1)
-        );
+        assert_eq!((score.all.right, score.all.trials, score.failed), (10, 12, 1));
         assert_eq!(score.causes[&scenarios[0].cause].right, 0);
-        assert_eq!(
-            score
-                .matrix
-                .values()
-                .flat_map(|row| row.values())
-                .sum::<u64>(),
-            11
-        );
+        assert_eq!(score.matrix.values().flat_map(|row| row.values()).sum::<u64>(), 11);
         let json = serde_json::to_string(&score).unwrap();
         let again: Score = serde_json::from_str(&json).unwrap();
         assert_eq!(again, score);

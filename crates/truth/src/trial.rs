@@ -145,9 +145,7 @@ impl Trial {
                 throughput_bps: record.throughput_bps().unwrap_or(0.0),
                 confidence: verdict.confidence,
             },
-            None => Answer::Failed {
-                reason: "the record has no verdict".to_owned(),
-            },
+            None => Answer::Failed { reason: "the record has no verdict".to_owned() },
         };
         Self::new(scenario, answer, caveats.collect())
     }
@@ -172,10 +170,7 @@ impl Trial {
             let scenario = scenario.seen_from(*from, sockets)?;
             let answer = answer(largest(document));
             let caveats = document.caveats.iter().map(|one| one.message.clone());
-            Some(Self {
-                seen_from: Some(*from),
-                ..Self::new(&scenario, answer, caveats.collect())
-            })
+            Some(Self { seen_from: Some(*from), ..Self::new(&scenario, answer, caveats.collect()) })
         };
         observed.iter().filter_map(trial).collect()
     }
@@ -218,11 +213,7 @@ impl Scenario {
                 && *bps <= BORDER * self.limit_bps.unwrap_or(0.0)
         };
         let is_named = verdict == self.cause || self.accepted.contains(&verdict);
-        if is_named || self.rivals.iter().any(near) {
-            Judgement::Right
-        } else {
-            Judgement::Wrong
-        }
+        if is_named || self.rivals.iter().any(near) { Judgement::Right } else { Judgement::Wrong }
     }
 
     /// The scenario with the verdicts that are right from a place. `sockets` are the verdicts
@@ -276,11 +267,7 @@ impl Tally {
 
     /// A tally of so many right verdicts in so many trials.
     pub(crate) fn of_counts(right: u64, trials: u64) -> Self {
-        Self {
-            right,
-            trials,
-            share: wilson(right, trials).ok(),
-        }
+        Self { right, trials, share: wilson(right, trials).ok() }
     }
 }
 
@@ -298,9 +285,7 @@ fn answer(connection: Option<&Connection>) -> Answer {
             throughput_bps: connection.throughput_bps,
             confidence: verdict.confidence,
         },
-        None => Answer::Failed {
-            reason: "nothing was seen of it".to_owned(),
-        },
+        None => Answer::Failed { reason: "nothing was seen of it".to_owned() },
     }
 }
 

@@ -39,9 +39,7 @@ fn has_no_lab(output: &Output) -> bool {
 
 #[test]
 fn help_and_errors_are_as_written_down() {
-    trycmd::TestCases::new()
-        .env("COLUMNS", "100")
-        .case("tests/help.trycmd");
+    trycmd::TestCases::new().env("COLUMNS", "100").case("tests/help.trycmd");
 }
 
 #[test]
@@ -58,11 +56,7 @@ fn transfers_in_slow_start_are_run_scored_and_kept() {
     assert!(output.status.success(), "{output:?}");
     let score: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(score["schema"], "linerate.truth/1");
-    assert_eq!(
-        (&score["all"]["trials"], &score["failed"]),
-        (&2.into(), &0.into()),
-        "{score}"
-    );
+    assert_eq!((&score["all"]["trials"], &score["failed"]), (&2.into(), &0.into()), "{score}");
     assert_eq!(score["trials"].as_array().unwrap().len(), 2);
     let record = kept.path().join("00011-startup.json");
     assert!(kept.path().join("00011-startup.scenario.json").exists());
@@ -114,19 +108,12 @@ fn every_remedy_is_tried_or_counted_with_the_reason() {
             "receive_window" | "send_buffer" | "pacing" => 0.15,
             _ => 0.30,
         };
-        assert_eq!(
-            proof["held"],
-            within.is_some_and(|off| off <= tolerance),
-            "{proof}"
-        );
+        assert_eq!(proof["held"], within.is_some_and(|off| off <= tolerance), "{proof}");
     }
     let document = tempfile::NamedTempFile::new().unwrap();
     fs::write(document.path(), &output.stdout).unwrap();
     let page = stdout(&truth(&["--again", document.path().to_str().unwrap()]));
-    assert!(
-        page.contains(&format!("remedies: {tried} were run")),
-        "{page}"
-    );
+    assert!(page.contains(&format!("remedies: {tried} were run")), "{page}");
 }
 
 /// Runs one scenario of each family. How many are right is the full command's to say, on a quiet machine: its scenarios with
@@ -142,9 +129,7 @@ fn shapers_of_the_kernel_are_run_and_judged() {
         own.expect(name)["number"].to_string()
     };
     let numbers = ["tbf", "htb", "qos_class"].map(first);
-    let numbers: Vec<&str> = (numbers.iter())
-        .flat_map(|number| ["--number", number])
-        .collect();
+    let numbers: Vec<&str> = (numbers.iter()).flat_map(|number| ["--number", number]).collect();
     let output = truth(&[&family[..], &["--jobs", "3", "--json"], &numbers].concat());
     if has_no_lab(&output) {
         return;
@@ -177,12 +162,7 @@ fn a_list_is_the_same_each_time_and_needs_no_lab() {
     let one = list(&["--number", "7"]);
     assert_eq!(one.lines().count(), 1);
     assert!(all.contains(&one));
-    assert_eq!(
-        list(&["--only", "policer", "--only", "pacing"])
-            .lines()
-            .count(),
-        6
-    );
+    assert_eq!(list(&["--only", "policer", "--only", "pacing"]).lines().count(), 6);
 }
 
 /// Runs a scenario in which another program sends, and processes without privilege look on.

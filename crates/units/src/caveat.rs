@@ -97,21 +97,12 @@ impl Caveat {
         message: impl Into<String>,
         remedy: impl Into<CaveatRemedy>,
     ) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            remedy: remedy.into(),
-            end: None,
-        }
+        Self { kind, message: message.into(), remedy: remedy.into(), end: None }
     }
 
     /// The caveat as another end reported it: none of its text is taken as a command.
     pub fn told_by(self, end: End) -> Self {
-        Self {
-            remedy: CaveatRemedy::Words(self.remedy.into()),
-            end: Some(end),
-            ..self
-        }
+        Self { remedy: CaveatRemedy::Words(self.remedy.into()), end: Some(end), ..self }
     }
 
     /// The message, with the end that reported it.

@@ -121,10 +121,7 @@ mod tests {
         assert_eq!(rfc3339_fraction_ns("2026-11-21T09:29:14Z"), 0);
         let seconds = format_rfc3339_seconds(951_782_399);
         assert_eq!(seconds, "2000-02-28T23:59:59Z");
-        assert_eq!(
-            format_rfc3339(UNIX_EPOCH - Duration::from_secs(1)),
-            at(0, 0)
-        );
+        assert_eq!(format_rfc3339(UNIX_EPOCH - Duration::from_secs(1)), at(0, 0));
     }
 
     #[test]

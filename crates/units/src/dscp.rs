@@ -76,10 +76,7 @@ impl FromStr for Dscp {
             None => upper.parse().ok(),
         };
         number.and_then(Self::new).ok_or_else(|| {
-            UnitError::new(
-                text,
-                "it must be 0 to 63, or a name such as EF, AF41, CS1, LE",
-            )
+            UnitError::new(text, "it must be 0 to 63, or a name such as EF, AF41, CS1, LE")
         })
     }
 }

@@ -60,10 +60,7 @@ impl FromStr for EndpointName {
                 _ => return Err(fail("its port must be 1 to 65535")),
             },
         };
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-        })
+        Ok(Self { host: host.to_owned(), port })
     }
 }
 

@@ -233,12 +233,7 @@ impl BitRate {
     /// As options and files take it, exact, in the largest unit that keeps a whole number of
     /// tenths: `43.7mbit`.
     pub fn typed(self) -> String {
-        let mut units = [
-            (1_000_000_000, "gbit"),
-            (1_000_000, "mbit"),
-            (1_000, "kbit"),
-        ]
-        .into_iter();
+        let mut units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")].into_iter();
         match units.find(|(scale, _)| self.0 >= *scale && self.0.is_multiple_of(scale / 10)) {
             Some((scale, unit)) => format!("{}{unit}", self.0 as f64 / scale as f64),
             None => format!("{}bit", self.0),
@@ -336,16 +331,8 @@ mod tests {
 
     #[test]
     fn times_are_seconds_by_default() {
-        for (text, nanos) in [
-            ("29ms", 29_000_000),
-            ("1.5", 1_500_000_000),
-            ("100us", 100_000),
-        ] {
-            assert_eq!(
-                text.parse(),
-                Ok(Span(Duration::from_nanos(nanos))),
-                "{text}"
-            );
+        for (text, nanos) in [("29ms", 29_000_000), ("1.5", 1_500_000_000), ("100us", 100_000)] {
+            assert_eq!(text.parse(), Ok(Span(Duration::from_nanos(nanos))), "{text}");
         }
     }
 

@@ -37,11 +37,7 @@ pub fn shortened(text: &str) -> String {
 /// A value in a message as a shell takes it: in quotes where it is empty or has blanks.
 pub fn quoted(text: &str) -> String {
     let text = shortened(text);
-    if text.is_empty() || text.contains(char::is_whitespace) {
-        format!("\"{text}\"")
-    } else {
-        text
-    }
+    if text.is_empty() || text.contains(char::is_whitespace) { format!("\"{text}\"") } else { text }
 }
 
 /// `a`, `a and b`, `a, b and c`, with that word before the last.
@@ -73,10 +69,7 @@ pub fn suggestion<W: AsRef<str>>(text: &str, words: impl IntoIterator<Item = W>)
         };
         near(&short).min(last.map_or((usize::MAX, false), near))
     };
-    let words: Vec<String> = words
-        .into_iter()
-        .map(|word| word.as_ref().to_owned())
-        .collect();
+    let words: Vec<String> = words.into_iter().map(|word| word.as_ref().to_owned()).collect();
     let mut ends: Vec<&str> = words.iter().map(String::as_str).collect();
     ends.retain(|word| word.to_lowercase().ends_with(&ending));
     if ends.is_empty() {
@@ -129,23 +122,14 @@ mod tests {
 
     #[test]
     fn the_word_that_looks_like_what_was_typed_is_proposed() {
-        let words = [
-            "rate",
-            "rtt",
-            "net.ipv4.tcp_sack",
-            "latency_us.p99",
-            "udp.gaps_us.p99",
-        ];
+        let words = ["rate", "rtt", "net.ipv4.tcp_sack", "latency_us.p99", "udp.gaps_us.p99"];
         for (text, meant) in [
             ("raet", Some("did you mean `rate`?")),
             ("Rate", Some("did you mean `rate`?")),
             ("tcp_sack", Some("did you mean `net.ipv4.tcp_sack`?")),
             ("tcp_sak", Some("did you mean `net.ipv4.tcp_sack`?")),
             ("net.ipv4.tcpsac", Some("did you mean `net.ipv4.tcp_sack`?")),
-            (
-                "p99",
-                Some("did you mean `latency_us.p99` or `udp.gaps_us.p99`?"),
-            ),
+            ("p99", Some("did you mean `latency_us.p99` or `udp.gaps_us.p99`?")),
             ("bandwidth", None),
             ("rr", None),
             ("rat", Some("did you mean `rate`?")),

@@ -97,9 +97,7 @@ fn decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let hex = bytes
-            .get(at + 1..at + 3)
-            .and_then(|hex| str::from_utf8(hex).ok());
+        let hex = bytes.get(at + 1..at + 3).and_then(|hex| str::from_utf8(hex).ok());
         let code = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
         match (bytes[at], code) {
             (b'%', Some(byte)) => {
@@ -116,11 +114,7 @@ fn decoded(text: &str) -> String {
 
 impl Answer {
     fn new(status: u16, kind: &str, body: impl Into<String>) -> Self {
-        Self {
-            status,
-            headers: vec![(header::CONTENT_TYPE, kind.to_owned())],
-            body: body.into(),
-        }
+        Self { status, headers: vec![(header::CONTENT_TYPE, kind.to_owned())], body: body.into() }
     }
 
     /// A page for Prometheus.

@@ -142,8 +142,7 @@ impl NatsBus {
         let work = async { timeout(PATIENCE + more, work).await };
         let done = self.runtime.block_on(work);
         let cannot = cannot(what);
-        done.map_err(|_| BusError(format!("{what}: no answer")))?
-            .map_err(cannot)
+        done.map_err(|_| BusError(format!("{what}: no answer")))?.map_err(cannot)
     }
 
     fn send(&self, subject: String, message: PublishMessage) -> Result<(), BusError> {
@@ -170,10 +169,7 @@ impl NatsBus {
                 Err(error) if is_missing(&error.kind()) => [REPLICAS, 1],
                 Err(error) => return Err(error.to_string()),
             };
-            let with = |num_replicas| stream::Config {
-                num_replicas,
-                ..config.clone()
-            };
+            let with = |num_replicas| stream::Config { num_replicas, ..config.clone() };
             let mut made = self.context.create_or_update_stream(with(copies[0])).await;
             if made.as_ref().is_err_and(lacks_servers) {
                 made = self.context.create_or_update_stream(with(copies[1])).await;
@@ -186,11 +182,7 @@ impl NatsBus {
     /// The consumer of that name, which the coordinator has made. The server is not asked for it:
     /// in the account of the sites it knows of none.
     fn consumer(&self, stream: &str, name: &str) -> PullConsumer {
-        let nothing = SequenceInfo {
-            consumer_sequence: 0,
-            stream_sequence: 0,
-            last_active: None,
-        };
+        let nothing = SequenceInfo { consumer_sequence: 0, stream_sequence: 0, last_active: None };
         let info = Info {
             stream_name: stream.to_owned(),
             name: name.to_owned(),
@@ -300,10 +292,7 @@ impl Bus for NatsBus {
 
     fn publish(&self, site: &str, key: &str, report: &[u8]) -> Result<(), BusError> {
         let message = PublishMessage::build().payload(report.to_vec().into());
-        self.send(
-            format!("linerate.report.{}", token(site)),
-            message.message_id(key),
-        )
+        self.send(format!("linerate.report.{}", token(site)), message.message_id(key))
     }
 
     fn acknowledge(&self, delivery: &Delivery) -> Result<(), BusError> {
@@ -325,11 +314,7 @@ impl Bus for NatsBus {
             let subject = format!("linerate.work.{site}");
             (WORK, site, subject)
         });
-        let own = (
-            REPORTS,
-            COORDINATOR.to_owned(),
-            "linerate.report.*".to_owned(),
-        );
+        let own = (REPORTS, COORDINATOR.to_owned(), "linerate.report.*".to_owned());
         for (stream, name, subject) in of_sites.chain([own]) {
             self.wait("makes no consumer", Duration::ZERO, async {
                 let config = of_consumer(&name, subject);
@@ -495,10 +480,7 @@ fn lacks_servers(error: &CreateStreamError) -> bool {
     let CreateStreamErrorKind::JetStream(error) = error.kind() else {
         return false;
     };
-    let lacking = [
-        ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED,
-        ErrorCode::CLUSTER_NO_PEERS,
-    ];
+    let lacking = [ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED, ErrorCode::CLUSTER_NO_PEERS];
     lacking.contains(&error.error_code())
 }
 
@@ -530,9 +512,7 @@ fn connect_options(
         });
     if let Some(text) = &options.credentials {
         connect = if text.contains("BEGIN NATS USER JWT") {
-            connect
-                .credentials(text)
-                .map_err(cannot("takes no such credentials"))?
+            connect.credentials(text).map_err(cannot("takes no such credentials"))?
         } else {
             connect.nkey(text.trim().to_owned())
         };
@@ -558,10 +538,7 @@ pub fn permissions(site: Option<&str>) -> [Vec<String>; 2] {
             "$KV.linerate_sites.>",
             "linerate.work.*",
         ];
-        return [
-            publish.map(str::to_owned).to_vec(),
-            vec!["_INBOX.>".to_owned()],
-        ];
+        return [publish.map(str::to_owned).to_vec(), vec!["_INBOX.>".to_owned()]];
     };
     let site = token(site);
     let publish = SERVICES.map(|(subject, _)| subject.replace('*', &site));

@@ -58,11 +58,7 @@ impl<T> Room<T> {
         let of_one = there.filter(|it| it.address == newcomer).count();
         let is_full = self.connections.len() >= self.max_connections
             || of_one >= share_of_one(self.max_connections);
-        if is_full {
-            self.take_idle(Some(newcomer))
-        } else {
-            None
-        }
+        if is_full { self.take_idle(Some(newcomer)) } else { None }
     }
 
     /// Takes out the idle connection of the busiest address, with `newcomer` counted, that is
@@ -156,24 +152,15 @@ mod tests {
     fn a_newcomer_gets_the_place_of_an_idle_connection_of_the_busiest_address() {
         let (mut room, now) = (Room::new(64), Instant::now());
         // One address has three quarters of 16 places, and then those of its own oldest.
-        let gone: Vec<_> = (0..500)
-            .filter_map(|_| enter(&mut room, HERE, now))
-            .collect();
+        let gone: Vec<_> = (0..500).filter_map(|_| enter(&mut room, HERE, now)).collect();
         assert_eq!(gone, (1..=488).collect::<Vec<_>>());
         // Others come in beside it, and then in its place.
-        let gone: Vec<_> = (0..8)
-            .filter_map(|_| enter(&mut room, THERE, now))
-            .collect();
+        let gone: Vec<_> = (0..8).filter_map(|_| enter(&mut room, THERE, now)).collect();
         assert_eq!(gone, [489, 490, 491, 492]);
         let third = IpAddr::from([198, 18, 0, 3]);
         for _ in 0..16 {
             enter(&mut room, third, now);
-            let of = |address| {
-                room.connections
-                    .values()
-                    .filter(|it| it.address == address)
-                    .count()
-            };
+            let of = |address| room.connections.values().filter(|it| it.address == address).count();
             assert!(of(HERE) >= 5 && of(THERE) >= 5 && room.connections.len() == 16);
         }
     }
@@ -193,10 +180,7 @@ mod tests {
             assert!(room.connections.len() <= share_of_one(room.max_connections));
             assert_eq!(begun.len(), share_of_one(room.max_pages));
             enter(&mut room, THERE, now);
-            assert!(
-                room.begin_page(room.next),
-                "a quarter of the pages is for others"
-            );
+            assert!(room.begin_page(room.next), "a quarter of the pages is for others");
             room.end_page(HERE);
             enter(&mut room, HERE, now);
             assert!(room.begin_page(room.next));
@@ -210,18 +194,12 @@ mod tests {
             enter(&mut room, HERE, now);
         }
         assert!(room.begin_page(2));
-        assert!(
-            room.take_overdue(now + REQUEST - Duration::from_millis(1))
-                .is_empty()
-        );
+        assert!(room.take_overdue(now + REQUEST - Duration::from_millis(1)).is_empty());
         assert_eq!(room.take_overdue(now + REQUEST), [1]);
         let late = now + 10 * ANSWER;
         assert!(room.take_overdue(late).is_empty());
         room.answer(2, late);
-        assert!(
-            room.take_overdue(late + ANSWER - Duration::from_millis(1))
-                .is_empty()
-        );
+        assert!(room.take_overdue(late + ANSWER - Duration::from_millis(1)).is_empty());
         assert_eq!(room.take_overdue(late + ANSWER), [2]);
         assert!(room.is_empty() && !room.begin_page(2));
     }

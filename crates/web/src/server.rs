@@ -52,10 +52,7 @@ pub fn serve(
         .max_blocking_threads(MOST_AT_ONCE)
         .build()?;
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let server = Arc::new(PageServer {
-        answer,
-        room: Mutex::new(Room::new(descriptors as usize)),
-    });
+    let server = Arc::new(PageServer { answer, room: Mutex::new(Room::new(descriptors as usize)) });
     thread::Builder::new().name("web".into()).spawn(move || {
         runtime.block_on(async move { server.accept(TcpListener::from_std(listener)?).await })
     })?;
@@ -148,10 +145,7 @@ impl<F: Fn(&Ask) -> Answer + Send + Sync + 'static> PageServer<F> {
         if !self.room().begin_page(id) {
             return Ok(Answer::later(503, RETRY, "other pages are being made\n").into());
         }
-        let page = PageUnderWay {
-            server: Arc::clone(self),
-            peer,
-        };
+        let page = PageUnderWay { server: Arc::clone(self), peer };
         let made = spawn_blocking(move || (page.server.answer)(&ask)).await;
         self.room().answer(id, Instant::now());
         Ok(made?.into())
@@ -176,11 +170,7 @@ mod tests {
 
     fn ask(address: SocketAddr, head: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
-        write!(
-            stream,
-            "{head}\r\nHost: x\r\nConnection: close\r\n\r\n{body}"
-        )
-        .unwrap();
+        write!(stream, "{head}\r\nHost: x\r\nConnection: close\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -192,13 +182,12 @@ mod tests {
 
     #[test]
     fn a_form_comes_with_its_values_and_a_page_is_kept_from_loading_anything() {
-        let address = serve(([127, 0, 0, 1], 0).into(), |ask| {
-            match (ask.is_form, ask.value("name")) {
+        let address =
+            serve(([127, 0, 0, 1], 0).into(), |ask| match (ask.is_form, ask.value("name")) {
                 (true, Some(_)) if ask.authorization.is_empty() => Answer::who_asks(),
                 (true, Some(name)) => Answer::go_on_at(&format!("/{}{name}", ask.host)),
                 _ => Answer::page(200, "<p>".to_owned()),
-            }
-        });
+            });
         let address = address.unwrap();
         let form = |more: &str, body: &str| {
             let length = body.len();

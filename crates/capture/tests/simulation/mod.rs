@@ -208,10 +208,9 @@ impl Run<'_> {
             0x12,
             stamped(begin + half, clock(begin)),
         );
-        for (at, from_sender, (seq, ack, flags, options)) in [
-            (begin + near, true, syn),
-            (begin + half + far, false, answer),
-        ] {
+        for (at, from_sender, (seq, ack, flags, options)) in
+            [(begin + near, true, syn), (begin + half + far, false, answer)]
+        {
             self.truth.packets.push(Packet {
                 at_us: at,
                 from_sender,
@@ -238,10 +237,7 @@ impl Run<'_> {
         self.truth.packets.push(Packet {
             at_us: at + transfer.before_capture(),
             from_sender: true,
-            seq: transfer
-                .first_seq
-                .wrapping_add(1)
-                .wrapping_add(offset as u32),
+            seq: transfer.first_seq.wrapping_add(1).wrapping_add(offset as u32),
             ack: ISN_OF_PEER.wrapping_add(1),
             flags: 0x10,
             window: 500,
@@ -295,9 +291,9 @@ impl Run<'_> {
         let transfer = self.transfer;
         let own = clock(self.now);
         let mut options = stamps(transfer, own, value);
-        let block = beyond.first().map_or((0, 0), |first| {
-            (first.0, beyond.last().expect("the first is there").1)
-        });
+        let block = beyond
+            .first()
+            .map_or((0, 0), |first| (first.0, beyond.last().expect("the first is there").1));
         if block.1 > 0 {
             let base = transfer.first_seq.wrapping_add(1);
             options.extend([1, 1, 5, 10]);
@@ -308,10 +304,7 @@ impl Run<'_> {
             at_us: self.now + transfer.behind_capture(),
             from_sender: false,
             seq: ISN_OF_PEER.wrapping_add(1),
-            ack: transfer
-                .first_seq
-                .wrapping_add(1)
-                .wrapping_add(received as u32),
+            ack: transfer.first_seq.wrapping_add(1).wrapping_add(received as u32),
             flags: 0x10,
             window: (transfer.window >> SCALE) as u16,
             payload: 0,
@@ -369,12 +362,7 @@ impl Run<'_> {
         let is_repair = self.repaired.contains(&offset);
         let is_lost = !is_repair && self.transfer.lost.contains(&self.number);
         self.number += 1;
-        self.segment(
-            self.now,
-            offset,
-            bytes,
-            !(is_lost && self.transfer.lost_before),
-        );
+        self.segment(self.now, offset, bytes, !(is_lost && self.transfer.lost_before));
         if is_lost {
             return;
         }
@@ -430,25 +418,14 @@ impl File {
             if self.is_ng {
                 let ticks = if self.nanoseconds { at * 1000 } else { at };
                 let mut body = Vec::new();
-                let words = [
-                    0,
-                    (ticks >> 32) as u32,
-                    ticks as u32,
-                    kept.len() as u32,
-                    wire,
-                ];
+                let words = [0, (ticks >> 32) as u32, ticks as u32, kept.len() as u32, wire];
                 words.iter().for_each(|word| body.extend(self.word(*word)));
                 body.extend(kept);
                 body.resize(body.len().next_multiple_of(4), 0);
                 self.block(&mut file, 6, &body);
             } else {
                 let part = at % 1_000_000 * if self.nanoseconds { 1000 } else { 1 };
-                let words = [
-                    (at / 1_000_000) as u32,
-                    part as u32,
-                    kept.len() as u32,
-                    wire,
-                ];
+                let words = [(at / 1_000_000) as u32, part as u32, kept.len() as u32, wire];
                 words.iter().for_each(|word| file.extend(self.word(*word)));
                 file.extend(kept);
             }
@@ -521,11 +498,7 @@ impl File {
             body.extend(self.word(0));
             self.block(&mut file, 1, &body);
         } else {
-            file.extend(self.word(if self.nanoseconds {
-                0xa1b2_3c4d
-            } else {
-                0xa1b2_c3d4
-            }));
+            file.extend(self.word(if self.nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 }));
             file.extend(self.half(2));
             file.extend(self.half(4));
             let words = [0, 0, self.snap as u32, link.into()];
@@ -543,19 +516,11 @@ impl File {
     }
 
     pub(crate) fn word(&self, word: u32) -> [u8; 4] {
-        if self.is_big_endian {
-            word.to_be_bytes()
-        } else {
-            word.to_le_bytes()
-        }
+        if self.is_big_endian { word.to_be_bytes() } else { word.to_le_bytes() }
     }
 
     fn half(&self, half: u16) -> [u8; 2] {
-        if self.is_big_endian {
-            half.to_be_bytes()
-        } else {
-            half.to_le_bytes()
-        }
+        if self.is_big_endian { half.to_be_bytes() } else { half.to_le_bytes() }
     }
 
     /// Headers alone: nobody keeps the payload.
@@ -597,14 +562,8 @@ impl File {
                 frame.extend([192, 0, 2, end]);
             }
         }
-        let ports: [u16; 2] = if packet.from_sender {
-            [40_000, 443]
-        } else {
-            [443, 40_000]
-        };
-        ports
-            .iter()
-            .for_each(|port| frame.extend(port.to_be_bytes()));
+        let ports: [u16; 2] = if packet.from_sender { [40_000, 443] } else { [443, 40_000] };
+        ports.iter().for_each(|port| frame.extend(port.to_be_bytes()));
         frame.extend(packet.seq.to_be_bytes());
         frame.extend(packet.ack.to_be_bytes());
         frame.extend([(tcp as u8 / 4) << 4, packet.flags]);

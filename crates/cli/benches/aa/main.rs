@@ -126,11 +126,7 @@ fn main() -> anyhow::Result<ExitCode> {
         let answers = run_all(case, &options);
         missed |= !report(case, &answers, options.count)?;
     }
-    Ok(if missed && options.strict {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if missed && options.strict { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Every comparison of a case. Those that failed are told on stderr.
@@ -225,10 +221,7 @@ fn report(case: &Case, answers: &[Answer], asked: u32) -> anyhow::Result<bool> {
         Summary::new(&pairs)?.median(),
     );
     let found = different as f64 / n as f64;
-    let holds = if case.effect_percent == 0.0 {
-        found <= FALSE_AT_MOST
-    } else {
-        found >= FOUND_AT_LEAST
-    };
+    let holds =
+        if case.effect_percent == 0.0 { found <= FALSE_AT_MOST } else { found >= FOUND_AT_LEAST };
     Ok(holds && n == asked as usize)
 }

@@ -20,10 +20,7 @@ pub(crate) const BARE_WORKER: &str = "bare-worker";
 /// took until the last was connected. All are closed again by the time it answers.
 pub(crate) fn open(count: u64) -> anyhow::Result<Duration> {
     let each = raise_descriptor_limit().context("the limit of descriptors")?;
-    let each = each
-        .soft
-        .saturating_sub(DESCRIPTOR_RESERVE)
-        .clamp(1, MAX_AT_PORT);
+    let each = each.soft.saturating_sub(DESCRIPTOR_RESERVE).clamp(1, MAX_AT_PORT);
     let pairs = count.div_ceil(each);
     let mut takers = Vec::new();
     let mut openers = Vec::new();
@@ -64,10 +61,7 @@ pub(crate) fn run_bare_worker(words: &[String]) -> anyhow::Result<()> {
 }
 
 fn take(count: u32) -> anyhow::Result<()> {
-    let options = ListenOptions {
-        backlog: BACKLOG,
-        mptcp: Mptcp::Off,
-    };
+    let options = ListenOptions { backlog: BACKLOG, mptcp: Mptcp::Off };
     let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), options)?;
     reset_on_close(&listener)?;
     tell(&listener.local_addr()?.port().to_string())?;
@@ -130,11 +124,7 @@ impl Worker {
             .spawn()?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().context("it is piped")?;
-        Ok(Self {
-            child,
-            stdin,
-            stdout: BufReader::new(stdout),
-        })
+        Ok(Self { child, stdin, stdout: BufReader::new(stdout) })
     }
 
     fn say(&mut self) -> anyhow::Result<()> {
@@ -164,10 +154,7 @@ fn end(mut workers: Vec<Worker>) -> anyhow::Result<()> {
     }
     for worker in &mut workers {
         let status = worker.child.wait()?;
-        ensure!(
-            status.success(),
-            "a process of the bare program failed: {status}"
-        );
+        ensure!(status.success(), "a process of the bare program failed: {status}");
     }
     Ok(())
 }

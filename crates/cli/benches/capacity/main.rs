@@ -137,21 +137,13 @@ fn measure(options: &Options) -> anyhow::Result<ExitCode> {
             Err(why) => println!("  SKIPPED: {why}"),
         }
     }
-    Ok(if options.strict && !is_met {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if options.strict && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// All runs of a case; whether it came to what was aimed at.
 fn run(case: &Case, options: &Options) -> anyhow::Result<bool> {
     let mut outcome = Outcome::default();
-    let runs = if case.is_short {
-        options.runs
-    } else {
-        options.long_runs
-    };
+    let runs = if case.is_short { options.runs } else { options.long_runs };
     for run in 0..runs {
         // The one that is first alternates, so that what drifts falls on both.
         let bare_first = run % 2 == 1;

@@ -68,19 +68,12 @@ fn main() -> anyhow::Result<ExitCode> {
     };
     set_descriptor_limit(options.sockets + 100)?;
     let _held = namespace.run(|| hold(options.sockets / 2))??;
-    println!(
-        "{} TCP sockets, {} runs of each, medians",
-        options.sockets, options.runs
-    );
+    println!("{} TCP sockets, {} runs of each, medians", options.sockets, options.runs);
     same_counters(&namespace)?;
     let is_cheaper = beside_ss(&namespace, options.runs)?;
     let is_cheap = once_a_second(&namespace, options.runs)?;
     let is_met = is_cheaper && is_cheap;
-    Ok(if options.strict && !is_met {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if options.strict && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Both ends of so many connections.
@@ -97,29 +90,17 @@ fn same_counters(namespace: &Namespace) -> anyhow::Result<()> {
     let mut diag = namespace.run(SockDiag::open)??;
     diag.sockets(&Filter::new(Filter::CONNECTIONS), |socket| {
         let Some(info) = socket.info else { return };
-        let counts = [
-            1,
-            info.segs_out.into(),
-            info.segs_in.into(),
-            info.bytes_acked,
-        ];
+        let counts = [1, info.segs_out.into(), info.segs_in.into(), info.bytes_acked];
         ours.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
     })?;
     let output = namespace.command("ss").arg("-tinH").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let sum = |name: &str| -> u64 {
         let words = text.split_whitespace();
-        words
-            .filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok())
-            .sum()
+        words.filter_map(|word| word.strip_prefix(name)?.parse::<u64>().ok()).sum()
     };
     let connections = text.matches(" rto:").count() as u64;
-    let theirs = [
-        connections,
-        sum("segs_out:"),
-        sum("segs_in:"),
-        sum("bytes_acked:"),
-    ];
+    let theirs = [connections, sum("segs_out:"), sum("segs_in:"), sum("bytes_acked:")];
     ensure!(
         ours == theirs,
         "connections, segments out and in, bytes acknowledged: {ours:?} here, {theirs:?} by ss"
@@ -141,11 +122,7 @@ fn beside_ss(namespace: &Namespace, runs: u32) -> anyhow::Result<bool> {
         })?);
         costs[1].push(run(namespace, "ss", &["-tin"])?);
         let linerate = env!("CARGO_BIN_EXE_linerate");
-        let mut both = run(
-            namespace,
-            linerate,
-            &["connections", "-v", "--interval", "100ms"],
-        )?;
+        let mut both = run(namespace, linerate, &["connections", "-v", "--interval", "100ms"])?;
         both.wall = both.wall.saturating_sub(INTERVAL);
         costs[2].push(both);
         let mut diag = namespace.run(SockDiag::open)??;
@@ -172,20 +149,14 @@ fn beside_ss(namespace: &Namespace, runs: u32) -> anyhow::Result<bool> {
 fn in_namespace(namespace: &Namespace) -> Selection {
     let descriptor = std::os::fd::AsFd::as_fd(namespace);
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&descriptor);
-    Selection {
-        place: Place::Named(format!("/proc/self/fd/{descriptor}")),
-        ..Selection::default()
-    }
+    Selection { place: Place::Named(format!("/proc/self/fd/{descriptor}")), ..Selection::default() }
 }
 
 /// Of work in this thread.
 fn cost(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Cost> {
     let (began, before) = (Instant::now(), cpu_time());
     work()?;
-    Ok(Cost {
-        wall: began.elapsed(),
-        cpu: cpu_time() - before,
-    })
+    Ok(Cost { wall: began.elapsed(), cpu: cpu_time() - before })
 }
 
 /// A whole run of a program, its output thrown away.
@@ -197,26 +168,16 @@ fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> anyhow::Resu
         .with_context(|| format!("cannot start {program}"))?;
     let mut errors = String::new();
     // It ends as the program does.
-    child
-        .stderr
-        .take()
-        .context("it is piped")?
-        .read_to_string(&mut errors)?;
+    child.stderr.take().context("it is piped")?.read_to_string(&mut errors)?;
     let wall = began.elapsed();
     let cpu = fs::read_to_string(format!("/proc/{}/schedstat", child.id()))?;
     let cpu = cpu.split(' ').next().and_then(|ns| ns.parse().ok());
     ensure!(child.wait()?.success(), "{program}: {errors}");
-    Ok(Cost {
-        wall,
-        cpu: Duration::from_nanos(cpu.context("no CPU time in schedstat")?),
-    })
+    Ok(Cost { wall, cpu: Duration::from_nanos(cpu.context("no CPU time in schedstat")?) })
 }
 
 fn quiet(command: &mut Command) -> &mut Command {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped())
 }
 
 /// The share of a core that a look and an updated document each second take.

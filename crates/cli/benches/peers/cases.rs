@@ -8,25 +8,11 @@ use crate::programs::Peer;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Workload {
     /// So many TCP streams; of linerate's, a batch of messages goes in one call.
-    Stream {
-        message: u64,
-        copies: Copies,
-        flows: u32,
-        batch: u32,
-    },
+    Stream { message: u64, copies: Copies, flows: u32, batch: u32 },
     /// One UDP stream; as fast as it goes without a rate.
-    Datagrams {
-        bytes: u64,
-        per_second: Option<u64>,
-        offload: bool,
-    },
+    Datagrams { bytes: u64, per_second: Option<u64>, offload: bool },
     /// Small requests: so many flows, each with so many of them under way.
-    Requests {
-        udp: bool,
-        spin: bool,
-        flows: u32,
-        depth: u32,
-    },
+    Requests { udp: bool, spin: bool, flows: u32, depth: u32 },
     /// A connection for each small request, so many at a time.
     Connections { flows: u32 },
     /// A stock client of iperf3's against `linerate serve`, and against its own server.
@@ -44,12 +30,7 @@ pub(crate) enum Copies {
 impl Workload {
     /// One TCP stream, a write for each message.
     fn stream(message: u64, copies: Copies) -> Self {
-        Self::Stream {
-            message,
-            copies,
-            flows: 1,
-            batch: 1,
-        }
+        Self::Stream { message, copies, flows: 1, batch: 1 }
     }
 }
 
@@ -114,12 +95,7 @@ pub(crate) const DATAGRAM: u64 = 1448;
 fn copies() -> Vec<Case> {
     let case = |name: &str, flows, peer, rate, cost| Case {
         name: name.to_owned(),
-        workload: Workload::Stream {
-            message: LARGE,
-            copies: Copies::Both,
-            flows,
-            batch: 1,
-        },
+        workload: Workload::Stream { message: LARGE, copies: Copies::Both, flows, batch: 1 },
         peer: Some(peer),
         goals: vec![
             goal(Metric::Goodput, Bound::RatioAtLeast(rate)),
@@ -146,10 +122,7 @@ fn zero_copy() -> Vec<Case> {
             goal(Metric::Cost, Bound::Shown),
         ],
     };
-    vec![
-        case("zerocopy", Copies::ReceiverOnly, 1.2),
-        case("zerocopy-discard", Copies::None, 1.5),
-    ]
+    vec![case("zerocopy", Copies::ReceiverOnly, 1.2), case("zerocopy-discard", Copies::None, 1.5)]
 }
 
 fn small_messages(message: u64, peer: Peer) -> Case {
@@ -165,12 +138,7 @@ fn small_messages(message: u64, peer: Peer) -> Case {
 fn batch() -> Case {
     Case {
         name: "messages-32-batch".to_owned(),
-        workload: Workload::Stream {
-            message: 32,
-            copies: Copies::Both,
-            flows: 1,
-            batch: 64,
-        },
+        workload: Workload::Stream { message: 32, copies: Copies::Both, flows: 1, batch: 64 },
         peer: Some(Peer::Iperf3),
         goals: each(3.0),
     }
@@ -187,11 +155,7 @@ fn each(ratio: f64) -> Vec<Goal> {
 fn datagrams() -> Vec<Case> {
     let case = |name: &str, per_second, offload, peer, goals| Case {
         name: name.to_owned(),
-        workload: Workload::Datagrams {
-            bytes: DATAGRAM,
-            per_second,
-            offload,
-        },
+        workload: Workload::Datagrams { bytes: DATAGRAM, per_second, offload },
         peer,
         goals,
     };
@@ -219,11 +183,8 @@ fn datagrams() -> Vec<Case> {
 /// The server is what differs: its CPU counts, whichever way the payload goes.
 fn stock(udp: bool, down: bool) -> Case {
     let protocol = if udp { "udp" } else { "tcp" };
-    let (direction, server) = if down {
-        ("down", Metric::SenderCost)
-    } else {
-        ("up", Metric::ReceiverCost)
-    };
+    let (direction, server) =
+        if down { ("down", Metric::SenderCost) } else { ("up", Metric::ReceiverCost) };
     let mut goals = vec![
         goal(Metric::Goodput, Bound::RatioAtLeast(1.0)),
         goal(server, Bound::RatioAtMost(1.0)),
@@ -242,12 +203,7 @@ fn ping_pong(udp: bool, spin: bool) -> Case {
     let mode = if spin { "spin" } else { "block" };
     Case {
         name: format!("rr-{protocol}-{mode}"),
-        workload: Workload::Requests {
-            udp,
-            spin,
-            flows: 1,
-            depth: 1,
-        },
+        workload: Workload::Requests { udp, spin, flows: 1, depth: 1 },
         peer: Some(Peer::Sockperf),
         goals: vec![
             goal(Metric::UnitsPerSecond, Bound::RatioAtLeast(1.05)),
@@ -262,12 +218,7 @@ fn ping_pong(udp: bool, spin: bool) -> Case {
 fn requests() -> Vec<Case> {
     let case = |name: &str, flows, depth, peer| Case {
         name: name.to_owned(),
-        workload: Workload::Requests {
-            udp: false,
-            spin: false,
-            flows,
-            depth,
-        },
+        workload: Workload::Requests { udp: false, spin: false, flows, depth },
         peer: Some(peer),
         goals: each(1.05),
     };

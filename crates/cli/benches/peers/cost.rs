@@ -33,14 +33,8 @@ fn parse(text: &str) -> Option<Account> {
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let times = fields.get(UTIME..=CSTIME)?;
-    let ticks: u64 = times
-        .iter()
-        .map(|ticks| ticks.parse::<u64>().ok())
-        .sum::<Option<_>>()?;
-    Some(Account {
-        ended: matches!(fields[0], "Z" | "X"),
-        cpu: ticks_to_duration(ticks),
-    })
+    let ticks: u64 = times.iter().map(|ticks| ticks.parse::<u64>().ok()).sum::<Option<_>>()?;
+    Some(Account { ended: matches!(fields[0], "Z" | "X"), cpu: ticks_to_duration(ticks) })
 }
 
 /// Fields 14 to 17 of proc(5), counted from the state, which is field 3: utime, stime, cutime,

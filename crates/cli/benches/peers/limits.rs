@@ -52,30 +52,15 @@ impl Limits {
     /// What `metric` cannot be far beyond; `None` where that is not known.
     pub(crate) fn of(&self, workload: Workload, metric: Metric) -> Option<f64> {
         match (workload, metric) {
+            (Workload::Stream { copies: Copies::Both, flows: 1, .. }, Metric::Goodput) => {
+                Some(self.copy_gbps)
+            }
             (
-                Workload::Stream {
-                    copies: Copies::Both,
-                    flows: 1,
-                    ..
-                },
-                Metric::Goodput,
-            ) => Some(self.copy_gbps),
-            (
-                Workload::Stream {
-                    message: ..=128,
-                    copies: Copies::Both,
-                    batch: 1,
-                    flows: 1,
-                },
+                Workload::Stream { message: ..=128, copies: Copies::Both, batch: 1, flows: 1 },
                 Metric::UnitsPerSecond,
             ) => Some(self.messages),
             (
-                Workload::Requests {
-                    spin: false,
-                    flows: 1,
-                    depth: 1,
-                    udp: false,
-                },
+                Workload::Requests { spin: false, flows: 1, depth: 1, udp: false },
                 Metric::UnitsPerSecond,
             ) => Some(self.turns),
             (Workload::Connections { flows: 1 }, Metric::UnitsPerSecond) => Some(self.connections),
@@ -87,16 +72,10 @@ impl Limits {
     pub(crate) fn rows(&self) -> String {
         let thousands = [
             ("system calls that do nothing", self.calls),
-            (
-                "two threads that wake each other, there and back",
-                self.wake_ups,
-            ),
+            ("two threads that wake each other, there and back", self.wake_ups),
             ("TCP: writes of 32 bytes", self.messages),
             ("TCP: a byte there and back", self.turns),
-            (
-                "TCP: connect, a byte there and back, close",
-                self.connections,
-            ),
+            ("TCP: connect, a byte there and back, close", self.connections),
         ];
         let mut rows = format!("| copies by one core | {:.0} Gbit/s |\n", self.copy_gbps);
         for (what, figure) in thousands {

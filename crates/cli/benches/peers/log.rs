@@ -112,10 +112,7 @@ impl Written {
         let mut benchmarks: Vec<(String, Vec<Pair>)> = Vec::new();
         for line in lines {
             let line: Line = serde_json::from_str(line).with_context(|| format!("{path:?}"))?;
-            if benchmarks
-                .last()
-                .is_none_or(|(title, _)| *title != line.benchmark)
-            {
+            if benchmarks.last().is_none_or(|(title, _)| *title != line.benchmark) {
                 benchmarks.push((line.benchmark, Vec::new()));
             }
             let pairs = &mut benchmarks.last_mut().context("just pushed")?.1;

@@ -141,9 +141,7 @@ fn selected<'a>(
         let title = case.title(place.name());
         options.filter.is_empty() || options.filter.iter().any(|part| title.contains(part))
     };
-    let all = cases
-        .iter()
-        .flat_map(|case| places.iter().map(move |place| (case, place)));
+    let all = cases.iter().flat_map(|case| places.iter().map(move |place| (case, place)));
     all.filter(|(case, place)| wanted(case, place)).collect()
 }
 
@@ -161,29 +159,18 @@ impl Session {
             Some(seed) => seed,
             None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64,
         };
-        let pinned = if options.pin {
-            "servers on CPU 0, clients on CPU 1"
-        } else {
-            "no pinning"
-        };
+        let pinned = if options.pin { "servers on CPU 0, clients on CPU 1" } else { "no pinning" };
         println!("seed {seed}, {pinned}");
         let programs = Places::parse(&options.peers)?;
         let about = About::new(seed, &programs)?;
         for peer in Peer::ALL {
             match about.peers.get(peer.name()) {
                 Some(version) => println!("{}: {version}", peer.name()),
-                None => eprintln!(
-                    "{0} is missing: install it, or --peer {0}=PATH",
-                    peer.name()
-                ),
+                None => eprintln!("{0} is missing: install it, or --peer {0}=PATH", peer.name()),
             }
         }
         let benchmarks = Vec::new();
-        Ok(Self {
-            options,
-            programs,
-            written: Written { about, benchmarks },
-        })
+        Ok(Self { options, programs, written: Written { about, benchmarks } })
     }
 
     fn run(&mut self, places: &[Place], outcome: &mut Outcome) -> anyhow::Result<()> {
@@ -230,12 +217,8 @@ impl Session {
         coin: &mut Coin,
         warm: &mut Vec<(Program, &'static str)>,
     ) -> anyhow::Result<Vec<Pair>> {
-        let run = Run {
-            workload: case.workload,
-            place,
-            programs: &self.programs,
-            pin: self.options.pin,
-        };
+        let run =
+            Run { workload: case.workload, place, programs: &self.programs, pin: self.options.pin };
         let peer = case.peer.map(Program::Peer);
         for program in [Some(Program::Linerate), peer].into_iter().flatten() {
             if !warm.contains(&(program, place.name())) {
@@ -306,9 +289,5 @@ fn pair(run: Run<'_>, peer: Option<Program>, linerate_first: bool) -> anyhow::Re
         let peer = measure_peer()?;
         (Program::Linerate.run(run)?, peer)
     };
-    Ok(Pair {
-        linerate,
-        peer,
-        linerate_first,
-    })
+    Ok(Pair { linerate, peer, linerate_first })
 }

@@ -44,16 +44,7 @@ the limit.
 ";
 
 fn section(session: &Written) -> String {
-    let About {
-        cpu,
-        cpus,
-        kernel,
-        load,
-        started_at,
-        limits,
-        peers,
-        ..
-    } = &session.about;
+    let About { cpu, cpus, kernel, load, started_at, limits, peers, .. } = &session.about;
     let mut text = format!(
         "\n## {started_at}\n\n{cpus} CPUs ({cpu}), Linux {kernel}, load average {load:.1} \
          before.\n\n"
@@ -61,10 +52,7 @@ fn section(session: &Written) -> String {
     for (name, version) in peers {
         let _ = writeln!(text, "- {name}: {version}");
     }
-    for peer in Peer::ALL
-        .iter()
-        .filter(|peer| !peers.contains_key(peer.name()))
-    {
+    for peer in Peer::ALL.iter().filter(|peer| !peers.contains_key(peer.name())) {
         let _ = writeln!(text, "- {}: not there, not compared", peer.name());
     }
     let _ = write!(
@@ -77,9 +65,7 @@ fn section(session: &Written) -> String {
     let cases = cases::all();
     for (title, pairs) in &session.benchmarks {
         let (name, _) = title.split_once('@').unwrap_or((title, ""));
-        let case = cases
-            .iter()
-            .find(|case| case.title("") == format!("{name}@"));
+        let case = cases.iter().find(|case| case.title("") == format!("{name}@"));
         for (case, finding) in case.into_iter().flat_map(|case| findings(case, pairs)) {
             let cells = row(session, case, &finding);
             let _ = writeln!(text, "| `{title}` | {} | {cells} |", pairs.len());
@@ -96,10 +82,9 @@ fn findings<'a>(case: &'a Case, pairs: &[Pair]) -> impl Iterator<Item = (&'a Cas
 fn row(session: &Written, case: &Case, finding: &Finding) -> String {
     let limit = session.about.limits.of(case.workload, finding.metric);
     let (limit, reached) = match (limit, finding.linerate) {
-        (Some(limit), Some(ours)) => (
-            format!("{limit:.1}"),
-            format!("{:.0} %", ours.median / limit * 100.0),
-        ),
+        (Some(limit), Some(ours)) => {
+            (format!("{limit:.1}"), format!("{:.0} %", ours.median / limit * 100.0))
+        }
         _ => Default::default(),
     };
     format!(

@@ -69,14 +69,7 @@ impl Finding {
             Bound::Below(limit) => Some(judge(linerate, |figure| figure < limit)),
             Bound::Shown => None,
         };
-        Self {
-            metric,
-            bound,
-            linerate,
-            peer: interval(pairs.iter().map(theirs)),
-            ratio,
-            verdict,
-        }
+        Self { metric, bound, linerate, peer: interval(pairs.iter().map(theirs)), ratio, verdict }
     }
 }
 

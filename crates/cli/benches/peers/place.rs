@@ -29,8 +29,7 @@ impl Place {
     pub(crate) fn veth() -> anyhow::Result<Self> {
         let pair = Pair::create()?;
         for host in [&pair.a, &pair.b] {
-            host.namespace
-                .run(|| sysctl::write("net.ipv4.tcp_tw_reuse", "1"))??;
+            host.namespace.run(|| sysctl::write("net.ipv4.tcp_tw_reuse", "1"))??;
         }
         Ok(Self::Veth(pair))
     }
@@ -52,8 +51,7 @@ impl Place {
 
     /// Where clients reach the server.
     pub(crate) fn server_address(&self) -> Ipv4Addr {
-        self.host(End::Server)
-            .map_or(Ipv4Addr::LOCALHOST, |host| host.ipv4)
+        self.host(End::Server).map_or(Ipv4Addr::LOCALHOST, |host| host.ipv4)
     }
 
     /// Ports that nobody listens on, all different.

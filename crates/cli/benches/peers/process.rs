@@ -39,17 +39,9 @@ impl Process {
     pub(crate) fn start(mut command: Command, pin: Option<u32>) -> anyhow::Result<Self> {
         let name = format!("{command:?}");
         let output = tempfile::tempfile().context("cannot make a temporary file")?;
-        command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output.try_clone()?);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
         let child = spawn(command, pin).with_context(|| format!("cannot start {name}"))?;
-        Ok(Self {
-            name,
-            child,
-            output,
-            reaped: false,
-        })
+        Ok(Self { name, child, output, reaped: false })
     }
 
     /// Waits until it has the socket open.
@@ -95,11 +87,7 @@ impl Process {
         let cpu = Account::read(self.child.id())?.cpu;
         let status = self.child.wait()?;
         self.reaped = true;
-        Ok(Ended {
-            status,
-            output: self.read_output()?,
-            cpu,
-        })
+        Ok(Ended { status, output: self.read_output()?, cpu })
     }
 
     fn read_output(&mut self) -> anyhow::Result<String> {

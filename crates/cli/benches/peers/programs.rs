@@ -45,13 +45,8 @@ pub(crate) struct Run<'a> {
 }
 
 impl Peer {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Iperf3,
-        Self::Nuttcp,
-        Self::Sockperf,
-        Self::Netperf,
-        Self::Neper,
-    ];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Iperf3, Self::Nuttcp, Self::Sockperf, Self::Netperf, Self::Neper];
 
     /// Its name, which is that of its package too, if there is one.
     pub(crate) fn name(self) -> &'static str {
@@ -92,15 +87,12 @@ impl Places {
     pub(crate) fn parse(given: &[String]) -> anyhow::Result<Self> {
         let mut places = BTreeMap::new();
         for one in given {
-            let (name, path) = one
-                .split_once('=')
-                .with_context(|| format!("--peer {one} is not NAME=PATH"))?;
+            let (name, path) =
+                one.split_once('=').with_context(|| format!("--peer {one} is not NAME=PATH"))?;
             let peer = Peer::ALL.into_iter().find(|peer| peer.name() == name);
             let peer = peer.with_context(|| format!("--peer {one}: no peer is called {name}"))?;
             let path = PathBuf::from(path);
-            let path = path
-                .canonicalize()
-                .with_context(|| format!("--peer {one}"))?;
+            let path = path.canonicalize().with_context(|| format!("--peer {one}"))?;
             places.insert(peer.name(), path);
         }
         Ok(Self(places))
@@ -120,8 +112,7 @@ impl Places {
 
 impl Run<'_> {
     fn command(&self, end: End, peer: Peer, program: &str) -> Command {
-        self.place
-            .command(end, &self.programs.program(peer, program))
+        self.place.command(end, &self.programs.program(peer, program))
     }
 }
 
@@ -208,10 +199,7 @@ fn linerate(run: Run<'_>) -> anyhow::Result<Measurement> {
         p99_us: optional("/latency_us/p99"),
         loss_percent: share("/udp/lost", "/udp/sent").map(|share| share * 100.0),
         gap_spread: share("/udp/gaps_us/p99", "/udp/gaps_us/p50"),
-        method: record
-            .pointer("/sender/method")
-            .and_then(Value::as_str)
-            .map(str::to_owned),
+        method: record.pointer("/sender/method").and_then(Value::as_str).map(str::to_owned),
         ..costs(&client, &server)
     })
 }
@@ -219,41 +207,23 @@ fn linerate(run: Run<'_>) -> anyhow::Result<Measurement> {
 /// The command and its options, none of which holds a blank.
 fn linerate_arguments(workload: Workload) -> String {
     match workload {
-        Workload::Stream {
-            message,
-            copies,
-            flows,
-            batch,
-        } => {
+        Workload::Stream { message, copies, flows, batch } => {
             let spared = match copies {
                 Copies::Both => "",
                 Copies::ReceiverOnly => "--zerocopy",
                 Copies::None => "--zerocopy --discard",
             };
-            let batch = if batch > 1 {
-                format!("--batch {batch}")
-            } else {
-                String::new()
-            };
+            let batch = if batch > 1 { format!("--batch {batch}") } else { String::new() };
             format!("stream --size {message} -P {flows} {spared} {batch}")
         }
-        Workload::Datagrams {
-            bytes,
-            per_second,
-            offload,
-        } => {
+        Workload::Datagrams { bytes, per_second, offload } => {
             let offload = if offload { "--offload" } else { "--no-offload" };
             let rate = per_second.map_or_else(String::new, |per_second| {
                 format!("--rate {}bit", per_second * bytes * 8)
             });
             format!("stream --protocol udp --size {bytes} {offload} {rate}")
         }
-        Workload::Requests {
-            udp,
-            spin,
-            flows,
-            depth,
-        } => {
+        Workload::Requests { udp, spin, flows, depth } => {
             let protocol = if udp { "udp" } else { "tcp" };
             let spin = if spin { "--spin" } else { "" };
             format!(
@@ -278,23 +248,14 @@ fn iperf3(run: Run<'_>) -> anyhow::Result<Measurement> {
     client.args(["-J", "-t", SECONDS, "-p", &port.to_string()]);
     client.args(["-c", &run.place.server_address().to_string()]);
     let unit = match run.workload {
-        Workload::Stream {
-            message,
-            copies,
-            flows,
-            ..
-        } => {
+        Workload::Stream { message, copies, flows, .. } => {
             client.args(["-l", &message.to_string(), "-P", &flows.to_string()]);
             if copies != Copies::Both {
                 client.arg("-Z");
             }
             message
         }
-        Workload::Datagrams {
-            bytes,
-            per_second: None,
-            offload,
-        } => {
+        Workload::Datagrams { bytes, per_second: None, offload } => {
             client.args(["-u", "-b", "0", "-l", &bytes.to_string()]);
             if offload && has_offload(run) {
                 client.arg("--gsro");
@@ -355,11 +316,7 @@ fn stock(
         bytes = (sent - lost) * DATAGRAM as f64;
         loss_percent = Some(lost / sent * 100.0);
     }
-    let (sender, receiver) = if down {
-        (&server, &client)
-    } else {
-        (&client, &server)
-    };
+    let (sender, receiver) = if down { (&server, &client) } else { (&client, &server) };
     Ok(Measurement {
         bytes,
         units: bytes,
@@ -370,13 +327,7 @@ fn stock(
 }
 
 fn nuttcp(run: Run<'_>) -> anyhow::Result<Measurement> {
-    let Workload::Stream {
-        message,
-        copies: Copies::Both,
-        flows: 1,
-        ..
-    } = run.workload
-    else {
+    let Workload::Stream { message, copies: Copies::Both, flows: 1, .. } = run.workload else {
         bail!("has no {:?}", run.workload);
     };
     let [control, data] = run.place.free_ports()?;
@@ -408,13 +359,7 @@ fn nuttcp(run: Run<'_>) -> anyhow::Result<Measurement> {
 }
 
 fn sockperf(run: Run<'_>) -> anyhow::Result<Measurement> {
-    let Workload::Requests {
-        udp,
-        spin,
-        flows: 1,
-        depth: 1,
-    } = run.workload
-    else {
+    let Workload::Requests { udp, spin, flows: 1, depth: 1 } = run.workload else {
         bail!("has no {:?}", run.workload);
     };
     let [port] = run.place.free_ports()?;
@@ -463,21 +408,11 @@ fn netperf(run: Run<'_>) -> anyhow::Result<Measurement> {
     client.args(["-4", "-P", "0", "-l", SECONDS, "-p", &port.to_string()]);
     client.args(["-H", &run.place.server_address().to_string(), "-t"]);
     let message = match run.workload {
-        Workload::Stream {
-            message,
-            copies: Copies::Both,
-            flows: 1,
-            ..
-        } => {
+        Workload::Stream { message, copies: Copies::Both, flows: 1, .. } => {
             client.args(["TCP_STREAM", "--", "-m", &message.to_string()]);
             Some(message)
         }
-        Workload::Requests {
-            udp: false,
-            spin: false,
-            flows: 1,
-            depth,
-        } => {
+        Workload::Requests { udp: false, spin: false, flows: 1, depth } => {
             client.args(["TCP_RR", "--", "-D", "-r", "1,1"]);
             if depth > 1 {
                 client.args(["-b", &(depth - 1).to_string()]);
@@ -496,11 +431,8 @@ fn netperf(run: Run<'_>) -> anyhow::Result<Measurement> {
     // Sizes first, then for TCP_STREAM seconds and Mbit/s, for the others seconds and
     // transactions/s.
     let skipped = if message.is_some() { 3 } else { 4 };
-    let words: Vec<f64> = client
-        .output
-        .split_whitespace()
-        .map_while(|word| word.parse().ok())
-        .collect();
+    let words: Vec<f64> =
+        client.output.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let [seconds, rate, ..] = words.get(skipped..).unwrap_or_default() else {
         bail!("what it says is not understood: {}", client.output);
     };
@@ -518,12 +450,7 @@ fn netperf(run: Run<'_>) -> anyhow::Result<Measurement> {
 
 fn neper(run: Run<'_>) -> anyhow::Result<Measurement> {
     let (program, flows) = match run.workload {
-        Workload::Requests {
-            udp: false,
-            spin: false,
-            flows,
-            depth: 1,
-        } => ("tcp_rr", flows),
+        Workload::Requests { udp: false, spin: false, flows, depth: 1 } => ("tcp_rr", flows),
         Workload::Connections { flows } => ("tcp_crr", flows),
         other => bail!("has no {other:?}"),
     };

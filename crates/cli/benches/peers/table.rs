@@ -31,17 +31,11 @@ pub(crate) fn print_head() {
 
 /// The ways of sending that linerate named.
 fn methods(pairs: &[Pair]) -> String {
-    let mut names: Vec<&str> = pairs
-        .iter()
-        .filter_map(|pair| pair.linerate.method.as_deref())
-        .collect();
+    let mut names: Vec<&str> =
+        pairs.iter().filter_map(|pair| pair.linerate.method.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
-    if names.is_empty() {
-        String::new()
-    } else {
-        format!("  ({})", names.join(", "))
-    }
+    if names.is_empty() { String::new() } else { format!("  ({})", names.join(", ")) }
 }
 
 pub(crate) fn figure(interval: Option<MedianInterval>) -> String {
@@ -54,12 +48,9 @@ pub(crate) fn figure(interval: Option<MedianInterval>) -> String {
 
 /// The median, and the interval that holds that of all pairs that could be run.
 pub(crate) fn ratio(ratio: Option<MedianInterval>) -> String {
-    ratio.map_or_else(
-        String::new,
-        |MedianInterval {
-             median, low, high, ..
-         }| { format!("{median:.2} ({low:.2} … {high:.2})") },
-    )
+    ratio.map_or_else(String::new, |MedianInterval { median, low, high, .. }| {
+        format!("{median:.2} ({low:.2} … {high:.2})")
+    })
 }
 
 /// The goal and whether it is met.

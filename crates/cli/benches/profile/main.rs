@@ -96,20 +96,12 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         is_met &= measure(work, &options)?;
     }
-    Ok(if options.strict && !is_met {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if options.strict && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Prints what the work took; whether its layer has the size.
 fn measure(work: &Work, options: &Options) -> anyhow::Result<bool> {
-    let settings = Settings {
-        seconds: options.seconds,
-        hz: options.hz,
-        program: &options.program,
-    };
+    let settings = Settings { seconds: options.seconds, hz: options.hz, program: &options.program };
     let mut pairs = Vec::new();
     for number in 0..options.pairs {
         // The one that is first alternates, so that what drifts falls on both.
@@ -119,14 +111,8 @@ fn measure(work: &Work, options: &Options) -> anyhow::Result<bool> {
         pairs.push(if first { (one, other) } else { (other, one) });
     }
     println!("{}: {}", work.name, work.what);
-    println!(
-        "  without it             {}",
-        account(&pairs, |pair| &pair.1)
-    );
-    println!(
-        "  with it                {}",
-        account(&pairs, |pair| &pair.0)
-    );
+    println!("  without it             {}", account(&pairs, |pair| &pair.1));
+    println!("  with it                {}", account(&pairs, |pair| &pair.0));
     Ok(verdict(work, &pairs))
 }
 
@@ -149,10 +135,7 @@ fn account(pairs: &[(Cost, Cost)], which: fn(&(Cost, Cost)) -> &Cost) -> String 
 /// make that one grow, and are missing in the work's own.
 fn verdict(work: &Work, pairs: &[(Cost, Cost)]) -> bool {
     let change = |figure: &dyn Fn(&Cost) -> f64| -> Vec<f64> {
-        pairs
-            .iter()
-            .map(|(with, without)| figure(with) - figure(without))
-            .collect()
+        pairs.iter().map(|(with, without)| figure(with) - figure(without)).collect()
     };
     let accounted = change(&|cost| cost.accounted);
     let paired = median(accounted.clone());
@@ -168,17 +151,10 @@ fn verdict(work: &Work, pairs: &[(Cost, Cost)]) -> bool {
     let displaced: f64 = less.iter().map(|(_, change)| change).sum();
     let size = paired - displaced;
     let off = (found - size) / size.abs();
-    println!(
-        "  paired comparison      {paired:+.4}  (pairs {})",
-        list(&accounted)
-    );
+    println!("  paired comparison      {paired:+.4}  (pairs {})", list(&accounted));
     println!("  displaced elsewhere    {displaced:+.4}  {}", named(&less));
     println!("  so the work takes      {size:+.4}");
-    println!(
-        "  the profile has in {:11?} {found:+.4}  (pairs {})",
-        work.layer,
-        list(&own)
-    );
+    println!("  the profile has in {:11?} {found:+.4}  (pairs {})", work.layer, list(&own));
     println!("  more in other layers   {}", named(&more));
     println!(
         "  {:+.0} % off, goal ±{:.0} %; {:.0} % of the comparison\n",
@@ -190,17 +166,12 @@ fn verdict(work: &Work, pairs: &[(Cost, Cost)]) -> bool {
 }
 
 fn list(figures: &[f64]) -> String {
-    let figures: Vec<String> = figures
-        .iter()
-        .map(|figure| format!("{figure:+.3}"))
-        .collect();
+    let figures: Vec<String> = figures.iter().map(|figure| format!("{figure:+.3}")).collect();
     figures.join(" ")
 }
 
 fn named(changes: &[(Layer, f64)]) -> String {
-    let changes = changes
-        .iter()
-        .map(|(layer, change)| format!("{layer:?} {change:+.4}"));
+    let changes = changes.iter().map(|(layer, change)| format!("{layer:?} {change:+.4}"));
     changes.collect::<Vec<_>>().join(", ")
 }
 

@@ -52,13 +52,7 @@ pub(crate) fn run(work: &Work, with: bool, settings: &Settings<'_>) -> anyhow::R
     let _endpoint = Endpoint::start(&pair, settings.program)?;
     let mut command = pair.a.namespace.command(settings.program);
     command
-        .args([
-            "profile",
-            &pair.b.ipv4.to_string(),
-            "--json",
-            "--quiet",
-            "--time",
-        ])
+        .args(["profile", &pair.b.ipv4.to_string(), "--json", "--quiet", "--time"])
         .arg(format!("{}s", settings.seconds))
         .args(["--hz", &settings.hz.to_string()])
         // Pacing timers (BBR) would run more or less often with the rate, and with the work.
@@ -75,10 +69,7 @@ pub(crate) fn run(work: &Work, with: bool, settings: &Settings<'_>) -> anyhow::R
 /// Account and layers of the same threads: what met others is on a busy host anybody's.
 fn cost(document: &ProfileDocument) -> anyhow::Result<Cost> {
     let bytes = document.record.bytes() as f64;
-    let reports = [
-        &document.record.legs[0].sender,
-        &document.record.legs[0].receiver,
-    ];
+    let reports = [&document.record.legs[0].sender, &document.record.legs[0].receiver];
     let profiles = [&document.sender, &document.receiver];
     let mut cost = Cost {
         accounted: 0.0,
@@ -112,12 +103,7 @@ impl Endpoint {
         let endpoint = Self(command.spawn()?);
         let address: Ipv4Addr = pair.b.ipv4;
         let deadline = Instant::now() + Duration::from_secs(10);
-        while pair
-            .a
-            .namespace
-            .run(|| TcpStream::connect((address, PORT)))?
-            .is_err()
-        {
+        while pair.a.namespace.run(|| TcpStream::connect((address, PORT)))?.is_err() {
             if Instant::now() > deadline {
                 bail!("the endpoint does not listen");
             }

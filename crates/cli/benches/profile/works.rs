@@ -80,11 +80,7 @@ pub(crate) const WORKS: [Work; 4] = [
         layer: Layer::Copy,
         mtu: 9000,
         options: |with| {
-            if with {
-                &["--size", "1MiB"]
-            } else {
-                &["--size", "1MiB", "--discard"]
-            }
+            if with { &["--size", "1MiB"] } else { &["--size", "1MiB", "--discard"] }
         },
         prepare: |_, _| Ok(()),
         missing: || None,
@@ -94,9 +90,7 @@ pub(crate) const WORKS: [Work; 4] = [
 fn offloads(host: &Host, settings: &[(Offload, bool)]) -> anyhow::Result<()> {
     host.namespace.run(|| {
         let device = Ethtool::open(Pair::LINK)?;
-        settings
-            .iter()
-            .try_for_each(|&(offload, on)| device.set_offload(offload, on))
+        settings.iter().try_for_each(|&(offload, on)| device.set_offload(offload, on))
     })??;
     Ok(())
 }

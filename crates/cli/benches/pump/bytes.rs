@@ -23,10 +23,7 @@ pub(crate) fn cut() -> anyhow::Result<Figures> {
     let summed = per_second(|| cut_one(&frame, offload, true))?;
     Ok(vec![
         ("cut, million segments/s", plain / 1e6),
-        (
-            "cut, Gbit/s of payload",
-            plain * f64::from(SEGMENT) * 8.0 / 1e9,
-        ),
+        ("cut, Gbit/s of payload", plain * f64::from(SEGMENT) * 8.0 / 1e9),
         ("cut and summed, million/s", summed / 1e6),
     ])
 }
@@ -76,11 +73,7 @@ pub(crate) fn decide() -> anyhow::Result<Figures> {
             // As fast as the link: 1514 bytes at 10 Gbit/s.
             let now = Nanos(id * 1212);
             let ecn = Ecn::NotEct;
-            let packet = Packet {
-                id,
-                ip_bytes: 1500,
-                ecn,
-            };
+            let packet = Packet { id, ip_bytes: 1500, ecn };
             black_box(link.handle_packet(now, packet));
             while let Some(delivery) = link.poll_deliver(now) {
                 black_box(delivery);

@@ -36,26 +36,12 @@ pub(crate) enum Work {
 
 /// All of them, in the order in which they run.
 pub(crate) fn all() -> Vec<Case> {
-    let case = |name: &str, work, peer| Case {
-        name: name.to_owned(),
-        work,
-        peer,
-    };
+    let case = |name: &str, work, peer| Case { name: name.to_owned(), work, peer };
     let mut cases = vec![
         case("cut", Work::Cutting, None),
         case("link", Work::Deciding, None),
-        case(
-            "carry-whole",
-            Work::Carrying { spec: "rtt=1ms" },
-            Some(Shaper::None),
-        ),
-        case(
-            "carry-cut",
-            Work::Carrying {
-                spec: "rate=100gbit,rtt=1ms",
-            },
-            Some(Shaper::None),
-        ),
+        case("carry-whole", Work::Carrying { spec: "rtt=1ms" }, Some(Shaper::None)),
+        case("carry-cut", Work::Carrying { spec: "rate=100gbit,rtt=1ms" }, Some(Shaper::None)),
     ];
     for rate_mbps in [10, 100, 1000] {
         for shaper in [Shaper::Tbf { rate_mbps }, Shaper::Htb { rate_mbps }] {

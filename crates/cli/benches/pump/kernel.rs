@@ -58,10 +58,7 @@ impl Shaper {
             }
             Self::Netem { rtt_ms } => {
                 let half_us = rtt_ms * 500;
-                (
-                    vec![format!("{root} netem delay {half_us}us limit 10000")],
-                    true,
-                )
+                (vec![format!("{root} netem delay {half_us}us limit 10000")], true)
             }
         }
     }
@@ -76,9 +73,7 @@ pub(crate) fn missing(shaper: Shaper) -> anyhow::Result<Option<Missing>> {
         return Ok(None);
     }
     if Command::new("tc").arg("-V").output().is_err() {
-        return Ok(Some(Missing(
-            "tc is not installed: the package is iproute2".to_owned(),
-        )));
+        return Ok(Some(Missing("tc is not installed: the package is iproute2".to_owned())));
     }
     match pair(shaper) {
         Ok(_) => Ok(None),
@@ -134,10 +129,7 @@ fn tc(host: &Host, arguments: &str) -> anyhow::Result<()> {
     command.args(arguments.split_whitespace());
     let output = command.output().context("cannot start tc")?;
     if !output.status.success() {
-        bail!(
-            "tc {arguments}: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("tc {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }

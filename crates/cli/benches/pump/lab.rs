@@ -45,10 +45,7 @@ pub(crate) fn stream(spec: &str, rate_mbps: Option<u32>) -> anyhow::Result<Figur
     let mut figures = stream_figures(&record, rate_mbps)?;
     if rate_mbps.is_none() {
         let both = ["up", "down"].map(|direction| {
-            number(
-                &record,
-                &format!("/environment/lab/links/0/{direction}/delivered"),
-            )
+            number(&record, &format!("/environment/lab/links/0/{direction}/delivered"))
         });
         let [up, down] = both;
         // Of the whole run, warm-up included.
@@ -77,10 +74,9 @@ pub(crate) fn delay(rtt_ms: u32, load_mbps: u32) -> anyhow::Result<Figures> {
     let command = |host: &str| lab.command(&["exec", host, "--", LINERATE]);
     let mut figures = round_trips(command, "server", rtt_ms, load_mbps)?;
     let status = json(&lab.run(&["status", "--json"])?)?;
-    for (name, key) in [
-        ("one way late p50, µs", "lateness_p50_us"),
-        ("one way late p99, µs", "lateness_p99_us"),
-    ] {
+    for (name, key) in
+        [("one way late p50, µs", "lateness_p50_us"), ("one way late p99, µs", "lateness_p99_us")]
+    {
         let place = format!("/labs/0/links/0/up/{key}");
         figures.push((name, number(&status, &place)?));
     }
@@ -179,9 +175,7 @@ pub(crate) fn json(ended: &Ended) -> anyhow::Result<Value> {
     let begin = ended.output.find('{').unwrap_or(0);
     let mut documents = serde_json::Deserializer::from_str(&ended.output[begin..]).into_iter();
     let document: Option<Result<Value, _>> = documents.next();
-    document
-        .context("no document")?
-        .with_context(|| format!("not JSON: {}", ended.output))
+    document.context("no document")?.with_context(|| format!("not JSON: {}", ended.output))
 }
 
 /// A number of a document.

@@ -10,10 +10,7 @@ mod cost;
 mod kernel;
 mod lab;
 #[path = "../peers/process.rs"]
-#[allow(
-    dead_code,
-    reason = "the other benchmark wants CPU times, and servers over UDP"
-)]
+#[allow(dead_code, reason = "the other benchmark wants CPU times, and servers over UDP")]
 mod process;
 mod table;
 
@@ -61,11 +58,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let cases = cases::all();
     let is_wanted = |case: &&Case| {
-        options.filter.is_empty()
-            || options
-                .filter
-                .iter()
-                .any(|part| case.title().contains(part))
+        options.filter.is_empty() || options.filter.iter().any(|part| case.title().contains(part))
     };
     let cases: Vec<&Case> = cases.iter().filter(is_wanted).collect();
     if options.list {

@@ -13,10 +13,7 @@ pub(crate) struct Pair {
 
 /// Prints the heads of the columns.
 pub(crate) fn print_head() {
-    println!(
-        "  {:<27} {:>24} {:>24}   ratio by pair",
-        "medians (range)", "pump", "kernel"
-    );
+    println!("  {:<27} {:>24} {:>24}   ratio by pair", "medians (range)", "pump", "kernel");
 }
 
 /// Prints a benchmark's figures.
@@ -28,11 +25,8 @@ pub(crate) fn print(title: &str, pairs: &[Pair]) {
         let theirs = |pair: &Pair| figure(pair.peer.as_ref()?, name);
         let ratio = |pair: &Pair| Some(ours(pair)? / theirs(pair)?);
         // A ratio of errors, which may be zero or negative, says nothing.
-        let ratio = if name.contains("error") {
-            String::new()
-        } else {
-            spread(pairs.iter().map(ratio))
-        };
+        let ratio =
+            if name.contains("error") { String::new() } else { spread(pairs.iter().map(ratio)) };
         println!(
             "  {name:<27} {:>24} {:>24}   {ratio}",
             spread(pairs.iter().map(ours)),

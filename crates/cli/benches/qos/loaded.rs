@@ -38,11 +38,7 @@ impl Loaded {
         let begun = Instant::now();
         let compiled = program::compile(rules, &target)?;
         let compiling = begun.elapsed();
-        let mut maps = compiled
-            .maps
-            .iter()
-            .map(create)
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut maps = compiled.maps.iter().map(create).collect::<Result<Vec<_>, _>>()?;
         let descriptors: Vec<i32> = maps.iter().map(|map| map.as_fd().as_raw_fd()).collect();
         let mut instructions = Vec::new();
         if let Some(headers) = headers {

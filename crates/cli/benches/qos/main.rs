@@ -53,11 +53,7 @@ fn main() -> anyhow::Result<ExitCode> {
     if !options.no_peers {
         is_met &= peers::measure(options.runs, options.seed)?;
     }
-    Ok(if options.strict && !is_met {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if options.strict && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The middle of some figures, with the least and the greatest.

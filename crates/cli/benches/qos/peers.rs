@@ -43,18 +43,10 @@ pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
          (range)\n"
     );
     let ranges = ranges(seed);
-    let one = compare(
-        "1 rule",
-        &rules::one(),
-        &[Side::Linerate, Side::Linear, Side::VerdictMap],
-        runs,
-    )?;
-    let many = compare(
-        "1,000 ranges",
-        &ranges,
-        &[Side::Linerate, Side::Linear, Side::IntervalMap],
-        runs,
-    )?;
+    let one =
+        compare("1 rule", &rules::one(), &[Side::Linerate, Side::Linear, Side::VerdictMap], runs)?;
+    let many =
+        compare("1,000 ranges", &ranges, &[Side::Linerate, Side::Linear, Side::IntervalMap], runs)?;
     println!();
     // No more than half of nft's cost with one rule, than a twentieth of its best form with a
     // thousand.
@@ -68,10 +60,7 @@ fn ranges(seed: u64) -> Conditions {
         let first = 0xc613_0000 + number * 32;
         let port = dice.below(60_000) as u32;
         vec![
-            (
-                Field::Destination,
-                (first + 3, first + 3 + dice.below(20) as u32),
-            ),
+            (Field::Destination, (first + 3, first + 3 + dice.below(20) as u32)),
             (Field::Protocol, (17, 17)),
             (Field::DestinationPort, (port, port + 77)),
         ]
@@ -101,10 +90,7 @@ fn compare(title: &str, conditions: &Conditions, sides: &[Side], runs: u32) -> a
     let mut medians = Vec::new();
     for (side, figures) in sides.iter().zip(added) {
         let (middle, least, most) = median(figures);
-        println!(
-            "{title:14} {:>12} {middle:>8.0} ({least:.0} … {most:.0})",
-            format!("{side:?}")
-        );
+        println!("{title:14} {:>12} {middle:>8.0} ({least:.0} … {most:.0})", format!("{side:?}"));
         medians.push(middle);
     }
     let best = medians[1..].iter().copied().fold(f64::INFINITY, f64::min);
@@ -115,11 +101,7 @@ fn compare(title: &str, conditions: &Conditions, sides: &[Side], runs: u32) -> a
 
 /// Nanoseconds of a datagram with these rules, which are gone afterwards.
 fn once(pair: &Pair, side: Side, conditions: &Conditions) -> anyhow::Result<f64> {
-    let index = pair
-        .a
-        .namespace
-        .configure(|netlink| netlink.link(Pair::LINK))?
-        .index;
+    let index = pair.a.namespace.configure(|netlink| netlink.link(Pair::LINK))?.index;
     let place = Attach::TcxEgress;
     let _link = match side {
         Side::Linerate => {
@@ -159,11 +141,8 @@ fn send(pair: &Pair) -> anyhow::Result<f64> {
 
 fn nft(pair: &Pair, script: &str) -> anyhow::Result<()> {
     let mut command = pair.a.namespace.command("nft");
-    let mut child = command
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
+    let mut child =
+        command.args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut input = child.stdin.take().context("its input is a pipe")?;
     input.write_all(script.as_bytes())?;
     drop(input);
@@ -177,12 +156,7 @@ fn nft(pair: &Pair, script: &str) -> anyhow::Result<()> {
 fn script(side: Side, conditions: &Conditions) -> Option<String> {
     let chain = "type filter hook egress device \"veth0\" priority 0;";
     let marks: String = (0..8)
-        .map(|number| {
-            format!(
-                "chain m{number} {{ counter ip dscp set {}; }}\n",
-                8 + number
-            )
-        })
+        .map(|number| format!("chain m{number} {{ counter ip dscp set {}; }}\n", 8 + number))
         .collect();
     let key = "ip daddr . udp dport";
     let body = match side {
@@ -195,11 +169,7 @@ fn script(side: Side, conditions: &Conditions) -> Option<String> {
             format!("chain out {{ {chain}\n{} }}", lines.collect::<String>())
         }
         Side::VerdictMap | Side::IntervalMap => {
-            let interval = if side == Side::IntervalMap {
-                "flags interval;"
-            } else {
-                ""
-            };
+            let interval = if side == Side::IntervalMap { "flags interval;" } else { "" };
             let elements: Vec<_> = (conditions.iter().enumerate())
                 .map(|(number, rule)| {
                     let destination = range_of(rule, Field::Destination, address);
@@ -230,10 +200,7 @@ fn matches(rule: &[(Field, (u32, u32))]) -> String {
 }
 
 fn range_of(rule: &[(Field, (u32, u32))], field: Field, written: impl Fn(u32) -> String) -> String {
-    let range = rule
-        .iter()
-        .find(|(of, _)| *of == field)
-        .map(|(_, range)| range);
+    let range = rule.iter().find(|(of, _)| *of == field).map(|(_, range)| range);
     match range {
         None => String::new(),
         Some((first, last)) if first == last => written(*first),

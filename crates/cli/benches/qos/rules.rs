@@ -31,9 +31,7 @@ pub(crate) fn of(conditions: Vec<Asked>) -> RuleSet {
         drop: false,
     };
     RuleSet {
-        filters: (0..count)
-            .map(|number| (format!("f{number}"), Slot(number as u32)))
-            .collect(),
+        filters: (0..count).map(|number| (format!("f{number}"), Slot(number as u32))).collect(),
         actions: (0..POLICIES.min(count)).map(action).collect(),
         v4: conditions.into_iter().enumerate().map(rule).collect(),
         ..RuleSet::pass_through()
@@ -98,10 +96,8 @@ pub(crate) fn header(dice: &mut SplitMix64, rules: &[Vec<(Field, (u32, u32))>]) 
     let source = value(Field::Source, u32::MAX).to_be_bytes();
     let destination = value(Field::Destination, u32::MAX).to_be_bytes();
     let protocol = [6, 17][(value(Field::Protocol, 2) % 2) as usize];
-    let ports = [
-        value(Field::SourcePort, 65_536) as u16,
-        value(Field::DestinationPort, 65_536) as u16,
-    ];
+    let ports =
+        [value(Field::SourcePort, 65_536) as u16, value(Field::DestinationPort, 65_536) as u16];
     let mut bytes = [0; 40];
     bytes[..12].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
     bytes[12..16].copy_from_slice(&source);

@@ -40,9 +40,7 @@ pub(crate) fn measure(runs: u32, seed: u64) -> anyhow::Result<bool> {
             1 => rules::one(),
             _ => rules::mixed(&mut dice, count),
         };
-        let headers: Vec<_> = (0..HEADERS)
-            .map(|_| rules::header(&mut dice, &conditions))
-            .collect();
+        let headers: Vec<_> = (0..HEADERS).map(|_| rules::header(&mut dice, &conditions)).collect();
         let set: RuleSet = rules::of(conditions);
         let with = Loaded::new(&set, None, Some(&headers))?;
         let without = Loaded::new(&nothing, None, Some(&headers))?;

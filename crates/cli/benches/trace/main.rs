@@ -68,11 +68,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     lab.limit("server", NEVER)?;
     is_met &= lab.measure("silent target", &options)?;
-    Ok(if is_met || !options.strict {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if is_met || !options.strict { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn linerate() -> &'static Path {
@@ -117,9 +113,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let down = Command::new(linerate())
-            .args(["lab", "down", "--name", NAME])
-            .output();
+        let down = Command::new(linerate()).args(["lab", "down", "--name", NAME]).output();
         if let Err(error) = down {
             eprintln!("the lab {NAME} stays: {error}");
         }
@@ -144,17 +138,9 @@ struct Run {
 fn inside(scene: &str, options: &Options) -> anyhow::Result<ExitCode> {
     println!("{scene}: median of {} runs", options.runs);
     let programs: [(&str, PathBuf, &[&str]); 3] = [
-        (
-            "linerate",
-            linerate().into(),
-            &["trace", "server", "-4", "-n", "--json"],
-        ),
+        ("linerate", linerate().into(), &["trace", "server", "-4", "-n", "--json"]),
         ("traceroute", "traceroute".into(), &["-4", "-n", "server"]),
-        (
-            "mtr -c1",
-            "mtr".into(),
-            &["-4", "-n", "-r", "-c", "1", "server"],
-        ),
+        ("mtr -c1", "mtr".into(), &["-4", "-n", "-r", "-c", "1", "server"]),
     ];
     let mut is_met = true;
     for (name, program, arguments) in &programs {
@@ -168,11 +154,7 @@ fn inside(scene: &str, options: &Options) -> anyhow::Result<ExitCode> {
         }
         is_met &= report(name, scene, &mut runs)?;
     }
-    Ok(if is_met {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run(program: &Path, arguments: &[&str]) -> anyhow::Result<Run> {
@@ -226,9 +208,8 @@ fn report(name: &str, scene: &str, runs: &mut [Run]) -> anyhow::Result<bool> {
 /// each part.
 fn breakdown(document: &Value, wall: Duration) -> String {
     let hops = document["hops"].as_array().into_iter().flatten();
-    let probes: Vec<&Value> = hops
-        .flat_map(|hop| hop["probes"].as_array().into_iter().flatten())
-        .collect();
+    let probes: Vec<&Value> =
+        hops.flat_map(|hop| hop["probes"].as_array().into_iter().flatten()).collect();
     let sent = || probes.iter().filter(|probe| probe["attempt"] == 0);
     let sent = || sent().filter_map(|probe| probe["sent_us"].as_f64());
     let answered = probes.iter().filter_map(|probe| {
@@ -280,9 +261,7 @@ fn packets_sent() -> anyhow::Result<u64> {
 /// User and system time of all children that have ended.
 fn cpu_of_children() -> anyhow::Result<Duration> {
     let text = fs::read_to_string("/proc/self/stat")?;
-    let (_, fields) = text
-        .rsplit_once(')')
-        .context("/proc/self/stat has no name")?;
+    let (_, fields) = text.rsplit_once(')').context("/proc/self/stat has no name")?;
     // Fields 16 and 17 of proc(5), counted from the state, which is field 3.
     let times = fields.split_whitespace().skip(16 - 3).take(2);
     let ticks: u64 = times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();

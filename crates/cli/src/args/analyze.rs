@@ -71,11 +71,7 @@ impl FromStr for InputName {
         if path.is_empty() || label.as_deref() == Some("") {
             bail!("it must be FILE or LABEL=FILE");
         }
-        Ok(Self {
-            label,
-            path: path.into(),
-            whole: text.into(),
-        })
+        Ok(Self { label, path: path.into(), whole: text.into() })
     }
 }
 

@@ -52,11 +52,7 @@ pub(crate) struct CompareArgs {
 
 /// The value of `--with`: a workload with its options.
 #[derive(Debug, Parser)]
-#[command(
-    no_binary_name = true,
-    disable_help_flag = true,
-    disable_help_subcommand = true
-)]
+#[command(no_binary_name = true, disable_help_flag = true, disable_help_subcommand = true)]
 pub(crate) struct LoadLine {
     #[command(subcommand)]
     pub(crate) load: Load,

@@ -192,12 +192,7 @@ pub(crate) enum ExportFormat {
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
     /// Delete all but the newest N
-    #[arg(
-        long,
-        value_name = "N",
-        required_unless_present = "older",
-        conflicts_with = "older"
-    )]
+    #[arg(long, value_name = "N", required_unless_present = "older", conflicts_with = "older")]
     pub(crate) keep: Option<u32>,
     /// Delete runs that are older: 30d, 2w, 12h
     #[arg(long, value_name = "TIME", value_parser = parsers::age)]

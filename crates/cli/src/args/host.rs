@@ -100,10 +100,7 @@ pub(crate) struct HostProfileArgs {
 
 fn rtt(text: &str) -> anyhow::Result<Span> {
     let rtt: Span = text.parse()?;
-    ensure!(
-        (1..=60_000_000).contains(&rtt.0.as_micros()),
-        "it must be 1us to 1min"
-    );
+    ensure!((1..=60_000_000).contains(&rtt.0.as_micros()), "it must be 1us to 1min");
     Ok(rtt)
 }
 

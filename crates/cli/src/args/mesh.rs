@@ -50,12 +50,7 @@ pub(crate) struct MeshUpArgs {
     #[command(flatten)]
     pub(crate) server: BusOptions,
     /// Emulate the hosts of FILE, a lab; the sites are its hosts
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "bus",
-        help_heading = "Mesh"
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "bus", help_heading = "Mesh")]
     pub(crate) lab: Option<PathBuf>,
     /// End when each test has measured each pair once, or cannot
     #[arg(long, help_heading = "Mesh")]

@@ -78,11 +78,7 @@ impl<C: Choice> TestOptions<C> {
         }
         let each = |size: &u64| {
             let text = size.to_string();
-            Typed {
-                text,
-                ..swept.clone()
-            }
-            .put(draft.clone())
+            Typed { text, ..swept.clone() }.put(draft.clone())
         };
         sizes.as_slice().iter().map(each).collect()
     }
@@ -127,23 +123,13 @@ impl<C: Choice> FromArgMatches for TestOptions<C> {
                 "0" if is_endless => "24h".to_owned(),
                 _ => text,
             });
-            typed.extend(text.map(|text| Typed {
-                key,
-                text,
-                shorthand: None,
-            }));
+            typed.extend(text.map(|text| Typed { key, text, shorthand: None }));
             let given = |shorthand: &&Shorthand| matches.get_flag(id_of(shorthand));
-            typed.extend(
-                option
-                    .shorthands
-                    .iter()
-                    .filter(given)
-                    .map(|shorthand| Typed {
-                        key,
-                        text: shorthand.value.to_owned(),
-                        shorthand: Some(shorthand.typed),
-                    }),
-            );
+            typed.extend(option.shorthands.iter().filter(given).map(|shorthand| Typed {
+                key,
+                text: shorthand.value.to_owned(),
+                shorthand: Some(shorthand.typed),
+            }));
         }
         let choice = PhantomData;
         Ok(Self { typed, choice })
@@ -225,11 +211,7 @@ fn help<C: Choice>(option: &TestOption) -> String {
     if C::WORKLOADS.iter().all(|of| is_of(&of)) {
         return option.help();
     }
-    let of: Vec<_> = C::WORKLOADS
-        .iter()
-        .filter(is_of)
-        .map(|of| of.word())
-        .collect();
+    let of: Vec<_> = C::WORKLOADS.iter().filter(is_of).map(|of| of.word()).collect();
     let (of, help) = (of.join(", "), option.help());
     match help.split_once(": ") {
         Some((transport @ ("TCP" | "UDP"), help)) => {
@@ -250,10 +232,8 @@ fn uncapitalised(text: &str) -> String {
     }
 }
 
-const ENDLESS: (&str, &str) = (
-    "time",
-    "Measured time: us, ms, s, min or h, 10ms to 24h; 0 until Ctrl-C (default 10s)",
-);
+const ENDLESS: (&str, &str) =
+    ("time", "Measured time: us, ms, s, min or h, 10ms to 24h; 0 until Ctrl-C (default 10s)");
 
 /// Options of `stream`.
 #[derive(Debug, Clone)]
@@ -262,10 +242,8 @@ pub(crate) struct OfStream;
 impl Choice for OfStream {
     const WORKLOADS: &'static [Workload] = &[Workload::Stream];
     const HELP: &'static [(&'static str, &'static str)] = &[ENDLESS];
-    const SWEPT: Option<(&'static str, &'static str)> = Some((
-        "size",
-        "Sizes: 32,64 or 100..9100/500, up to 64MiB (default 128KiB, UDP 1448)",
-    ));
+    const SWEPT: Option<(&'static str, &'static str)> =
+        Some(("size", "Sizes: 32,64 or 100..9100/500, up to 64MiB (default 128KiB, UDP 1448)"));
 }
 
 /// Options of `rr`.
@@ -288,10 +266,8 @@ impl Choice for OfCrr {
     const SWEPT: Option<(&'static str, &'static str)> = REQUESTS;
 }
 
-const REQUESTS: Option<(&str, &str)> = Some((
-    "request",
-    "Request sizes, as a size, list or range, up to 64MiB (default 1)",
-));
+const REQUESTS: Option<(&str, &str)> =
+    Some(("request", "Request sizes, as a size, list or range, up to 64MiB (default 1)"));
 
 /// Of `compare`: those of the workload that is chosen by its name.
 #[derive(Debug, Clone)]
@@ -301,14 +277,8 @@ impl Choice for OfCompare {
     const WORKLOADS: &'static [Workload] = &[Workload::Stream, Workload::Rr, Workload::Crr];
     const WITHOUT: &'static [&'static str] = &["interval"];
     const HELP: &'static [(&'static str, &'static str)] = &[
-        (
-            "rate",
-            "UDP stream: bits/s of each flow; rr, crr: requests/s over all flows",
-        ),
-        (
-            "time",
-            "Measured time of each run, 10ms to 24h (default 3s)",
-        ),
+        ("rate", "UDP stream: bits/s of each flow; rr, crr: requests/s over all flows"),
+        ("time", "Measured time of each run, 10ms to 24h (default 3s)"),
         ("spin", "rr, crr: poll without sleeping, at both ends"),
     ];
 }
@@ -321,13 +291,7 @@ impl Choice for OfProfile {
     const WORKLOADS: &'static [Workload] = &[Workload::Stream];
     const WITHOUT: &'static [&'static str] = &["count", "interval", "whole"];
     const HELP: &'static [(&'static str, &'static str)] = &[
-        (
-            "direction",
-            "up or down, as seen from this host (default up)",
-        ),
-        (
-            "verify",
-            "Send a seeded pattern and compare it at the receiver: a busy application",
-        ),
+        ("direction", "up or down, as seen from this host (default up)"),
+        ("verify", "Send a seeded pattern and compare it at the receiver: a busy application"),
     ];
 }

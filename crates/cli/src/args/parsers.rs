@@ -64,9 +64,7 @@ pub(super) fn place() -> impl TypedValueParser<Value = Place> {
 
 /// `site=north`
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or("it must be KEY=VALUE, such as site=north")?;
+    let (key, value) = text.split_once('=').ok_or("it must be KEY=VALUE, such as site=north")?;
     let is_word = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     if key.is_empty() || key.len() > MAX_LABEL || !key.chars().all(is_word) {
         return Err("its key must be letters, digits, -, _ and .".to_owned());
@@ -110,24 +108,16 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
             'd' => c.is_ascii_digit(),
             form => c == form,
         });
-    let mut parts = [
-        (5, 1..=12),
-        (8, 1..=31),
-        (11, 0..=23),
-        (14, 0..=59),
-        (17, 0..=59),
-    ]
-    .into_iter()
-    .filter_map(|(at, range)| {
-        let part = text.get(at..at + 2)?.parse::<u32>().ok()?;
-        Some(range.contains(&part))
-    });
+    let mut parts = [(5, 1..=12), (8, 1..=31), (11, 0..=23), (14, 0..=59), (17, 0..=59)]
+        .into_iter()
+        .filter_map(|(at, range)| {
+            let part = text.get(at..at + 2)?.parse::<u32>().ok()?;
+            Some(range.contains(&part))
+        });
     if is_date && parts.all(|is_there| is_there) {
         return Ok(Since::Moment(text.to_owned()));
     }
-    age(text)
-        .map(Since::Ago)
-        .map_err(|why| format!("{why}, or a date such as 2026-11-23"))
+    age(text).map(Since::Ago).map_err(|why| format!("{why}, or a date such as 2026-11-23"))
 }
 
 /// Milliseconds, for [`time`].
@@ -150,16 +140,12 @@ pub(super) fn number<T: TryFrom<u64> + 'static>(least: u64, most: u64) -> impl P
 
 /// A size in bytes.
 pub(super) fn bytes(least: u64, most: u64) -> impl Parser<ByteCount> {
-    value(ValueKind::Bytes { least, most }, |value| {
-        number_of(value).map(ByteCount)
-    })
+    value(ValueKind::Bytes { least, most }, |value| number_of(value).map(ByteCount))
 }
 
 /// Bits per second.
 pub(super) fn rate(least: u64, most: u64) -> impl Parser<BitRate> {
-    value(ValueKind::Rate { least, most }, |value| {
-        number_of(value).map(BitRate)
-    })
+    value(ValueKind::Rate { least, most }, |value| number_of(value).map(BitRate))
 }
 
 /// A whole number each second: `1000`, `2.5k` or `1M`, with or without `/s`.
@@ -187,12 +173,8 @@ pub(super) fn count(least: u64, most: u64) -> impl Parser<Count> {
 /// A percentage for which `holds` is true; `range` says so in words.
 pub(super) fn percent(holds: fn(f64) -> bool, range: &'static str) -> impl Parser<Percent> {
     move |text: &str| {
-        let percent: Percent = text
-            .parse()
-            .map_err(|error: UnitError| error.why().to_owned())?;
-        holds(percent.0)
-            .then_some(percent)
-            .ok_or_else(|| format!("it must be {range}"))
+        let percent: Percent = text.parse().map_err(|error: UnitError| error.why().to_owned())?;
+        holds(percent.0).then_some(percent).ok_or_else(|| format!("it must be {range}"))
     }
 }
 
@@ -204,10 +186,7 @@ pub(super) fn margin() -> impl Parser<Percent> {
 /// A rate above 0 with its unit: a bare number would mean bit/s, so low that no run fails.
 pub(super) fn rate_with_unit(text: &str) -> anyhow::Result<BitRate> {
     let rate: BitRate = text.parse()?;
-    if text
-        .trim()
-        .ends_with(|last: char| last.is_ascii_digit() || last == '.')
-    {
+    if text.trim().ends_with(|last: char| last.is_ascii_digit() || last == '.') {
         bail!("a rate needs its unit: {text}mbit?");
     }
     if rate.0 == 0 {
@@ -242,18 +221,13 @@ pub(super) fn host_or_ssh(text: &str) -> anyhow::Result<EndpointName> {
     if !is_named || place.starts_with('-') || host.starts_with('-') {
         bail!("it must be ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT");
     }
-    Ok(EndpointName {
-        host: text.to_owned(),
-        port: None,
-    })
+    Ok(EndpointName { host: text.to_owned(), port: None })
 }
 
 /// The URL of a NATS server, or several with commas.
 pub(super) fn bus(text: &str) -> Result<String, String> {
     let is_url = |url: &str| {
-        let address = ["nats://", "tls://"]
-            .iter()
-            .find_map(|scheme| url.strip_prefix(scheme));
+        let address = ["nats://", "tls://"].iter().find_map(|scheme| url.strip_prefix(scheme));
         let host = address.map(|address| address.rsplit('@').next().unwrap_or(address));
         host.is_some_and(|host| host.parse::<EndpointName>().is_ok())
     };
@@ -300,11 +274,7 @@ impl FromStr for Count {
         let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
         let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
         // At most as many decimals as the suffix has zeros, so that every count is whole.
-        let decimals = if scale == 1 {
-            0
-        } else {
-            scale.ilog10() as usize
-        };
+        let decimals = if scale == 1 { 0 } else { scale.ilog10() as usize };
         let dot_is_right = digits.contains('.') != part.is_empty() && part.len() <= decimals;
         if whole.is_empty() || !is_number(whole) || !is_number(part) || !dot_is_right {
             return Err("it must be a whole number such as 20000, 20k or 1.5M".to_owned());
@@ -324,13 +294,9 @@ mod tests {
 
     #[test]
     fn counts_are_whole_and_written_as_people_write_them() {
-        for (text, count) in [
-            ("0", 0),
-            ("20000", 20_000),
-            ("20k", 20_000),
-            ("1.5M", 1_500_000),
-            ("0.001k", 1),
-        ] {
+        for (text, count) in
+            [("0", 0), ("20000", 20_000), ("20k", 20_000), ("1.5M", 1_500_000), ("0.001k", 1)]
+        {
             assert_eq!(text.parse::<Count>().unwrap(), Count(count), "{text}");
         }
         for text in [
@@ -354,21 +320,10 @@ mod tests {
 
     #[test]
     fn hosts_and_servers_that_other_programs_connect_to_are_checked_here() {
-        for host in [
-            "pit:5201",
-            "ssh://pit",
-            "ssh://me@pit:22",
-            "ssh://me@[::1]:22",
-        ] {
+        for host in ["pit:5201", "ssh://pit", "ssh://me@pit:22", "ssh://me@[::1]:22"] {
             assert!(host_or_ssh(host).is_ok(), "{host}");
         }
-        for host in [
-            "ssh://",
-            "ssh://-oX=y",
-            "ssh://me@-x",
-            "ssh://@pit",
-            "ssh://pit:x",
-        ] {
+        for host in ["ssh://", "ssh://-oX=y", "ssh://me@-x", "ssh://@pit", "ssh://pit:x"] {
             assert!(host_or_ssh(host).is_err(), "{host}");
         }
         assert!(bus("nats://a:4222,tls://u:p@b").is_ok());
@@ -392,9 +347,7 @@ mod tests {
         for (text, rate) in [("1000", 1000), ("2.5k", 2500), ("1M/s", 1_000_000)] {
             assert_eq!(read(text), Ok(rate), "{text}");
         }
-        for text in [
-            "", "k", "/s", "inf", "nan", "10mbit", "1kk", "0", "0.5", "11M",
-        ] {
+        for text in ["", "k", "/s", "inf", "nan", "10mbit", "1kk", "0", "0.5", "11M"] {
             assert!(read(text).is_err(), "{text}");
         }
     }

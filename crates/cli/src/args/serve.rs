@@ -125,12 +125,7 @@ pub(crate) struct OtherOptions {
     #[arg(default_missing_value = STAMP_PORT, conflicts_with = "inetd")]
     pub(crate) stamp: Option<u16>,
     /// Reflect packets of these addresses too, such as 192.0.2.0/24
-    #[arg(
-        long,
-        value_name = "NETWORK",
-        requires = "stamp",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "NETWORK", requires = "stamp", value_delimiter = ',')]
     pub(crate) stamp_allow: Vec<Prefix>,
 }
 
@@ -145,10 +140,7 @@ mod tests {
 
     #[test]
     fn ports_are_those_of_the_tools() {
-        assert_eq!(
-            NETPERF_PORT,
-            linerate_core::foreign::netperf::PORT.to_string()
-        );
+        assert_eq!(NETPERF_PORT, linerate_core::foreign::netperf::PORT.to_string());
         assert_eq!(STAMP_PORT, linerate_core::wire::STAMP_PORT.to_string());
     }
 }

@@ -123,13 +123,7 @@ pub(crate) struct PathOptions {
     #[command(flatten)]
     pub(crate) family: FamilyOptions,
     /// Local address to send from
-    #[arg(
-        long,
-        alias = "bind",
-        value_name = "ADDRESS",
-        requires = "host",
-        conflicts_with = "lab"
-    )]
+    #[arg(long, alias = "bind", value_name = "ADDRESS", requires = "host", conflicts_with = "lab")]
     pub(crate) source: Option<IpAddr>,
     /// Interface to send through (SO_BINDTODEVICE)
     #[arg(
@@ -161,10 +155,7 @@ impl PathOptions {
     /// The same options, with `wanted` unless the user chose a family.
     pub(crate) fn with_family(&self, wanted: Option<Family>) -> Self {
         let family = self.family().or(wanted);
-        Self {
-            family: family.into(),
-            ..self.clone()
-        }
+        Self { family: family.into(), ..self.clone() }
     }
 }
 
@@ -181,10 +172,7 @@ pub(crate) struct FamilyOptions {
 
 impl From<Option<Family>> for FamilyOptions {
     fn from(family: Option<Family>) -> Self {
-        Self {
-            ipv4: family == Some(Family::Ipv4),
-            ipv6: family == Some(Family::Ipv6),
-        }
+        Self { ipv4: family == Some(Family::Ipv4), ipv6: family == Some(Family::Ipv6) }
     }
 }
 

@@ -113,12 +113,7 @@ pub(crate) struct FindingOptions {
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) reverse: Option<u16>,
     /// File with the key of the endpoint of --reverse: 64 hexadecimal digits
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "reverse",
-        conflicts_with = "lab"
-    )]
+    #[arg(long, value_name = "FILE", requires = "reverse", conflicts_with = "lab")]
     pub(crate) key_file: Option<PathBuf>,
     /// AS numbers by a table: PREFIX ASN [NAME], or RouteViews' PREFIX LENGTH ASN
     #[arg(long, value_name = "FILE")]

@@ -24,10 +24,7 @@ pub(super) struct Live {
 
 impl Live {
     pub(super) fn new(progress: Progress, test: &CapacityTest) -> Self {
-        let load = test
-            .load
-            .as_ref()
-            .map_or(Duration::ZERO, |load| load.time.0);
+        let load = test.load.as_ref().map_or(Duration::ZERO, |load| load.time.0);
         let planned = !test.find_limit;
         Self {
             progress,
@@ -131,13 +128,7 @@ mod tests {
         let progress = Progress::new(crate::output::Format::Text, true);
         let mut live = Live::new(progress, &test);
         let mut see = |at_s, phase, open| {
-            let now = CapacityLive {
-                at_s,
-                phase,
-                asked: 1000,
-                open,
-                lost: 0,
-            };
+            let now = CapacityLive { at_s, phase, asked: 1000, open, lost: 0 };
             live.count(&now);
             let left = live.until_held_s(&now);
             live.phase = Some((phase, 1000));

@@ -29,16 +29,11 @@ pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
     let mut client = Client::connect(target, signals()?)?;
     let mut live = Live::new(progress, &test);
-    let options = CapacityOptions {
-        workers: args.population.workers,
-        ..CapacityOptions::default()
-    };
+    let options =
+        CapacityOptions { workers: args.population.workers, ..CapacityOptions::default() };
     let outcome = client.capacity(&test, &options, &mut |now| live.show(now));
     drop(live);
-    let CapacityOutcome {
-        mut document,
-        error,
-    } = outcome?;
+    let CapacityOutcome { mut document, error } = outcome?;
     site.iter().for_each(|site| site.describe(&mut document));
     conclude(&document, error.map(Failure::from), output, None)?;
     if test.find_limit {
@@ -57,29 +52,14 @@ pub(crate) fn work() -> Result<(), Failure> {
 
 /// Fails unless everything that was asked for is there.
 fn hold_to(document: &CapacityDocument) -> Result<(), Failure> {
-    let pools = [
-        ("TCP connections", &document.tcp),
-        ("UDP sockets", &document.udp),
-    ];
-    let short: Vec<String> = pools
-        .into_iter()
-        .filter_map(|(name, pool)| shortfall(name, pool.as_ref()?))
-        .collect();
-    if short.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::failed(anyhow!(short.join("; "))))
-    }
+    let pools = [("TCP connections", &document.tcp), ("UDP sockets", &document.udp)];
+    let short: Vec<String> =
+        pools.into_iter().filter_map(|(name, pool)| shortfall(name, pool.as_ref()?)).collect();
+    if short.is_empty() { Ok(()) } else { Err(Failure::failed(anyhow!(short.join("; ")))) }
 }
 
 fn shortfall(name: &str, pool: &PoolResult) -> Option<String> {
-    let PoolResult {
-        asked,
-        opened,
-        alive,
-        lost,
-        ..
-    } = pool;
+    let PoolResult { asked, opened, alive, lost, .. } = pool;
     let losses = match lost {
         0 => String::new(),
         lost => format!(", {lost} of {opened} opened were lost"),

@@ -93,9 +93,8 @@ fn load(options: &LoadOptions, connections: u64, find_limit: bool) -> anyhow::Re
         }
         return Ok(None);
     }
-    let active = options
-        .active
-        .map_or_else(|| (connections / 10).clamp(1, MAX_ACTIVE), |count| count.0);
+    let active =
+        options.active.map_or_else(|| (connections / 10).clamp(1, MAX_ACTIVE), |count| count.0);
     let pace = match options.requests {
         Some(rate) => LoadPace::PerSecond(rate),
         None => LoadPace::Closed,
@@ -111,10 +110,7 @@ fn load(options: &LoadOptions, connections: u64, find_limit: bool) -> anyhow::Re
 
 fn one_family(sources: &[IpAddr]) -> anyhow::Result<()> {
     let other = |first: &IpAddr| sources.iter().find(|a| a.is_ipv4() != first.is_ipv4());
-    match sources
-        .first()
-        .and_then(|first| Some((first, other(first)?)))
-    {
+    match sources.first().and_then(|first| Some((first, other(first)?))) {
         Some((first, other)) => bail!("--sources has {first} and {other}: give one family"),
         None => Ok(()),
     }
@@ -141,10 +137,7 @@ mod tests {
         assert_eq!(test.load.as_ref().map(|load| load.connections), Some(100));
         assert!(test.latency && !test.find_limit);
         let udp = asked("--udp-sockets 10k").unwrap();
-        assert_eq!(
-            (udp.connections, udp.udp_sockets, udp.load),
-            (0, 10_000, None)
-        );
+        assert_eq!((udp.connections, udp.udp_sockets, udp.load), (0, 10_000, None));
         let many = asked("--connections 1M --udp-sockets 200k").unwrap();
         assert_eq!(many.heartbeat.0, Duration::from_secs(60));
     }
@@ -177,10 +170,7 @@ mod tests {
     #[test]
     fn what_contradicts_itself_or_is_out_of_range_is_refused() {
         for (line, words) in [
-            (
-                "--connections 0",
-                "--connections and --udp-sockets together 0",
-            ),
+            ("--connections 0", "--connections and --udp-sockets together 0"),
             ("--connections 11M", "it must be 0 to 10M"),
             ("--connections many", "20000, 20k or 1.5M"),
             ("--rate 0", "it must be 1 to 10M"),
@@ -188,26 +178,14 @@ mod tests {
             ("--rate -1", "unexpected argument"),
             ("--hold 25h", "it must be 0 to 24h"),
             ("--heartbeat 10ms", "it must be 100ms to 24h"),
-            (
-                "--udp-sockets 5 --churn 3",
-                "--churn cannot be used without TCP connections",
-            ),
-            (
-                "--udp-sockets 5 --active 3",
-                "--active cannot be used without TCP connections",
-            ),
-            (
-                "--load 0 --requests 3",
-                "--requests cannot be used with --load 0",
-            ),
+            ("--udp-sockets 5 --churn 3", "--churn cannot be used without TCP connections"),
+            ("--udp-sockets 5 --active 3", "--active cannot be used without TCP connections"),
+            ("--load 0 --requests 3", "--requests cannot be used with --load 0"),
             ("--active 1001", "--active 1001: it must be 1 to 1000"),
             ("--request 2MiB", "it must be 8 to 1MiB"),
             ("--find-limit --churn 5", "cannot be used with"),
             ("--find-limit --load 5s", "cannot be used with"),
-            (
-                "--find-limit --connections 5 --udp-sockets 5",
-                "searches for one number",
-            ),
+            ("--find-limit --connections 5 --udp-sockets 5", "searches for one number"),
             ("--sources 127.0.0.1,::1", "give one family"),
             ("--sources here", "invalid value"),
         ] {

@@ -33,11 +33,7 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
     let output = Output::open(&args.document, output::json_or_text(args.document.json))?;
     if args.show.listen {
         let document = listeners(&selection).map_err(failure)?;
-        found(
-            !document.listeners.is_empty(),
-            "listening TCP socket",
-            &args.which,
-        )?;
+        found(!document.listeners.is_empty(), "listening TCP socket", &args.which)?;
         return output.write(&document);
     }
     let mut watch = Watch::open(&selection).map_err(failure)?;
@@ -46,11 +42,7 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
         return again_and_again(args, &mut watch, interval, &stop);
     }
     let document = once(args, &mut watch, interval, &stop)?;
-    found(
-        !document.connections.is_empty(),
-        "TCP connection",
-        &args.which,
-    )?;
+    found(!document.connections.is_empty(), "TCP connection", &args.which)?;
     match args.show.by {
         Some(by) => output::print(&text::connections_by(&document, by, output::style())),
         None => output.write(&document),
@@ -98,10 +90,7 @@ pub(crate) fn in_words<const N: usize>(
 ) -> Option<String> {
     let numbers: Vec<String> = ports.iter().map(ToString::to_string).collect();
     let ports = (!ports.is_empty()).then(|| format!("with port {}", numbers.join(" or ")));
-    let parts: Vec<String> = ports
-        .into_iter()
-        .chain(others.into_iter().flatten())
-        .collect();
+    let parts: Vec<String> = ports.into_iter().chain(others.into_iter().flatten()).collect();
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
@@ -148,9 +137,8 @@ fn peers(text: &str) -> anyhow::Result<Vec<(IpAddr, u8)>> {
         })?;
         return Ok(vec![network]);
     }
-    let found = (text, 0)
-        .to_socket_addrs()
-        .with_context(|| format!("--peer {text}: unknown host"))?;
+    let found =
+        (text, 0).to_socket_addrs().with_context(|| format!("--peer {text}: unknown host"))?;
     Ok(found.map(|address| host(address.ip())).collect())
 }
 
@@ -184,11 +172,7 @@ fn once(
     if !by_process {
         let lists_all =
             args.document.json || args.document.details || args.document.output.is_some();
-        let most = if lists_all {
-            usize::MAX
-        } else {
-            CONNECTION_ROWS
-        };
+        let most = if lists_all { usize::MAX } else { CONNECTION_ROWS };
         watch.name_owners(&mut document, most)?;
     }
     if stop.is_requested() {
@@ -287,10 +271,7 @@ fn sort(connections: &mut [Connection], key: SortKey) {
         }
         SortKey::Process => connections.sort_by_cached_key(|one| {
             let process = one.process.as_ref();
-            (
-                process.is_none(),
-                process.map(|process| (process.name.clone(), process.pid)),
-            )
+            (process.is_none(), process.map(|process| (process.name.clone(), process.pid)))
         }),
         SortKey::Peer => connections.sort_by_cached_key(|one| one.remote.clone()),
     }

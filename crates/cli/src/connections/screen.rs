@@ -119,9 +119,7 @@ impl ScreenView {
         };
         view.show(page);
         // All are new at first.
-        view.past
-            .values_mut()
-            .for_each(|past| past.has_changed = false);
+        view.past.values_mut().for_each(|past| past.has_changed = false);
         view
     }
 
@@ -224,16 +222,9 @@ impl ScreenView {
     }
 
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let rows = [
-            Constraint::Length(1),
-            Constraint::Min(1),
-            Constraint::Length(1),
-        ];
+        let rows = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
         let [title, table, foot] = Layout::vertical(rows).areas(frame.area());
-        let style = Style {
-            width: usize::from(frame.area().width),
-            ..Style::default()
-        };
+        let style = Style { width: usize::from(frame.area().width), ..Style::default() };
         self.height = usize::from(table.height.saturating_sub(1)).max(1);
         let lines = match self.by {
             Some(by) => self.grouped(by, style),
@@ -303,16 +294,9 @@ impl ScreenView {
             "" => "/ filter".to_owned(),
             filter => format!("/ {filter}"),
         };
-        let pause = if self.is_paused {
-            "PAUSED"
-        } else {
-            "space pause"
-        };
+        let pause = if self.is_paused { "PAUSED" } else { "space pause" };
         let keys: Vec<String> = keys.collect();
-        format!(
-            "q quit  sort: {}  {filter}  g group  {pause}",
-            keys.join(" ")
-        )
+        format!("q quit  sort: {}  {filter}  g group  {pause}", keys.join(" "))
     }
 }
 
@@ -388,16 +372,10 @@ mod tests {
             .map(|(number, (name, rate))| {
                 let remote = format!("198.18.0.{}:50000", 2 - number);
                 let mut one = Connection::new("198.18.0.9:443", remote, Vantage::Sender);
-                one.process = Some(Process {
-                    pid: 7,
-                    name: (*name).to_owned(),
-                });
+                one.process = Some(Process { pid: 7, name: (*name).to_owned() });
                 (one.seconds, one.throughput_bps) = (1.0, rate);
                 one.bytes_sent = (rate / 8.0) as u64;
-                one.verdict = Some(Verdict {
-                    cause,
-                    ..Verdict::default()
-                });
+                one.verdict = Some(Verdict { cause, ..Verdict::default() });
                 one
             })
             .collect();
@@ -416,10 +394,7 @@ mod tests {
 
     fn press(view: &mut ScreenView, keys: &str) {
         for key in keys.chars() {
-            assert_eq!(
-                view.handle(KeyEvent::from(KeyCode::Char(key))),
-                ScreenStep::Stay
-            );
+            assert_eq!(view.handle(KeyEvent::from(KeyCode::Char(key))), ScreenStep::Stay);
         }
     }
 
@@ -427,18 +402,9 @@ mod tests {
     fn keys_sort_and_filter_and_the_rest_stays_readable() {
         let mut view = ScreenView::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
         let (shown, _) = lines(&mut view);
-        assert!(
-            shown[0].starts_with("2 TCP connections, 2 active: 9.00 Mbit/s out"),
-            "{shown:#?}"
-        );
-        assert!(
-            shown[3].contains("nginx/7") && shown[4].contains("backup/7"),
-            "{shown:#?}"
-        );
-        assert!(
-            shown[3].contains("8.00M") && shown[3].contains("congestion"),
-            "{shown:#?}"
-        );
+        assert!(shown[0].starts_with("2 TCP connections, 2 active: 9.00 Mbit/s out"), "{shown:#?}");
+        assert!(shown[3].contains("nginx/7") && shown[4].contains("backup/7"), "{shown:#?}");
+        assert!(shown[3].contains("8.00M") && shown[3].contains("congestion"), "{shown:#?}");
         press(&mut view, "n");
         assert!(lines(&mut view).0[3].contains("backup/7"));
         // A letter of a filter is no command.
@@ -447,10 +413,7 @@ mod tests {
         view.handle(KeyEvent::from(KeyCode::Backspace));
         view.handle(KeyEvent::from(KeyCode::Enter));
         let (shown, _) = lines(&mut view);
-        assert!(
-            shown[3].contains("nginx/7") && shown[4].trim().is_empty(),
-            "{shown:#?}"
-        );
+        assert!(shown[3].contains("nginx/7") && shown[4].trim().is_empty(), "{shown:#?}");
         press(&mut view, "g");
         assert!(lines(&mut view).0.concat().contains("connections  active"));
     }
@@ -474,10 +437,7 @@ mod tests {
     fn q_escape_and_interrupt_quit_the_screen_and_escape_leaves_a_filter() {
         let mut view = ScreenView::new(page([1e6, 8e6], Cause::Congestion), SortKey::Rate);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(
-            view.handle(KeyEvent::from(KeyCode::Char('q'))),
-            ScreenStep::Quit
-        );
+        assert_eq!(view.handle(KeyEvent::from(KeyCode::Char('q'))), ScreenStep::Quit);
         assert_eq!(view.handle(KeyEvent::from(KeyCode::Esc)), ScreenStep::Quit);
         press(&mut view, "/q");
         assert_eq!(view.handle(KeyEvent::from(KeyCode::Esc)), ScreenStep::Stay);

@@ -35,10 +35,7 @@ pub(super) fn execute(args: &MediansArgs) -> Result<(), Failure> {
         runs: it.runs,
         figures: [it.min, it.median, it.max],
     });
-    output::print(&text::period_medians(
-        &rows.collect::<Vec<_>>(),
-        output::style(),
-    ))
+    output::print(&text::period_medians(&rows.collect::<Vec<_>>(), output::style()))
 }
 
 const COLUMNS: [&str; 7] = ["series", "metric", "begins", "runs", "min", "median", "max"];

@@ -42,10 +42,7 @@ pub(super) fn execute(args: &ChangesArgs) -> Result<(), Failure> {
 fn found(history: &History, args: &ChangesArgs) -> anyhow::Result<Vec<Series>> {
     let mut found = Vec::new();
     for (test, _) in history.all_series()? {
-        let runs = Filter {
-            series: Some(test.clone()),
-            ..filter(&args.which, Some(MAX_RUNS))
-        };
+        let runs = Filter { series: Some(test.clone()), ..filter(&args.which, Some(MAX_RUNS)) };
         let points = of_one_metric(history.series(&runs, args.metric.as_deref())?);
         if points.len() < MIN_RUNS {
             continue;
@@ -114,32 +111,19 @@ fn beside(
     let [before, after] = [document(before)?, document(after)?];
     let fact = |document: &Value, path: &str| {
         let places = ["", "/rows/0", "/record", "/down", "/up"];
-        let found = places
-            .iter()
-            .find_map(|place| document.pointer(&format!("{place}{path}")));
-        found.map(|value| {
-            value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned)
-        })
+        let found = places.iter().find_map(|place| document.pointer(&format!("{place}{path}")));
+        found.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     };
     let differs = FACTS.iter().filter_map(|(name, path)| {
         let [was, is] = [fact(&before, path)?, fact(&after, path)?];
         (was != is).then_some((*name, [was, is]))
     });
     let route = |document: &Value| {
-        let hops = document
-            .pointer("/hops")
-            .or(document.pointer("/route/hops"))?;
-        let addresses = hops
-            .as_array()?
-            .iter()
-            .map(|hop| hop["address"].as_str().unwrap_or("*"));
+        let hops = document.pointer("/hops").or(document.pointer("/route/hops"))?;
+        let addresses = hops.as_array()?.iter().map(|hop| hop["address"].as_str().unwrap_or("*"));
         Some(addresses.collect::<Vec<_>>().join(" "))
     };
-    let routes = route(&before)
-        .zip(route(&after))
-        .filter(|(was, is)| was != is);
+    let routes = route(&before).zip(route(&after)).filter(|(was, is)| was != is);
     let routes = routes.map(|(was, is)| ("route", [was, is]));
     Ok(differs.chain(routes).collect())
 }

@@ -88,13 +88,7 @@ pub(super) struct Options {
 
 impl Options {
     fn new() -> Self {
-        Self {
-            port: 5201,
-            streams: 1,
-            interval_s: 1.0,
-            format: 'a',
-            ..Self::default()
-        }
+        Self { port: 5201, streams: 1, interval_s: 1.0, format: 'a', ..Self::default() }
     }
 
     /// Seconds of the test; 0 if bytes or blocks end it.
@@ -203,41 +197,16 @@ const OPTIONS: &[Entry] = {
         ("snd-timeout", None, Value, Both),
         ("cntl-ka", None, Perhaps, Both),
         ("debug", Some('d'), Perhaps, Both),
-        (
-            "file",
-            Some('F'),
-            Value,
-            Nobody("linerate sends no files; use scp or rsync"),
-        ),
-        (
-            "flowlabel",
-            Some('L'),
-            Value,
-            Nobody("linerate sets no IPv6 flow label"),
-        ),
-        (
-            "mptcp",
-            Some('m'),
-            Nothing,
-            Nobody("linerate stream HOST --protocol mptcp"),
-        ),
+        ("file", Some('F'), Value, Nobody("linerate sends no files; use scp or rsync")),
+        ("flowlabel", Some('L'), Value, Nobody("linerate sets no IPv6 flow label")),
+        ("mptcp", Some('m'), Nothing, Nobody("linerate stream HOST --protocol mptcp")),
         ("sctp", None, Nothing, Nobody(NO_SCTP)),
         ("xbind", Some('X'), Value, Nobody(NO_SCTP)),
         ("nstreams", None, Value, Nobody(NO_SCTP)),
-        (
-            "dont-fragment",
-            None,
-            Nothing,
-            Nobody("linerate trace HOST finds the path MTU"),
-        ),
+        ("dont-fragment", None, Nothing, Nobody("linerate trace HOST finds the path MTU")),
         ("username", None, Value, Nobody(AUTH)),
         ("rsa-public-key-path", None, Value, Nobody(AUTH)),
-        (
-            "time-skew-threshold",
-            None,
-            Value,
-            Nobody("tokens are taken for 10 seconds"),
-        ),
+        ("time-skew-threshold", None, Value, Nobody("tokens are taken for 10 seconds")),
         ("idle-timeout", None, Value, Nobody("start it by timeout N")),
     ]
 };
@@ -308,25 +277,16 @@ fn by_name(name: &str) -> Result<&'static Entry, Misuse> {
         [only] => Ok(only),
         [] => getopt(format!("unrecognized option '--{name}'")),
         _ => {
-            let names: Vec<_> = close
-                .iter()
-                .map(|entry| format!("'--{}'", entry.0))
-                .collect();
+            let names: Vec<_> = close.iter().map(|entry| format!("'--{}'", entry.0)).collect();
             let names = names.join(" ");
-            getopt(format!(
-                "option '--{name}' is ambiguous; possibilities: {names}"
-            ))
+            getopt(format!("option '--{name}' is ambiguous; possibilities: {names}"))
         }
     }
 }
 
 /// `-R` or `--bidir`, but not both.
 fn turned(direction: Direction, to: Direction) -> Result<Direction, Misuse> {
-    if direction == Direction::Up || direction == to {
-        Ok(to)
-    } else {
-        parameter(BOTH_WAYS)
-    }
+    if direction == Direction::Up || direction == to { Ok(to) } else { parameter(BOTH_WAYS) }
 }
 
 fn getopt<T>(words: String) -> Result<T, Misuse> {
@@ -540,11 +500,7 @@ impl ArgumentReader {
         let options = self.options;
         let of = |end| {
             let mut given = self.given.iter();
-            given.any(|name| {
-                OPTIONS
-                    .iter()
-                    .any(|entry| entry.0 == *name && entry.3 == end)
-            })
+            given.any(|name| OPTIONS.iter().any(|entry| entry.0 == *name && entry.3 == end))
         };
         if self.is_client && of(Of::Server) {
             return parameter("some option you are trying to set is server only");
@@ -562,11 +518,7 @@ impl ArgumentReader {
             return parameter(words);
         }
         check_length(&options)?;
-        let ends = [
-            options.time_s.is_some(),
-            options.bytes > 0,
-            options.blocks > 0,
-        ];
+        let ends = [options.time_s.is_some(), options.bytes > 0, options.blocks > 0];
         if ends.iter().filter(|given| **given).count() > 1 {
             return parameter("only one test end condition (-t, -n, -k) may be specified");
         }
@@ -642,9 +594,7 @@ fn port(text: &str) -> Result<u16, Misuse> {
 fn seconds(text: &str, most: i64) -> Result<u32, Misuse> {
     match integer(text) {
         seconds if (0..=most).contains(&seconds) => Ok(seconds as u32),
-        _ => parameter(format!(
-            "test duration valid values are 0 to {most} seconds"
-        )),
+        _ => parameter(format!("test duration valid values are 0 to {most} seconds")),
     }
 }
 
@@ -724,9 +674,7 @@ fn dscp(text: &str) -> Result<u8, Misuse> {
         (_, Some(cs)) => class(cs).filter(|n| *n <= 7).map(|n| n * 8),
         _ if lower == "ef" => Some(46),
         _ if lower == "va" => Some(44),
-        _ => based(text)
-            .and_then(|n| u8::try_from(n).ok())
-            .filter(|n| *n <= 63),
+        _ => based(text).and_then(|n| u8::try_from(n).ok()).filter(|n| *n <= 63),
     };
     match point {
         Some(point) => Ok(point << 2),

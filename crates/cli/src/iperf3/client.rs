@@ -103,10 +103,7 @@ fn opened(options: &Options, facts: &Facts, page: &mut Page) {
     let host = &options.host;
     page.set_start("connecting_to", json!({"host": host, "port": options.port}));
     if options.verbose {
-        page.line(&format!(
-            "Control connection MSS {}",
-            facts.mss.unwrap_or(0)
-        ));
+        page.line(&format!("Control connection MSS {}", facts.mss.unwrap_or(0)));
         page.line(&format!("Time: {}", words::now().0));
     }
     page.line(&format!("Connecting to host {host}, port {}", options.port));
@@ -118,10 +115,7 @@ fn opened(options: &Options, facts: &Facts, page: &mut Page) {
         match (facts.is_udp(), options.mss) {
             (true, _) => {}
             (false, 0) => {
-                page.line(&format!(
-                    "      TCP MSS: {} (default)",
-                    facts.mss.unwrap_or(0)
-                ));
+                page.line(&format!("      TCP MSS: {} (default)", facts.mss.unwrap_or(0)));
             }
             (false, mss) => page.line(&format!("      TCP MSS: {mss}")),
         }
@@ -135,9 +129,7 @@ fn opened(options: &Options, facts: &Facts, page: &mut Page) {
 fn test(options: &Options, length: Option<u64>) -> Result<Test, EarlyEnd> {
     let given = in_own_words(options, length);
     let mut draft = Test::stream();
-    let set = given
-        .iter()
-        .try_for_each(|(key, text)| draft.set(key, text));
+    let set = given.iter().try_for_each(|(key, text)| draft.set(key, text));
     let test = set.and_then(|()| draft.resolve(plan::fresh_seed()));
     test.map_err(|error| EarlyEnd::Usage(error.on_command_line()))
 }
@@ -163,13 +155,10 @@ fn in_own_words(options: &Options, length: Option<u64>) -> Vec<(&'static str, St
         seconds => seconds,
     };
     give("interval", format!("{interval_s}s"));
-    length
-        .iter()
-        .for_each(|length| give("size", length.to_string()));
+    length.iter().for_each(|length| give("size", length.to_string()));
     let rate = Some(options.target_rate()).filter(|rate| *rate > 0);
     let rate_key = if options.udp { "rate" } else { "write-rate" };
-    rate.iter()
-        .for_each(|rate| give(rate_key, format!("{rate}bit")));
+    rate.iter().for_each(|rate| give(rate_key, format!("{rate}bit")));
     for (key, figure, unit) in [
         ("source-port", options.client_port.unwrap_or(0).into(), ""),
         ("pacing", options.pacing, "bit"),
@@ -181,19 +170,14 @@ fn in_own_words(options: &Options, length: Option<u64>) -> Vec<(&'static str, St
             give(key, format!("{figure}{unit}"));
         }
     }
-    for (key, is_on) in [
-        ("nodelay", options.nodelay),
-        ("zerocopy", options.zerocopy),
-        ("discard", options.discard),
-    ] {
+    for (key, is_on) in
+        [("nodelay", options.nodelay), ("zerocopy", options.zerocopy), ("discard", options.discard)]
+    {
         if is_on {
             give(key, "on".to_owned());
         }
     }
-    options
-        .congestion
-        .iter()
-        .for_each(|name| give("congestion", name.clone()));
+    options.congestion.iter().for_each(|name| give("congestion", name.clone()));
     if options.udp {
         // iperf3 accepts options of TCP with -u and ignores them.
         given.retain(|(key, _)| !["mss", "nodelay", "congestion", "zerocopy"].contains(key));
@@ -205,19 +189,13 @@ fn in_own_words(options: &Options, length: Option<u64>) -> Vec<(&'static str, St
 }
 
 fn target(options: &Options) -> Result<Target, EarlyEnd> {
-    let wanted = |address: IpAddr| {
-        options
-            .family
-            .is_none_or(|only| only == Family::from(address))
-    };
+    let wanted = |address: IpAddr| options.family.is_none_or(|only| only == Family::from(address));
     let look_up = |host: &str, port: u16| -> Result<Vec<SocketAddr>, String> {
         let found = (host, port).to_socket_addrs();
         let all = found.map_err(|error| words::no_connection(&words::kernels(&error)))?;
         let addresses: Vec<_> = all.filter(|address| wanted(address.ip())).collect();
         if addresses.is_empty() {
-            return Err(words::no_connection(
-                "Address family for hostname not supported",
-            ));
+            return Err(words::no_connection("Address family for hostname not supported"));
         }
         Ok(addresses)
     };

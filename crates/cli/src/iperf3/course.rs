@@ -111,19 +111,11 @@ impl Row {
 }
 
 pub(super) fn per_second(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        bytes as f64 / seconds
-    } else {
-        0.0
-    }
+    if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
 }
 
 pub(super) fn percent(part: u64, whole: u64) -> f64 {
-    if whole > 0 {
-        100.0 * part as f64 / whole as f64
-    } else {
-        0.0
-    }
+    if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 }
 }
 
 /// Extremes of a TCP sender through the run.
@@ -186,11 +178,7 @@ impl Iperf3Course {
             omit_s,
             omitting: omit_s > 0.0,
             base_s: 0.0,
-            due_s: if omit_s > 0.0 {
-                width_s.min(omit_s)
-            } else {
-                width_s
-            },
+            due_s: if omit_s > 0.0 { width_s.min(omit_s) } else { width_s },
             from: None,
             peaks: Vec::new(),
         }
@@ -248,11 +236,7 @@ impl Iperf3Course {
         }
         let (from_s, before) = self.from.as_ref()?;
         let pairs = before.iter().zip(flows);
-        Some(
-            pairs
-                .map(|(before, now)| self.row(*from_s, at_s, before, now))
-                .collect(),
-        )
+        Some(pairs.map(|(before, now)| self.row(*from_s, at_s, before, now)).collect())
     }
 
     fn row(&self, from_s: f64, at_s: f64, before: &LiveFlow, now: &LiveFlow) -> Row {
@@ -300,12 +284,7 @@ pub(super) fn totals(facts: &Facts, accounts: &Accounts) -> Vec<Total> {
             };
             let sends = goes_down != facts.is_client;
             let (sender, receiver) = if sends { (here, there) } else { (there, here) };
-            Total {
-                flow,
-                sends,
-                sender,
-                receiver,
-            }
+            Total { flow, sends, sender, receiver }
         })
         .collect()
 }
@@ -348,11 +327,7 @@ mod tests {
     }
 
     fn at(bytes: u64) -> [LiveFlow; 1] {
-        [LiveFlow {
-            bytes,
-            sends: true,
-            ..LiveFlow::default()
-        }]
+        [LiveFlow { bytes, sends: true, ..LiveFlow::default() }]
     }
 
     #[test]
@@ -366,10 +341,6 @@ mod tests {
         assert!(!second[0].omitted && second[0].bytes == 20 && second[0].start_s == 0.0);
         let rest = course.rest(2.5, &at(35)).expect("half an interval");
         assert_eq!((rest[0].bytes, rest[0].start_s > 1.0), (5, true));
-        assert!(
-            Iperf3Course::new(&facts(0.0, "0s"))
-                .rest(5.0, &at(1))
-                .is_none()
-        );
+        assert!(Iperf3Course::new(&facts(0.0, "0s")).rest(5.0, &at(1)).is_none());
     }
 }

@@ -136,9 +136,7 @@ pub(super) fn end(
     totals: &[Total],
     accounts: &Accounts,
 ) -> Value {
-    let streams = totals
-        .iter()
-        .map(|total| total_stream(facts, course, total));
+    let streams = totals.iter().map(|total| total_stream(facts, course, total));
     let mut end = json!({"streams": streams.collect::<Vec<_>>()});
     for sends in [facts.is_client, !facts.is_client] {
         let of: Vec<&Total> = totals.iter().filter(|total| total.sends == sends).collect();
@@ -159,12 +157,8 @@ pub(super) fn end(
     });
     if !facts.is_udp() {
         let [sender, receiver] = congestions(facts, accounts);
-        sender
-            .iter()
-            .for_each(|name| end["sender_tcp_congestion"] = json!(name));
-        receiver
-            .iter()
-            .for_each(|name| end["receiver_tcp_congestion"] = json!(name));
+        sender.iter().for_each(|name| end["sender_tcp_congestion"] = json!(name));
+        receiver.iter().for_each(|name| end["receiver_tcp_congestion"] = json!(name));
     }
     end
 }
@@ -175,11 +169,7 @@ pub(super) fn congestions<'a>(facts: &Facts, accounts: &'a Accounts) -> [Option<
     let here = accounts.here.congestion.as_deref();
     let there = accounts.there.as_ref().filter(|_| facts.is_client);
     let there = there.and_then(|there| there.congestion.as_deref());
-    if facts.sends() {
-        [here, there]
-    } else {
-        [there, here]
-    }
+    if facts.sends() { [here, there] } else { [there, here] }
 }
 
 fn times(stream: Option<&StreamResult>, sends: bool) -> Value {
@@ -260,10 +250,7 @@ fn sums(end: &mut Value, facts: &Facts, sends: bool, of: &[&Total]) {
 /// Writes numbers as iperf3's library does: whole ones without a fraction.
 pub(super) fn numbers(value: Value) -> Value {
     match value {
-        Value::Object(map) => map
-            .into_iter()
-            .map(|(key, of)| (key, numbers(of)))
-            .collect(),
+        Value::Object(map) => map.into_iter().map(|(key, of)| (key, numbers(of))).collect(),
         Value::Array(list) => list.into_iter().map(numbers).collect(),
         Value::Number(number) => match number.as_f64() {
             Some(whole) if number.is_f64() && whole.fract() == 0.0 && whole.abs() < 1e15 => {

@@ -32,10 +32,7 @@ pub(crate) fn words_of(words: &[OsString]) -> Option<Vec<OsString>> {
 
 /// Does what iperf3 would do, and returns its exit status.
 pub(crate) fn execute(words: &[OsString]) -> u8 {
-    let words: Vec<String> = words
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match args::parse(&words) {
         Ok(Asked::Help) => print(words::HELP),
         Ok(Asked::Version) => print(&format!("{}\n{}\n", words::version(), words::system())),

@@ -77,9 +77,7 @@ impl Page {
             Some(file) => file.write_all(text.as_bytes()),
             None => {
                 let mut stdout = io::stdout().lock();
-                stdout
-                    .write_all(text.as_bytes())
-                    .and_then(|()| stdout.flush())
+                stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
             }
         };
     }
@@ -171,10 +169,7 @@ impl Page {
             self.ends(&facts, accounts);
         }
         self.end = json::end(&facts, &course, &totals, accounts);
-        let output = accounts
-            .there
-            .as_ref()
-            .and_then(|there| there.output.as_ref());
+        let output = accounts.there.as_ref().and_then(|there| there.output.as_ref());
         if let Some(output) = output.filter(|_| self.options.server_output) {
             match serde_json::from_str(output) {
                 Ok(json @ Value::Object(_)) => self.beside.push(("server_output_json", json)),
@@ -202,8 +197,7 @@ impl Page {
         if !facts.is_udp() {
             let [sender, receiver] = json::congestions(facts, accounts);
             for (name, of) in [("snd", sender), ("rcv", receiver)] {
-                of.iter()
-                    .for_each(|of| self.line(&format!("{name}_tcp_congestion {of}")));
+                of.iter().for_each(|of| self.line(&format!("{name}_tcp_congestion {of}")));
             }
         }
     }
@@ -226,13 +220,9 @@ impl Page {
         if !self.options.json {
             return;
         }
-        let texts = [
-            ("title", &self.options.title),
-            ("extra_data", &self.options.extra_data),
-        ];
+        let texts = [("title", &self.options.title), ("extra_data", &self.options.extra_data)];
         for (key, text) in texts {
-            self.beside
-                .extend(text.iter().map(|text| (key, json!(text))));
+            self.beside.extend(text.iter().map(|text| (key, json!(text))));
         }
         if self.options.json_stream {
             for (key, value) in self.beside.clone() {
@@ -255,9 +245,7 @@ impl Page {
         let mut text = Vec::new();
         let mut serializer =
             Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"\t"));
-        document
-            .serialize(&mut serializer)
-            .expect("a document in memory can be written");
+        document.serialize(&mut serializer).expect("a document in memory can be written");
         text.push(b'\n');
         self.write(&String::from_utf8_lossy(&text));
     }

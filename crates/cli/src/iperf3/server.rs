@@ -18,17 +18,12 @@ use crate::{files, run};
 
 /// Serves until a signal, or with `-1` until one test is over; returns the exit status.
 pub(super) fn run(options: &Options, words: &[String]) -> u8 {
-    let served = if options.daemon {
-        daemon(words)
-    } else {
-        serve(options)
-    };
+    let served = if options.daemon { daemon(words) } else { serve(options) };
     match served {
         Ok(()) => 0,
         Err(words) => {
             let page = Page::new(options);
-            page.into_iter()
-                .for_each(|mut page| page.error(&format!("error - {words}")));
+            page.into_iter().for_each(|mut page| page.error(&format!("error - {words}")));
             1
         }
     }
@@ -37,24 +32,19 @@ pub(super) fn run(options: &Options, words: &[String]) -> u8 {
 /// Starts the same server in the background, without a terminal.
 fn daemon(words: &[String]) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| words::kernels(&error))?;
-    let rest = words
-        .iter()
-        .filter_map(|word| match word.strip_prefix('-') {
-            _ if word == "--daemon" => None,
-            Some(letters)
-                if !letters.starts_with('-') && letters.chars().all(char::is_alphanumeric) =>
-            {
-                let letters = letters.replace('D', "");
-                (!letters.is_empty()).then(|| format!("-{letters}"))
-            }
-            _ => Some(word.clone()),
-        });
+    let rest = words.iter().filter_map(|word| match word.strip_prefix('-') {
+        _ if word == "--daemon" => None,
+        Some(letters)
+            if !letters.starts_with('-') && letters.chars().all(char::is_alphanumeric) =>
+        {
+            let letters = letters.replace('D', "");
+            (!letters.is_empty()).then(|| format!("-{letters}"))
+        }
+        _ => Some(word.clone()),
+    });
     let mut command = Command::new(program);
     command.arg("iperf3").args(rest).process_group(0);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let spawned = command.spawn();
     spawned.map_err(|error| format!("unable to become a daemon: {}", words::kernels(&error)))?;
     Ok(())
@@ -67,18 +57,10 @@ fn serve(options: &Options) -> Result<(), String> {
         0 => linerate_core::plan::MAX_SECONDS,
         seconds => f64::from(seconds),
     };
-    let interval_s = if options.interval_s > 0.0 {
-        options.interval_s
-    } else {
-        60.0
-    };
+    let interval_s = if options.interval_s > 0.0 { options.interval_s } else { 60.0 };
     let serve = ServeOptions {
         port: options.port,
-        bind: options
-            .bind
-            .as_ref()
-            .map(|bind| address(bind))
-            .transpose()?,
+        bind: options.bind.as_ref().map(|bind| address(bind)).transpose()?,
         family: options.family,
         iperf3: access(options)?.map(Arc::new),
         one_off: options.one_off,
@@ -100,9 +82,7 @@ fn serve(options: &Options) -> Result<(), String> {
     let desk = Mutex::new(Desk::new(options)?);
     let served = endpoint.serve(&stop, move |event| {
         // If the thread of a test panicked, the next test is served all the same.
-        let mut desk = desk
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut desk = desk.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         desk.take(&event);
     });
     served.map_err(|error| words::error(&error))
@@ -121,8 +101,7 @@ fn access(options: &Options) -> Result<Option<Iperf3Access>, String> {
         return Ok(None);
     };
     let read = files::read_iperf3_access(users.as_ref(), key.as_ref(), options.pkcs1);
-    read.map(|(access, _)| Some(access))
-        .map_err(|failure| failure.chain())
+    read.map(|(access, _)| Some(access)).map_err(|failure| failure.chain())
 }
 
 /// Prints the events of one test after another.
@@ -136,32 +115,22 @@ struct Desk {
 
 impl Desk {
     fn new(options: &Options) -> Result<Self, String> {
-        let mut desk = Self {
-            options: options.clone(),
-            number: 1,
-            page: Page::new(options)?,
-            facts: None,
-        };
+        let mut desk =
+            Self { options: options.clone(), number: 1, page: Page::new(options)?, facts: None };
         desk.listening();
         Ok(desk)
     }
 
     fn listening(&mut self) {
-        let line = format!(
-            "Server listening on {} (test #{})",
-            self.options.port, self.number
-        );
-        [text::RULE, &line, text::RULE]
-            .iter()
-            .for_each(|line| self.page.line(line));
+        let line = format!("Server listening on {} (test #{})", self.options.port, self.number);
+        [text::RULE, &line, text::RULE].iter().for_each(|line| self.page.line(line));
     }
 
     fn take(&mut self, event: &ServeEvent) {
         match event {
             ServeEvent::Connected { peer } => {
                 let (host, port) = (peer.ip().to_canonical(), peer.port());
-                self.page
-                    .line(&format!("Accepted connection from {host}, port {port}"));
+                self.page.line(&format!("Accepted connection from {host}, port {port}"));
                 let accepted = json!({"host": host.to_string(), "port": port});
                 self.page.set_start("accepted_connection", accepted);
             }

@@ -93,11 +93,7 @@ fn interval_line(facts: &Facts, id: &str, row: &Row, format: char) -> String {
         }
         (false, false) => format!("{begin}                  {omitted}"),
         (true, true) => {
-            let blanks = if facts.is_both_ways() {
-                "          "
-            } else {
-                ""
-            };
+            let blanks = if facts.is_both_ways() { "          " } else { "" };
             format!("{begin} {blanks} {}  {omitted}", row.packets)
         }
         (true, false) => {
@@ -168,13 +164,8 @@ fn total_lines(facts: &Facts, id: &str, total: &Total, format: char) -> Vec<Stri
         let role = role(facts, total.sends);
         begin(id, role, (0.0, seconds), stream.bytes, rate, format)
     };
-    let ends = [
-        ("sender", total.sender, total.sends),
-        ("receiver", total.receiver, !total.sends),
-    ];
-    let shown = ends
-        .iter()
-        .filter(|(_, _, is_own)| facts.is_client || *is_own);
+    let ends = [("sender", total.sender, total.sends), ("receiver", total.receiver, !total.sends)];
+    let shown = ends.iter().filter(|(_, _, is_own)| facts.is_client || *is_own);
     let line = |(name, stream, _): &(&str, Option<StreamResult>, bool)| {
         let Some(stream) = stream else {
             return format!("[{id}] ({name} statistics not available)");
@@ -194,10 +185,7 @@ fn total_lines(facts: &Facts, id: &str, total: &Total, format: char) -> Vec<Stri
                 let all = packets(stream);
                 let share = significant(percent(stream.errors, all));
                 let jitter_ms = stream.jitter_s * 1e3;
-                format!(
-                    "{begin}  {jitter_ms:5.3} ms  {}/{all} ({share}%)  {name}",
-                    stream.errors
-                )
+                format!("{begin}  {jitter_ms:5.3} ms  {}/{all} ({share}%)  {name}", stream.errors)
             }
         }
     };
@@ -206,11 +194,8 @@ fn total_lines(facts: &Facts, id: &str, total: &Total, format: char) -> Vec<Stri
 
 /// The line that linerate adds: the bottleneck of the test.
 pub(super) fn bottleneck(record: &Record) -> Option<String> {
-    let legs: Vec<_> = record
-        .legs
-        .iter()
-        .filter_map(|leg| Some((leg, leg.verdict.as_ref()?)))
-        .collect();
+    let legs: Vec<_> =
+        record.legs.iter().filter_map(|leg| Some((leg, leg.verdict.as_ref()?))).collect();
     let words = legs.iter().map(|(leg, verdict)| {
         let way = match legs.len() {
             1 => String::new(),
@@ -241,9 +226,7 @@ pub(super) fn unit(bytes: f64, format: char) -> String {
     };
     let power = match "kmgt".find(format.to_ascii_lowercase()) {
         Some(at) => at + 1,
-        None => (1..5)
-            .take_while(|power| value >= f64::powi(kilo, *power))
-            .count(),
+        None => (1..5).take_while(|power| value >= f64::powi(kilo, *power)).count(),
     };
     let value = value / f64::powi(kilo, power as i32);
     let places = match value {
@@ -265,22 +248,14 @@ fn significant(value: f64) -> String {
     if (-4..2).contains(&power) {
         let places = (1 - power).max(0) as usize;
         let fixed = format!("{value:.places$}");
-        return if places > 0 {
-            trimmed(&fixed).to_owned()
-        } else {
-            fixed
-        };
+        return if places > 0 { trimmed(&fixed).to_owned() } else { fixed };
     }
     let sign = if power < 0 { '-' } else { '+' };
     format!("{}e{sign}{:02}", trimmed(digits), power.abs())
 }
 
 fn trimmed(number: &str) -> &str {
-    if number.contains('.') {
-        number.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        number
-    }
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
 #[cfg(test)]

@@ -84,15 +84,9 @@ mod with {
         let place = || files::named("--keys", &args.keys);
         let is_other = args.keys.exists() && !args.keys.is_dir();
         if is_other {
-            return Err(Failure::usage(anyhow!(
-                "{}: it is not a directory",
-                place()
-            )));
+            return Err(Failure::usage(anyhow!("{}: it is not a directory", place())));
         }
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&args.keys);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&args.keys);
         made.with_context(place).map_err(Failure::usage)?;
         let user = |site: Option<&str>| {
             let key = key(&args.keys, site.unwrap_or(COORDINATOR)).with_context(place);
@@ -106,16 +100,10 @@ mod with {
         };
         let coordinator = user(None).map_err(Failure::usage)?;
         let sites = mesh.sites.iter().map(|site| user(Some(&site.name)));
-        let sites: String = sites
-            .collect::<anyhow::Result<_>>()
-            .map_err(Failure::usage)?;
+        let sites: String = sites.collect::<anyhow::Result<_>>().map_err(Failure::usage)?;
         let (mut exports, mut imports) = (String::new(), String::new());
         for (subject, answers_often) in nats::SERVICES {
-            let response = if answers_often {
-                ", response: stream"
-            } else {
-                ""
-            };
+            let response = if answers_often { ", response: stream" } else { "" };
             let _ = writeln!(exports, "      {{ service: \"{subject}\"{response} }}");
             let _ = writeln!(
                 imports,
@@ -136,10 +124,7 @@ mod with {
     }
 
     fn quoted(list: &[String]) -> String {
-        let quoted: Vec<String> = list
-            .iter()
-            .map(|subject| format!("\"{subject}\""))
-            .collect();
+        let quoted: Vec<String> = list.iter().map(|subject| format!("\"{subject}\"")).collect();
         format!("[{}]", quoted.join(", "))
     }
 
@@ -155,12 +140,8 @@ mod with {
         }
         let [seed, public] = nats::new_key()?;
         let mut file = OpenOptions::new();
-        let mut file = file
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .with_context(named)?;
+        let mut file =
+            file.write(true).create_new(true).mode(0o600).open(&path).with_context(named)?;
         writeln!(file, "{seed}").with_context(named)?;
         Ok(public)
     }

@@ -114,11 +114,7 @@ impl<'a> Coordinator<'a> {
         prepared.map_err(Failure::failed)?;
         let begun_at = Nanos(now() * 1_000_000_000);
         let longest = mesh.tests.iter().map(MeshTest::max_duration).max();
-        let settles = if is_shared {
-            longest.unwrap_or_default()
-        } else {
-            Nanos::from_millis(500)
-        };
+        let settles = if is_shared { longest.unwrap_or_default() } else { Nanos::from_millis(500) };
         let mut schedule = Schedule::new(&mesh, begun_at + settles);
         let mut once = Once::new(&mesh);
         remember(&mesh, &history, &mut schedule, &mut once).map_err(Failure::failed)?;
@@ -195,11 +191,7 @@ impl<'a> Coordinator<'a> {
             let Ok(presence) = decode::<Presence>(&seen.body) else {
                 continue;
             };
-            if let Some(site) = self
-                .mesh
-                .site(&seen.site)
-                .filter(|_| presence.site == seen.site)
-            {
+            if let Some(site) = self.mesh.site(&seen.site).filter(|_| presence.site == seen.site) {
                 // The file's host wins: an agent must not aim the others at a host of its choice.
                 let host = self.mesh.sites[site].host.as_ref();
                 let address = host.map(ToString::to_string).or(presence.address);
@@ -210,13 +202,9 @@ impl<'a> Coordinator<'a> {
         for site in self.present.keys().filter(|site| !there.contains_key(site)) {
             self.schedule.handle_input(now, Input::Left { site: *site });
         }
-        for (site, address) in there
-            .iter()
-            .filter(|(site, _)| !self.present.contains_key(site))
-        {
+        for (site, address) in there.iter().filter(|(site, _)| !self.present.contains_key(site)) {
             let (site, reachable) = (*site, !address.is_empty());
-            self.schedule
-                .handle_input(now, Input::Joined { site, reachable });
+            self.schedule.handle_input(now, Input::Joined { site, reachable });
         }
         self.say_change(&there);
         self.present = there;
@@ -227,9 +215,7 @@ impl<'a> Coordinator<'a> {
             let mut sites: Vec<usize> = from.keys().copied().collect();
             sites.retain(|site| !without.contains_key(site));
             sites.sort_unstable();
-            let names = sites
-                .iter()
-                .map(|site| self.mesh.sites[*site].name.as_str());
+            let names = sites.iter().map(|site| self.mesh.sites[*site].name.as_str());
             names.collect::<Vec<_>>().join(", ")
         };
         let (come, gone) = (names(there, &self.present), names(&self.present, there));
@@ -286,10 +272,7 @@ impl<'a> Coordinator<'a> {
         let why = match missed.why {
             MissReason::Away(site) => format!("{} was away", self.mesh.sites[site].name),
             MissReason::Spent(site) => {
-                format!(
-                    "{} has carried what it may in a day",
-                    self.mesh.sites[site].name
-                )
+                format!("{} has carried what it may in a day", self.mesh.sites[site].name)
             }
             MissReason::Unreachable => "neither can be reached".to_owned(),
             MissReason::Failed => "it failed".to_owned(),
@@ -297,17 +280,13 @@ impl<'a> Coordinator<'a> {
             MissReason::NoTime => "other tests had their sites or links".to_owned(),
         };
         let test = &self.mesh.tests[missed.test].name;
-        output::note(&format!(
-            "{test} of {one} and {other}: missed in this cycle: {why}"
-        ));
+        output::note(&format!("{test} of {one} and {other}: missed in this cycle: {why}"));
         self.once.missed(missed);
     }
 
     fn task(&self, assignment: &Assignment) -> Task {
         let test = &self.mesh.tests[assignment.test];
-        let mut work = test_of(&test.work)
-            .expect("looked at before the start")
-            .clone();
+        let mut work = test_of(&test.work).expect("looked at before the start").clone();
         let name = |site: usize| self.mesh.sites[site].name.clone();
         let reached = if assignment.turned {
             work.direction = turned(work.direction);
@@ -323,10 +302,7 @@ impl<'a> Coordinator<'a> {
             to: name(assignment.to),
             address: address.unwrap_or_default(),
             turned: assignment.turned,
-            work: Test {
-                seed: plan::fresh_seed(),
-                ..work
-            },
+            work: Test { seed: plan::fresh_seed(), ..work },
             lease_s: test.max_duration().0.div_ceil(1_000_000_000) as u32,
         };
         let number = (plan::fresh_seed() << 32) | plan::fresh_seed();
@@ -400,9 +376,7 @@ impl Once {
         if missing == 0 {
             return Ok(());
         }
-        Err(Failure::failed(anyhow!(
-            "{missing} of {wanted} pairs were not measured"
-        )))
+        Err(Failure::failed(anyhow!("{missing} of {wanted} pairs were not measured")))
     }
 }
 
@@ -414,12 +388,7 @@ fn remember(
     schedule: &mut Schedule,
     once: &mut Once,
 ) -> Result<(), HistoryError> {
-    let longest = mesh
-        .tests
-        .iter()
-        .map(|test| test.every_s)
-        .max()
-        .unwrap_or(0);
+    let longest = mesh.tests.iter().map(|test| test.every_s).max().unwrap_or(0);
     for (number, test) in mesh.tests.iter().enumerate() {
         let runs = Filter {
             labels: vec![("test".to_owned(), test.name.clone())],
@@ -486,12 +455,7 @@ mod tests {
     use super::*;
 
     fn missed(why: MissReason) -> Missed {
-        Missed {
-            test: 0,
-            pair: (0, 1),
-            cycle: 1,
-            why,
-        }
+        Missed { test: 0, pair: (0, 1), cycle: 1, why }
     }
 
     #[test]

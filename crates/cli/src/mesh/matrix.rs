@@ -46,10 +46,7 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     if args.worst.is_some() || args.verdict.is_some() {
         return output::print(&text::matrix_pairs(&matrix, output::style()));
     }
-    output::print(&matrix.text(Style {
-        details: args.details,
-        ..output::style()
-    }))
+    output::print(&matrix.text(Style { details: args.details, ..output::style() }))
 }
 
 /// Shows the results of one pair over time.
@@ -74,9 +71,7 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
         ));
     }
     let rows = runs.iter();
-    let rows: Vec<_> = rows
-        .filter_map(|run| Some((run.run, result(&mesh, run)?)))
-        .collect();
+    let rows: Vec<_> = rows.filter_map(|run| Some((run.run, result(&mesh, run)?))).collect();
     output::print(&text::pair_runs(&rows, output::style()))
 }
 

@@ -32,9 +32,8 @@ pub(crate) fn execute(command: MeshCommand) -> Result<(), Failure> {
 
 /// Reads a mesh's file.
 fn read(file: &Path) -> Result<Mesh, Failure> {
-    let mut mesh = files::parse("", file, MAX_FILE, |text| {
-        Mesh::from_toml(text, plan::fresh_seed())
-    })?;
+    let mut mesh =
+        files::parse("", file, MAX_FILE, |text| Mesh::from_toml(text, plan::fresh_seed()))?;
     mesh.db = mesh.db.map(|db| config::beside(&db, file));
     Ok(mesh)
 }

@@ -34,11 +34,7 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
     coordinator::check(&mesh)?;
     let db = args.place.db.as_ref();
     // Before any thread starts: the process may have to enter a user namespace.
-    let lab = args
-        .lab
-        .as_deref()
-        .map(|file| lab(file, &mesh))
-        .transpose()?;
+    let lab = args.lab.as_deref().map(|file| lab(file, &mesh)).transpose()?;
     // After the lab: a client of PostgreSQL may start a thread.
     let place = super::place(&mesh, db);
     let place = keep::place(place.as_ref()).map_err(Failure::usage)?;
@@ -77,10 +73,7 @@ fn lab(file: &Path, mesh: &Mesh) -> Result<Lab, Failure> {
         }
         anyhow::Ok(topology)
     })?;
-    let links = topology
-        .links
-        .iter()
-        .flat_map(|link| [&link.up, &link.down]);
+    let links = topology.links.iter().flat_map(|link| [&link.up, &link.down]);
     let options = LabOptions {
         seed: plan::fresh_seed(),
         traces: traces(links, file.parent().unwrap_or(Path::new("")))?,

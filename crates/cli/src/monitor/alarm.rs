@@ -64,16 +64,8 @@ impl Alarms {
             command.map(|it| ("command", Receiver::Command(it))),
             webhook.map(|it| ("webhook", Receiver::Webhook(it))),
         ];
-        let channel = |(name, to)| AlarmChannel {
-            name,
-            to,
-            next: Duration::ZERO,
-            pause: PAUSE,
-        };
-        Self {
-            owner,
-            channels: receivers.into_iter().flatten().map(channel).collect(),
-        }
+        let channel = |(name, to)| AlarmChannel { name, to, next: Duration::ZERO, pause: PAUSE };
+        Self { owner, channels: receivers.into_iter().flatten().map(channel).collect() }
     }
 
     /// Looks for a change that the last of `runs` makes evident. A change is noted in the history
@@ -89,12 +81,8 @@ impl Alarms {
         runs: Filter,
     ) -> anyhow::Result<Option<String>> {
         let (test, path) = super::parts(monitor, task);
-        let series = format!(
-            "{} {} {}",
-            test.name,
-            path.name,
-            test.metric.as_deref().unwrap_or("")
-        );
+        let series =
+            format!("{} {} {}", test.name, path.name, test.metric.as_deref().unwrap_or(""));
         let filter = Filter {
             most: Some(WINDOW),
             from_id: history.changed_since(&self.owner, &series)?,
@@ -266,10 +254,8 @@ mod tests {
             };
             history.raise(&alarm).unwrap();
         }
-        let alarm = Alarm {
-            command: vec!["tell".to_owned()],
-            webhook: "http://hooks/".parse().ok(),
-        };
+        let alarm =
+            Alarm { command: vec!["tell".to_owned()], webhook: "http://hooks/".parse().ok() };
         let (mut told, mut tried, mut refused) = (Vec::new(), 0, 0);
         let mut alarms = Alarms::new("pit".to_owned(), &alarm);
         for minute in 0..7 * 24 * 60 {
@@ -293,9 +279,7 @@ mod tests {
                         Ok(())
                     }
                 };
-                channel
-                    .tell("lab", &mut history, now, |_, _| panic!("of another"))
-                    .unwrap();
+                channel.tell("lab", &mut history, now, |_, _| panic!("of another")).unwrap();
                 channel.tell("pit", &mut history, now, send).unwrap();
             }
             if minute == 5 {
@@ -303,10 +287,7 @@ mod tests {
             }
         }
         assert_eq!((told.len(), refused), (6, 1), "{told:?}");
-        assert!(
-            (MAX_ATTEMPTS..MAX_ATTEMPTS + 30).contains(&tried),
-            "{tried}"
-        );
+        assert!((MAX_ATTEMPTS..MAX_ATTEMPTS + 30).contains(&tried), "{tried}");
         assert_eq!(history.untold("pit", "command").unwrap(), []);
     }
 }

@@ -47,10 +47,7 @@ pub(crate) fn measure(
     let (document, error) = document(target, path, &test.work, progress)?;
     match error {
         Some(error) => Err(error),
-        None => Ok(Done {
-            carried: carried(&*document, begun.elapsed().as_secs_f64()),
-            document,
-        }),
+        None => Ok(Done { carried: carried(&*document, begun.elapsed().as_secs_f64()), document }),
     }
 }
 
@@ -63,10 +60,7 @@ fn document(
     let seed = fresh_seed();
     match work {
         MonitoredWork::Test(test) => {
-            let plan = Plan::from(Test {
-                seed,
-                ..(**test).clone()
-            });
+            let plan = Plan::from(Test { seed, ..(**test).clone() });
             check_sizes(&target, &plan)?;
             let (measured, error) = run::plan(&target, None, &plan, progress, true)?;
             let document: Box<dyn Document> = match measured {

@@ -29,10 +29,7 @@ impl Health {
 
     /// Takes the last run from the history; the counters stay.
     pub(super) fn update(&mut self, history: &History, runs: &Filter) -> Result<(), HistoryError> {
-        let last = Filter {
-            most: Some(1),
-            ..runs.clone()
-        };
+        let last = Filter { most: Some(1), ..runs.clone() };
         if let Some(run) = history.list(&last)?.pop() {
             self.figures = history.figures(run.id)?;
             self.cause = run.cause;
@@ -62,11 +59,7 @@ pub(super) fn page(monitor: &Monitor, schedule: &Schedule, health: &[Health], no
             page.sample(labels.clone().chain([("figure", &**figure)]), *value);
         }
     }
-    page.family(
-        VERDICT,
-        Kind::Gauge,
-        "1 for the bottleneck that the last run names.",
-    );
+    page.family(VERDICT, Kind::Gauge, "1 for the bottleneck that the last run names.");
     for (labels, health) in all() {
         if let Some(cause) = &health.cause {
             page.sample(labels.chain([("cause", &**cause)]), 1.0);
@@ -99,17 +92,9 @@ fn own(page: &mut Metrics, monitor: &Monitor, schedule: &Schedule, health: &[Hea
     let help = "Runs since the monitor began, by how they ended.";
     page.family("linerate_monitor_runs_total", Kind::Counter, help);
     for (names, health) in names.iter().zip(health) {
-        let Health {
-            saved,
-            failed,
-            busy,
-            ..
-        } = health;
+        let Health { saved, failed, busy, .. } = health;
         for (outcome, count) in [("saved", saved), ("failed", failed), ("busy", busy)] {
-            page.sample(
-                names.iter().copied().chain([("outcome", outcome)]),
-                *count as f64,
-            );
+            page.sample(names.iter().copied().chain([("outcome", outcome)]), *count as f64);
         }
     }
     let help = "Changes that were noticed since the monitor began.";
@@ -141,11 +126,7 @@ pub(super) fn probed(figures: &[(String, f64)], cause: Option<&str>, seconds: f6
     let help = "Whether the test was run to its end.";
     page.family("linerate_probe_success", Kind::Gauge, help);
     page.sample([], f64::from(u8::from(!figures.is_empty())));
-    page.family(
-        "linerate_probe_duration_seconds",
-        Kind::Gauge,
-        "How long the probe took.",
-    );
+    page.family("linerate_probe_duration_seconds", Kind::Gauge, "How long the probe took.");
     page.sample([], seconds);
     add_run(&mut page, &[], figures, cause);
     page.page()
@@ -172,11 +153,7 @@ fn add_run(
     for (figure, value) in figures {
         page.sample(pairs(labels).chain([("figure", &**figure)]), *value);
     }
-    page.family(
-        VERDICT,
-        Kind::Gauge,
-        "1 for the bottleneck that the run names.",
-    );
+    page.family(VERDICT, Kind::Gauge, "1 for the bottleneck that the run names.");
     if let Some(cause) = cause {
         page.sample(pairs(labels).chain([("cause", cause)]), 1.0);
     }

@@ -117,9 +117,8 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
 
 /// Reads a monitor's file. Key files that it names without a directory lie beside it.
 pub(crate) fn read(file: &Path) -> Result<Monitor, Failure> {
-    let mut monitor = files::parse("", file, MAX_FILE, |text| {
-        Monitor::from_toml(text, own_seed())
-    })?;
+    let mut monitor =
+        files::parse("", file, MAX_FILE, |text| Monitor::from_toml(text, own_seed()))?;
     let directory = file.parent().unwrap_or(Path::new(""));
     for path in &mut monitor.paths {
         let key = path.key_file.as_ref();
@@ -131,17 +130,13 @@ pub(crate) fn read(file: &Path) -> Result<Monitor, Failure> {
 /// A seed of this host's, so that hosts with the same file do not all measure at the same time.
 fn own_seed() -> u64 {
     let mut hasher = DefaultHasher::new();
-    std::fs::read("/etc/machine-id")
-        .unwrap_or_default()
-        .hash(&mut hasher);
+    std::fs::read("/etc/machine-id").unwrap_or_default().hash(&mut hasher);
     hasher.finish()
 }
 
 /// The owner of a monitor's alarms: this host and the monitor's file.
 fn owner(file: &Path) -> anyhow::Result<String> {
-    let whole = file
-        .canonicalize()
-        .with_context(|| file.display().to_string())?;
+    let whole = file.canonicalize().with_context(|| file.display().to_string())?;
     Ok(format!("{:016x} {}", own_seed(), whole.display()))
 }
 
@@ -152,10 +147,7 @@ fn lock(history: &Path) -> anyhow::Result<File> {
     let path = PathBuf::from(name);
     let file = linerate_engine::open_lock(&path).with_context(|| path.display().to_string())?;
     file.try_lock().map_err(|_| {
-        anyhow!(
-            "{}: another monitor saves its runs in this history",
-            path.display()
-        )
+        anyhow!("{}: another monitor saves its runs in this history", path.display())
     })?;
     Ok(file)
 }
@@ -186,18 +178,12 @@ pub(crate) fn labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
 
 /// The filter that finds runs of a task.
 fn runs_of(monitor: &Monitor, task: Task) -> Filter {
-    Filter {
-        labels: labels(monitor, task).into_iter().take(2).collect(),
-        ..Filter::default()
-    }
+    Filter { labels: labels(monitor, task).into_iter().take(2).collect(), ..Filter::default() }
 }
 
 /// Runs of a task up to `now`, without those of the future.
 fn runs_until(now: u64, monitor: &Monitor, task: Task) -> Filter {
-    Filter {
-        before: Some(until(now)),
-        ..runs_of(monitor, task)
-    }
+    Filter { before: Some(until(now)), ..runs_of(monitor, task) }
 }
 
 /// Takes the turn for a task; `None` while another test runs with this history.
@@ -303,10 +289,7 @@ impl MonitorLoop {
         let now = self.now();
         let newest = self.history.newest()?;
         for (number, task) in self.tasks.iter().enumerate() {
-            let newer = Filter {
-                from_id: Some(self.seen + 1),
-                ..runs_of(&self.monitor, *task)
-            };
+            let newer = Filter { from_id: Some(self.seen + 1), ..runs_of(&self.monitor, *task) };
             let found = self.history.series(&newer, Some(CARRIED))?;
             // A run that was saved meanwhile is looked at the next time.
             let is_others = |run: &&Point| !self.own.contains(&run.run) && run.run <= newest;
@@ -336,11 +319,8 @@ impl MonitorLoop {
 
     /// Deletes the runs of this monitor that are older than `keep` of its file.
     fn delete_old(&mut self) {
-        let runs: Vec<Filter> = self
-            .tasks
-            .iter()
-            .map(|task| runs_of(&self.monitor, *task))
-            .collect();
+        let runs: Vec<Filter> =
+            self.tasks.iter().map(|task| runs_of(&self.monitor, *task)).collect();
         self.retention.delete_old(&mut self.history, &runs);
     }
 
@@ -366,20 +346,13 @@ impl MonitorLoop {
                 }
                 None => {
                     let carried = done.carried;
-                    self.unsaved.push_back(Unsaved {
-                        number,
-                        done,
-                        is_tried: false,
-                    });
+                    self.unsaved.push_back(Unsaved { number, done, is_tried: false });
                     self.save_all();
                     Outcome::Done(carried)
                 }
             },
             Err(failure) if failure.is_busy() => {
-                self.say(
-                    task,
-                    &format!("{}; asked again in a minute", failure.chain()),
-                );
+                self.say(task, &format!("{}; asked again in a minute", failure.chain()));
                 Outcome::Busy
             }
             Err(failure) => {
@@ -391,10 +364,7 @@ impl MonitorLoop {
         let now = self.now();
         self.schedule.finished(now, outcome);
         if self.schedule.ready_at(number, now).is_none() {
-            self.say(
-                task,
-                "carries more in one run than a day's budget: it is not run again",
-            );
+            self.say(task, "carries more in one run than a day's budget: it is not run again");
         }
     }
 
@@ -418,10 +388,7 @@ impl MonitorLoop {
             if count > MAX_UNSAVED
                 && let Some(lost) = self.unsaved.pop_front()
             {
-                self.say(
-                    self.tasks[lost.number],
-                    "the run that waited longest is lost",
-                );
+                self.say(self.tasks[lost.number], "the run that waited longest is lost");
             }
             return false;
         }
@@ -434,11 +401,8 @@ impl MonitorLoop {
         let task = self.tasks[number];
         let document = &*done.document;
         let labels = labels(&self.monitor, task);
-        let before = if run.is_tried {
-            keep::saved(&self.history, document, &labels)?
-        } else {
-            None
-        };
+        let before =
+            if run.is_tried { keep::saved(&self.history, document, &labels)? } else { None };
         let id = match before {
             Some(id) => id,
             None => keep::save(&mut self.history, document, &labels, Some(done.carried))?,
@@ -452,10 +416,7 @@ impl MonitorLoop {
             let _ = output::print(&line);
         }
         if let Err(why) = self.look(number) {
-            self.say(
-                task,
-                &format!("changes: {why:#}; looked for after the next run"),
-            );
+            self.say(task, &format!("changes: {why:#}; looked for after the next run"));
         }
         self.tell();
         Ok(())
@@ -466,9 +427,7 @@ impl MonitorLoop {
         let task = self.tasks[number];
         let runs = runs_until(now(), &self.monitor, task);
         self.health[number].update(&self.history, &runs)?;
-        let change = self
-            .alarms
-            .look(&mut self.history, &self.monitor, task, runs)?;
+        let change = self.alarms.look(&mut self.history, &self.monitor, task, runs)?;
         if let Some(message) = change {
             self.say(task, &message);
             self.health[number].changes += 1;
@@ -515,14 +474,8 @@ pub(crate) fn remembered(
     let tasks: Vec<Task> = schedule.tasks().collect();
     for (number, task) in tasks.into_iter().enumerate() {
         let own = runs_until(now, monitor, task);
-        let last = Filter {
-            most: Some(1),
-            ..own.clone()
-        };
-        let of_day = Filter {
-            since: Some(until(now.saturating_sub(86_400))),
-            ..own
-        };
+        let last = Filter { most: Some(1), ..own.clone() };
+        let of_day = Filter { since: Some(until(now.saturating_sub(86_400))), ..own };
         let mut runs = history.series(&last, Some(CARRIED))?;
         let day = history.series(&of_day, Some(CARRIED))?;
         if !day.is_empty() {
@@ -574,10 +527,7 @@ fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<Stri
         };
         let count = runs.len();
         let plural = if count == 1 { "" } else { "s" };
-        format!(
-            "{} {}: {count} run{plural} in 24 h{first}; {carries}\n",
-            test.name, path.name
-        )
+        format!("{} {}: {count} run{plural} in 24 h{first}; {carries}\n", test.name, path.name)
     };
     Ok(tasks.iter().zip(&runs).map(line).collect())
 }
@@ -599,14 +549,8 @@ mod tests {
         let history = linerate_history::open(&place).unwrap();
         let alarms = Alarms::new(String::new(), &monitor.alarm);
         let mut watch = MonitorLoop::new(monitor, history, alarms, beside, true).unwrap();
-        assert!(
-            watch.schedule.ready_at(0, now()).unwrap() <= now(),
-            "it never ran"
-        );
-        let carried = [
-            ("transactions_per_s".to_owned(), 7.0),
-            (CARRIED.to_owned(), 1e6),
-        ];
+        assert!(watch.schedule.ready_at(0, now()).unwrap() <= now(), "it never ran");
+        let carried = [("transactions_per_s".to_owned(), 7.0), (CARRIED.to_owned(), 1e6)];
         let mut elsewhere = linerate_history::open(&place).unwrap();
         let mut save = || {
             let run = NewRun {
@@ -635,9 +579,6 @@ mod tests {
         }
         assert!(watch.schedule.ready_at(0, now()).unwrap() > now());
         let page = watch.page.lock().unwrap();
-        assert!(
-            page.contains("figure=\"transactions_per_s\"} 7\n"),
-            "{page}"
-        );
+        assert!(page.contains("figure=\"transactions_per_s\"} 7\n"), "{page}");
     }
 }

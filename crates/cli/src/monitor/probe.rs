@@ -25,9 +25,7 @@ pub(crate) fn execute(args: &ProbeArgs) -> Result<(), Failure> {
         Err(_) => Answer::plain(503, "another probe is running: scrape later\n"),
     };
     let bound = access::serve("--listen", args.listen, None, answer)?;
-    output::note(&format!(
-        "probes at http://{bound}/probe?target=PATH&module=TEST"
-    ));
+    output::note(&format!("probes at http://{bound}/probe?target=PATH&module=TEST"));
     run::wait_for(&stop);
     Ok(())
 }
@@ -60,9 +58,7 @@ fn answer(monitor: &Monitor, ask: &Ask) -> Answer {
     Answer::metrics(match done {
         Ok(done) if done.document.why_partial().is_none() => {
             let observed = done.document.observed();
-            let figures = observed
-                .figures()
-                .map(|(name, value)| (name.to_owned(), value));
+            let figures = observed.figures().map(|(name, value)| (name.to_owned(), value));
             let cause = observed.cause().map(|cause| cause.name());
             metrics::probed(&figures.collect::<Vec<_>>(), cause, seconds)
         }

@@ -125,15 +125,9 @@ fn the_end_is_a_time_or_bytes_or_a_count() {
 fn each_way_to_write_a_direction_or_protocol_means_the_same() {
     assert_eq!(test_of("stream pit -R").direction, Direction::Down);
     assert_eq!(test_of("stream pit --bidir").direction, Direction::Both);
-    assert_eq!(
-        test_of("stream pit --direction down").direction,
-        Direction::Down
-    );
+    assert_eq!(test_of("stream pit --direction down").direction, Direction::Down);
     assert_eq!(test_of("stream pit -u").protocol, Protocol::Udp);
-    assert_eq!(
-        test_of("stream pit --protocol mptcp").protocol,
-        Protocol::Mptcp
-    );
+    assert_eq!(test_of("stream pit --protocol mptcp").protocol, Protocol::Mptcp);
 }
 
 #[test]
@@ -142,11 +136,7 @@ fn a_sweep_has_one_test_for_each_size_in_order() {
     assert_eq!(plan.tests.len(), 19);
     assert_eq!(plan.repeats, Repeats::Times(3));
     let requests = planned("rr pit --request 64,1 --precision 5%").unwrap();
-    let sizes: Vec<Traffic> = requests
-        .tests
-        .into_iter()
-        .map(|test| test.traffic)
-        .collect();
+    let sizes: Vec<Traffic> = requests.tests.into_iter().map(|test| test.traffic).collect();
     assert!(matches!(&sizes[..], [Traffic::Rr(a), Traffic::Rr(b)]
         if a.request_bytes == 64 && b.request_bytes == 1 && b.response_bytes == 1));
     assert_eq!(requests.repeats, Repeats::Precision(Percent(5.0)));
@@ -200,16 +190,10 @@ fn a_short_option_means_what_it_means_to_iperf3() {
         ("stream pit -n 1MB -t 1", "--total, --time"),
         ("stream pit -n 0", "--total, 1 to 1024TiB"),
         ("stream pit -n 1MB --bytes 1MB", "--total, --bytes"),
-        (
-            "stream pit -w 1MB --send-buffer 1MB",
-            "--window, --send-buffer",
-        ),
+        ("stream pit -w 1MB --send-buffer 1MB", "--window, --send-buffer"),
     ] {
         let message = planned(line).expect_err(line);
-        assert!(
-            options.split(", ").all(|option| message.contains(option)),
-            "{message}"
-        );
+        assert!(options.split(", ").all(|option| message.contains(option)), "{message}");
     }
 }
 
@@ -254,18 +238,12 @@ fn application_options_reach_the_test() {
     assert!(stream.verify && stream.whole);
     assert_eq!(stream.write_rate_bps, Some(BitRate(5_000_000)));
     assert_eq!(stream.read_rate_bps, Some(BitRate(4_000_000)));
-    assert_eq!(
-        stream_of("stream pit --discard").receive,
-        ReceiveMethod::Discard
-    );
+    assert_eq!(stream_of("stream pit --discard").receive, ReceiveMethod::Discard);
 }
 
 #[test]
 fn the_users_seed_wins_over_the_fresh_one() {
-    assert_eq!(
-        test_of("stream pit --seed 18446744073709551615").seed,
-        u64::MAX
-    );
+    assert_eq!(test_of("stream pit --seed 18446744073709551615").seed, u64::MAX);
     assert_eq!(test_of("rr pit").seed, FRESH);
     assert!(fresh_seed() <= u64::from(u32::MAX));
 }
@@ -283,29 +261,17 @@ fn a_contradiction_names_both_options() {
         ("stream pit -R --bidir", "-R, --bidir"),
         ("stream pit --bidir --direction up", "--bidir, --direction"),
         ("stream pit -u --protocol tcp", "-u, --protocol"),
-        (
-            "stream pit --repeat 2 --precision 5",
-            "--repeat, --precision",
-        ),
+        ("stream pit --repeat 2 --precision 5", "--repeat, --precision"),
         ("stream pit --discard --verify", "--discard, --verify"),
-        (
-            "stream pit -u --offload --no-offload",
-            "--offload, --no-offload",
-        ),
+        ("stream pit -u --offload --no-offload", "--offload, --no-offload"),
         ("stream pit --json --csv", "--json, --csv"),
         ("stream pit --json-stream --csv", "--json-stream, --csv"),
         ("stream pit --json-stream --json", "--json-stream, --json"),
         ("stream pit -4 -6", "-4, -6"),
         ("stream pit -b 1mbit", "--rate cannot be used with TCP"),
         ("stream pit --offload", "--offload cannot be used with TCP"),
-        (
-            "stream pit --protocol mptcp -b 1M",
-            "--rate, --protocol mptcp",
-        ),
-        (
-            "stream pit --no-offload",
-            "--no-offload cannot be used with TCP",
-        ),
+        ("stream pit --protocol mptcp -b 1M", "--rate, --protocol mptcp"),
+        ("stream pit --no-offload", "--no-offload cannot be used with TCP"),
         ("stream pit -u --write-rate 1M", "--write-rate, -u"),
         ("stream pit -u -Z", "--zerocopy, -u"),
         ("stream pit -u --discard", "--discard, -u"),

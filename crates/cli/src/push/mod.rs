@@ -43,15 +43,9 @@ impl Push {
         let (requests, waiting) = sync_channel::<Vec<u8>>(max_queued);
         let (done, ended) = channel();
         let ends = Arc::<AtomicBool>::default();
-        let mut receiver = PushConnection {
-            to,
-            ends: ends.clone(),
-            fails: false,
-        };
+        let mut receiver = PushConnection { to, ends: ends.clone(), fails: false };
         thread::spawn(move || {
-            let _ = waiting
-                .iter()
-                .try_for_each(|request| receiver.send(&request));
+            let _ = waiting.iter().try_for_each(|request| receiver.send(&request));
             // The sender may have stopped waiting for this.
             let _ = done.send(());
         });

@@ -14,9 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What posts. It trusts the certificates that this host trusts.
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
     let trusted = rustls_native_certs::load_native_certs().certs;
-    let trusted = trusted
-        .iter()
-        .map(|one| Certificate::from_der(one).to_owned());
+    let trusted = trusted.iter().map(|one| Certificate::from_der(one).to_owned());
     let tls = TlsConfig::builder()
         .root_certs(RootCerts::from(trusted))
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))

@@ -13,9 +13,7 @@ pub(super) fn hint(command: &str, option: &str) -> Option<&'static str> {
     if command.is_empty() {
         return iperf3::instead(option).map(|_| IPERF3);
     }
-    let mut tables = OPTIONS
-        .iter()
-        .filter(|(commands, _)| commands.contains(&command));
+    let mut tables = OPTIONS.iter().filter(|(commands, _)| commands.contains(&command));
     tables.find_map(|(_, hints)| found(hints, option))
 }
 
@@ -52,19 +50,10 @@ const IPERF3: &str =
 
 /// Other programs, and commands that are other programs now, with what does what they do.
 const PROGRAMS: Hints = &[
-    (
-        &["mtr", "ping", "fping", "ping6"],
-        "linerate trace HOST --watch",
-    ),
-    (
-        &["traceroute", "traceroute6", "tracepath", "tcptraceroute"],
-        "linerate trace HOST",
-    ),
+    (&["mtr", "ping", "fping", "ping6"], "linerate trace HOST --watch"),
+    (&["traceroute", "traceroute6", "tracepath", "tcptraceroute"], "linerate trace HOST"),
     (&["iperf", "nuttcp", "ttcp"], "linerate stream HOST"),
-    (
-        &["netperf", "neper", "sockperf", "qperf"],
-        "linerate stream HOST or linerate rr HOST",
-    ),
+    (&["netperf", "neper", "sockperf", "qperf"], "linerate stream HOST or linerate rr HOST"),
     (&["netserver"], "linerate serve --netperf"),
     (&["flent"], "linerate load HOST"),
     (&["speedtest", "test"], "linerate check HOST"),
@@ -73,10 +62,7 @@ const PROGRAMS: Hints = &[
     (&["perf"], "linerate profile HOST"),
     (&["server", "listen"], "linerate serve"),
     (&["client"], "linerate stream HOST"),
-    (
-        &["watch", "top"],
-        "linerate connections --watch or linerate trace HOST --watch",
-    ),
+    (&["watch", "top"], "linerate connections --watch or linerate trace HOST --watch"),
     (&["version"], "linerate --version"),
     (
         &["qos cost"],
@@ -87,16 +73,12 @@ const PROGRAMS: Hints = &[
         &["mesh simulate"],
         "in the source: cargo run --release -p linerate-mesh --example simulate FILE",
     ),
-    (
-        &["lab truth"],
-        "linerate-truth (cargo run --release -p linerate-truth)",
-    ),
+    (&["lab truth"], "linerate-truth (cargo run --release -p linerate-truth)"),
 ];
 
 /// Commands that send to an endpoint.
-const TRAFFIC: &[&str] = &[
-    "check", "stream", "rr", "crr", "load", "capacity", "compare", "profile",
-];
+const TRAFFIC: &[&str] =
+    &["check", "stream", "rr", "crr", "load", "capacity", "compare", "profile"];
 const STREAMS: &[&str] = &["stream", "compare", "profile"];
 const TESTS: &[&str] = &["stream", "rr", "crr", "compare", "profile"];
 
@@ -107,10 +89,7 @@ const OPTIONS: &[(&[&str], Hints)] = &[
     (&["capacity"], CAPACITY),
     (&["check"], CHECK),
     (&["compare"], COMPARE),
-    (
-        &["stream", "compare"],
-        &[(&["-k"], "a number of messages is --count")],
-    ),
+    (&["stream", "compare"], &[(&["-k"], "a number of messages is --count")]),
     (STREAMS, OF_STREAMS),
     (TESTS, OF_TESTS),
     (TRAFFIC, OF_TRAFFIC),
@@ -125,29 +104,18 @@ const OPTIONS: &[(&[&str], Hints)] = &[
              http://HOST:9090/api/v1/otlp/v1/metrics",
         )],
     ),
-    (
-        &["report"],
-        &[(
-            &["--png"],
-            "charts are SVG, by --svg; rsvg-convert makes PNG of it",
-        )],
-    ),
+    (&["report"], &[(&["--png"], "charts are SVG, by --svg; rsvg-convert makes PNG of it")]),
 ];
 
-const EXCHANGE: Hints = &[(
-    &["-n", "--num", "-k"],
-    "a number of transactions is --count",
-)];
+const EXCHANGE: Hints = &[(&["-n", "--num", "-k"], "a number of transactions is --count")];
 
 const CAPACITY: Hints = &[
     (&["-c"], "the number of connections is --connections"),
     (&["-u"], "the number of UDP sockets is --udp-sockets"),
 ];
 
-const CHECK: Hints = &[(
-    &["-R", "--reverse", "--bidir", "--direction"],
-    "it measures both directions",
-)];
+const CHECK: Hints =
+    &[(&["-R", "--reverse", "--bidir", "--direction"], "it measures both directions")];
 
 const COMPARE: Hints = &[
     (&["-a", "-A"], "treatment A is --a, with two dashes"),
@@ -156,46 +124,28 @@ const COMPARE: Hints = &[
 
 const OF_STREAMS: Hints = &[
     (&["--num"], "a number of bytes is -n, or --total"),
-    (
-        &["--bitrate", "--bandwidth"],
-        "the rate of UDP is -b; a TCP flow has --pacing",
-    ),
+    (&["--bitrate", "--bandwidth"], "the rate of UDP is -b; a TCP flow has --pacing"),
 ];
 
 const OF_TESTS: Hints = &[
     (&["-D"], "TCP_NODELAY is -N, or --nodelay"),
-    (
-        &["--tos", "-S"],
-        "the code point is --dscp, a quarter of the TOS byte",
-    ),
+    (&["--tos", "-S"], "the code point is --dscp, a quarter of the TOS byte"),
 ];
 
 const OF_TRAFFIC: Hints = &[
     (&["-A", "--affinity"], "start it with taskset"),
-    (
-        &["--client", "-c", "-H"],
-        "the host stands by itself, as in linerate stream HOST",
-    ),
+    (&["--client", "-c", "-H"], "the host stands by itself, as in linerate stream HOST"),
     (&["--server", "-s"], "the server is linerate serve"),
     (&["-B"], "the local address is --source"),
     (&["--verbose", "-V"], "the evidence is --details, or -v"),
     (&["--logfile"], "the document goes to a file by --output"),
-    (
-        &["-f", "--format"],
-        "a page chooses its units; --json has bits per second",
-    ),
-    (
-        &["--get-server-output"],
-        "a record has both ends: --details, or --json",
-    ),
+    (&["-f", "--format"], "a page chooses its units; --json has bits per second"),
+    (&["--get-server-output"], "a record has both ends: --details, or --json"),
 ];
 
 const SERVE: Hints = &[
     (&["--server", "-s"], "serve is the server"),
-    (
-        &["-D", "--daemon"],
-        "it stays in the foreground, as systemd expects it; or put & behind it",
-    ),
+    (&["-D", "--daemon"], "it stays in the foreground, as systemd expects it; or put & behind it"),
     (&["-B"], "the local address is --bind"),
     (&["-I", "--pidfile"], "systemd or a shell knows its number"),
     (&["-J", "--json"], "events as JSON are --json-stream"),
@@ -204,30 +154,14 @@ const SERVE: Hints = &[
 
 /// mtr 0.95 and traceroute 2.1, where their letters are not trace's own.
 const TRACE: Hints = &[
+    (&["--report", "-r", "--report-wide"], "a report is what trace prints without --watch"),
+    (&["--mtr", "--curses", "--gtk", "--displaymode"], "mtr's screen is --watch"),
     (
-        &["--report", "-r", "--report-wide"],
-        "a report is what trace prints without --watch",
-    ),
-    (
-        &["--mtr", "--curses", "--gtk", "--displaymode"],
-        "mtr's screen is --watch",
-    ),
-    (
-        &[
-            "--aslookup",
-            "-z",
-            "-A",
-            "-y",
-            "--ipinfo",
-            "--as-path-lookups",
-        ],
+        &["--aslookup", "-z", "-A", "-y", "--ipinfo", "--as-path-lookups"],
         "AS numbers come from a table: --as-table FILE",
     ),
     (&["-P"], "the port is -p, or --port"),
-    (
-        &["-R", "--back", "--way-back"],
-        "the way back is --reverse, with `linerate serve` there",
-    ),
+    (&["-R", "--back", "--way-back"], "the way back is --reverse, with `linerate serve` there"),
     (
         &["--order", "-b", "--show-ips", "-e", "--mpls"],
         "the columns are fixed; --details prints more, --json everything",
@@ -240,19 +174,10 @@ const TRACE: Hints = &[
     (&["-Q", "--tos"], "the code point is --dscp"),
     (&["-F", "--dont-fragment"], "the path MTU is found by --mtu"),
     (&["-a", "--address"], "the local address is -s, or --source"),
-    (
-        &["-Z", "--wait"],
-        "the wait for an answer is -w, or --timeout",
-    ),
+    (&["-Z", "--wait"], "the wait for an answer is -w, or --timeout"),
     (&["-S", "--sctp", "--dccp"], "probes are -U, -T or -I"),
-    (
-        &["-N", "--sim-queries", "--sendwait"],
-        "it paces its probes itself",
-    ),
-    (
-        &["-L", "--localport", "--sport"],
-        "trace chooses its source ports; --paths varies them",
-    ),
+    (&["-N", "--sim-queries", "--sendwait"], "it paces its probes itself"),
+    (&["-L", "--localport", "--sport"], "trace chooses its source ports; --paths varies them"),
 ];
 
 const CONNECTIONS: Hints = &[
@@ -264,23 +189,9 @@ const CONNECTIONS: Hints = &[
 /// Commands, whether the word that they do not take is a number, and the hint; `{}` stands for
 /// the word.
 const EXCESS: &[(&[&str], bool, &str)] = &[
-    (
-        &[
-            "check", "stream", "rr", "crr", "compare", "profile", "serve",
-        ],
-        true,
-        "the port is -p {}",
-    ),
-    (
-        &["capacity"],
-        true,
-        "the number of connections is --connections {}",
-    ),
-    (
-        &["trace"],
-        true,
-        "a port is -p {}, the length of probes --size {}",
-    ),
+    (&["check", "stream", "rr", "crr", "compare", "profile", "serve"], true, "the port is -p {}"),
+    (&["capacity"], true, "the number of connections is --connections {}"),
+    (&["trace"], true, "a port is -p {}, the length of probes --size {}"),
     (&["serve"], false, "the address to listen on is --bind"),
 ];
 
@@ -312,21 +223,14 @@ mod tests {
     fn hints_about_other_programs_name_options_that_the_command_has() {
         let cli = Cli::whole();
         for (commands, hints) in OPTIONS {
-            for (command, (_, hint)) in commands
-                .iter()
-                .flat_map(|c| hints.iter().map(move |h| (c, h)))
+            for (command, (_, hint)) in
+                commands.iter().flat_map(|c| hints.iter().map(move |h| (c, h)))
             {
-                let command = command
-                    .split(' ')
-                    .fold(&cli, |cli, name| cli.find_subcommand(name).unwrap());
+                let command =
+                    command.split(' ').fold(&cli, |cli, name| cli.find_subcommand(name).unwrap());
                 // The options of a command that a hint names are that command's.
                 let own = hint.split("linerate ").next().unwrap_or_default();
-                assert_eq!(
-                    unknown(command, own),
-                    [""; 0],
-                    "{}: {hint}",
-                    command.get_name()
-                );
+                assert_eq!(unknown(command, own), [""; 0], "{}: {hint}", command.get_name());
             }
         }
         for (commands, _, hint) in EXCESS {

@@ -26,9 +26,7 @@ fn together<T: Copy + Send>(all: impl IntoIterator<Item = T>, act: impl Fn(T) + 
 }
 
 fn each_way(act: impl Fn(bool, &str) + Sync) {
-    let ways = FAMILIES
-        .into_iter()
-        .flat_map(|is_v4| KINDS.map(|kind| (is_v4, kind)));
+    let ways = FAMILIES.into_iter().flat_map(|is_v4| KINDS.map(|kind| (is_v4, kind)));
     together(ways, |(is_v4, kind)| act(is_v4, kind));
 }
 
@@ -39,24 +37,13 @@ fn hops(document: &Value) -> &[Value] {
 /// Each hop's address must be that of the router at its TTL, the last one the target's; `null`
 /// where it is silent.
 fn assert_route(document: &Value, is_v4: bool, length: usize, silent: &[usize], what: &str) {
-    let found: Vec<Value> = hops(document)
-        .iter()
-        .map(|hop| hop["address"].clone())
-        .collect();
+    let found: Vec<Value> = hops(document).iter().map(|hop| hop["address"].clone()).collect();
     let mut right: Vec<Value> = (1..=length)
-        .map(|ttl| {
-            if silent.contains(&ttl) {
-                Value::Null
-            } else {
-                json!(router(is_v4, ttl))
-            }
-        })
+        .map(|ttl| if silent.contains(&ttl) { Value::Null } else { json!(router(is_v4, ttl)) })
         .collect();
     right.push(json!(target(is_v4)));
     assert_eq!(found, right, "{what}");
-    let others = hops(document)
-        .iter()
-        .filter(|hop| !hop["other_addresses"].is_null());
+    let others = hops(document).iter().filter(|hop| !hop["other_addresses"].is_null());
     assert_eq!(others.count(), 0, "{what}: one address at each hop");
     assert_eq!(document["reached"], true, "{what}");
 }
@@ -81,20 +68,10 @@ fn each_answer_belongs_to_its_hop_in_chains_of_every_length() {
 
 #[test]
 fn silent_hops_are_told_from_rate_limited_ones() {
-    let silent = Router {
-        is_silent: true,
-        ..Router::default()
-    };
+    let silent = Router { is_silent: true, ..Router::default() };
     // The first of three, and the one that is asked later.
-    let limited = Router {
-        answers: Some(&[0, 3]),
-        ..Router::default()
-    };
-    let chain = Chain::of(12)
-        .with(3, silent)
-        .with(4, silent)
-        .with(6, limited)
-        .with(9, silent);
+    let limited = Router { answers: Some(&[0, 3]), ..Router::default() };
+    let chain = Chain::of(12).with(3, silent).with(4, silent).with(6, limited).with(9, silent);
     together(FAMILIES, |is_v4| {
         // Of each run, since the limit is of the first probes.
         let Some(network) = Network::new("silent hops", &chain) else {
@@ -103,10 +80,8 @@ fn silent_hops_are_told_from_rate_limited_ones() {
         let (output, document) = network.trace(is_v4, &[]);
         assert!(output.status.success());
         assert_route(&document, is_v4, 12, &[3, 4, 9], "silent hops");
-        let fates: Vec<&str> = hops(&document)
-            .iter()
-            .filter_map(|hop| hop["fate"].as_str())
-            .collect();
+        let fates: Vec<&str> =
+            hops(&document).iter().filter_map(|hop| hop["fate"].as_str()).collect();
         for (ttl, fate) in (1..).zip(&fates) {
             let right = match ttl {
                 3 | 4 | 9 => "silent",
@@ -122,20 +97,15 @@ fn silent_hops_are_told_from_rate_limited_ones() {
 fn every_icmp_unreachable_code_is_named() {
     // Without those that have a meaning of their own: port unreachable, too big.
     let codes = |is_v4: bool| {
-        (0..16u8).filter(move |code| {
-            if is_v4 {
-                ![3, 4].contains(code)
-            } else {
-                *code != 4 && *code < 9
-            }
-        })
+        (0..16u8).filter(
+            move |code| {
+                if is_v4 { ![3, 4].contains(code) } else { *code != 4 && *code < 9 }
+            },
+        )
     };
     together(FAMILIES, |is_v4| {
         together(codes(is_v4), |code| {
-            let refusing = Router {
-                refuses: Some(code),
-                ..Router::default()
-            };
+            let refusing = Router { refuses: Some(code), ..Router::default() };
             let chain = Chain::of(5).with(3, refusing);
             let Some(network) = Network::new("every code of a refusal", &chain) else {
                 return;
@@ -155,10 +125,7 @@ fn every_icmp_unreachable_code_is_named() {
 
 #[test]
 fn a_router_that_clears_the_dscp_is_found() {
-    let clears = Router {
-        marks: Some(0),
-        ..Router::default()
-    };
+    let clears = Router { marks: Some(0), ..Router::default() };
     let Some(network) = Network::new("a cleared class", &Chain::of(6).with(3, clears)) else {
         return;
     };
@@ -177,15 +144,10 @@ fn a_router_that_clears_the_dscp_is_found() {
 #[test]
 fn labels_are_read_in_the_new_form_and_the_old() {
     let labelled = |label, has_length| Router {
-        extras: Extras {
-            label: Some((label, has_length)),
-            ..Extras::default()
-        },
+        extras: Extras { label: Some((label, has_length)), ..Extras::default() },
         ..Router::default()
     };
-    let chain = Chain::of(5)
-        .with(2, labelled(24_015, true))
-        .with(3, labelled(99, false));
+    let chain = Chain::of(5).with(2, labelled(24_015, true)).with(3, labelled(99, false));
     let Some(network) = Network::new("labels", &chain) else {
         return;
     };
@@ -201,10 +163,7 @@ fn labels_are_read_in_the_new_form_and_the_old() {
 
 #[test]
 fn forged_answers_are_ignored() {
-    let forges = Router {
-        forges: true,
-        ..Router::default()
-    };
+    let forges = Router { forges: true, ..Router::default() };
     let chain = Chain::of(6).with(2, forges).with(4, forges).with(5, forges);
     let Some(network) = Network::new("forged answers", &chain) else {
         return;
@@ -220,10 +179,7 @@ fn forged_answers_are_ignored() {
 
 #[test]
 fn duplicate_answers_count_once() {
-    let doubles = Router {
-        again: 2,
-        ..Router::default()
-    };
+    let doubles = Router { again: 2, ..Router::default() };
     let Some(network) = Network::new("doubled answers", &Chain::of(6).with(2, doubles)) else {
         return;
     };
@@ -234,11 +190,7 @@ fn duplicate_answers_count_once() {
         let answered = hop["rtt_us"].as_array().unwrap().len() as u64;
         assert!(answered <= hop["sent"].as_u64().unwrap(), "{hop}");
         let doubled = document["answers_duplicate"].as_u64().unwrap();
-        assert_eq!(
-            doubled,
-            2 * answered,
-            "{kind}: they came before the target's"
-        );
+        assert_eq!(doubled, 2 * answered, "{kind}: they came before the target's");
     });
 }
 
@@ -246,14 +198,8 @@ fn duplicate_answers_count_once() {
 #[test]
 fn a_late_answer_counts_for_its_own_hop() {
     const LATE: Duration = ROUND_TRIP.saturating_add(Duration::from_millis(100));
-    let late = Router {
-        later: LATE,
-        ..Router::default()
-    };
-    let chain = Chain {
-        has_target: false,
-        ..Chain::of(4).with(2, late)
-    };
+    let late = Router { later: LATE, ..Router::default() };
+    let chain = Chain { has_target: false, ..Chain::of(4).with(2, late) };
     let Some(network) = Network::new("late answers", &chain) else {
         return;
     };
@@ -265,19 +211,13 @@ fn a_late_answer_counts_for_its_own_hop() {
         assert_eq!(late["address"], json!(router(is_v4, 2)));
         let times = late["rtt_us"].as_array().unwrap();
         let least = LATE.as_secs_f64() * 1e6;
-        assert!(
-            times.iter().all(|time| time.as_f64().unwrap() >= least),
-            "{late}"
-        );
+        assert!(times.iter().all(|time| time.as_f64().unwrap() >= least), "{late}");
     });
 }
 
 #[test]
 fn a_longer_way_back_is_told_from_the_way_there() {
-    let detour = Router {
-        detour: 5,
-        ..Router::default()
-    };
+    let detour = Router { detour: 5, ..Router::default() };
     let Some(network) = Network::new("a longer way back", &Chain::of(6).with(4, detour)) else {
         return;
     };
@@ -293,17 +233,9 @@ fn a_longer_way_back_is_told_from_the_way_there() {
 
 #[test]
 fn extension_headers_hide_no_answer() {
-    let with_headers = Router {
-        extras: Extras {
-            has_headers: true,
-            ..Extras::default()
-        },
-        ..Router::default()
-    };
-    let quoting = Router {
-        quotes_options: true,
-        ..Router::default()
-    };
+    let with_headers =
+        Router { extras: Extras { has_headers: true, ..Extras::default() }, ..Router::default() };
+    let quoting = Router { quotes_options: true, ..Router::default() };
     let chain = Chain::of(5).with(2, with_headers).with(4, quoting);
     let Some(network) = Network::new("extension headers", &chain) else {
         return;

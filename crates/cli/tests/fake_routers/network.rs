@@ -58,10 +58,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     pub(crate) fn of(length: usize) -> Self {
-        Self {
-            routers: vec![Router::default(); length],
-            has_target: true,
-        }
+        Self { routers: vec![Router::default(); length], has_target: true }
     }
 
     /// The same with another router at this TTL.
@@ -82,11 +79,7 @@ pub(crate) fn router(is_v4: bool, ttl: usize) -> IpAddr {
 }
 
 pub(crate) fn target(is_v4: bool) -> IpAddr {
-    if is_v4 {
-        IpAddr::from([198, 19, 0, 9])
-    } else {
-        IpAddr::from([0x2001, 2, 0, 9, 0, 0, 0, 9])
-    }
+    if is_v4 { IpAddr::from([198, 19, 0, 9]) } else { IpAddr::from([0x2001, 2, 0, 9, 0, 0, 0, 9]) }
 }
 
 /// Who sends what is forged.
@@ -117,10 +110,7 @@ impl Network {
         };
         let gateways: [(IpAddr, IpAddr); 2] = [
             (IpAddr::from([198, 18, 0, 254]), IpAddr::from([0; 4])),
-            (
-                IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, 0xfe]),
-                IpAddr::from([0u16; 8]),
-            ),
+            (IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, 0xfe]), IpAddr::from([0u16; 8])),
         ];
         let configured = pair.a.namespace.configure(|netlink| {
             for (gateway, everything) in gateways {
@@ -132,13 +122,8 @@ impl Network {
             Ok(())
         });
         configured.expect("a namespace of our own can be configured");
-        let open = pair
-            .b
-            .namespace
-            .run(|| PacketSocket::open_within(Pair::LINK, RING_BYTES));
-        let socket = open
-            .expect("a thread of the namespace")
-            .expect("root may open it");
+        let open = pair.b.namespace.run(|| PacketSocket::open_within(Pair::LINK, RING_BYTES));
+        let socket = open.expect("a thread of the namespace").expect("root may open it");
         let stop = Arc::new(AtomicBool::new(false));
         let routers = Routers {
             chain: chain.clone(),
@@ -148,11 +133,7 @@ impl Network {
         };
         let asked = Arc::clone(&stop);
         let thread = std::thread::spawn(move || routers.run(&asked));
-        Some(Self {
-            pair,
-            stop,
-            thread: Some(thread),
-        })
+        Some(Self { pair, stop, thread: Some(thread) })
     }
 
     /// `linerate trace -n --json …` at the host.
@@ -216,22 +197,13 @@ impl Routers {
 
     fn send_what_is_due(&mut self) {
         let now = Instant::now();
-        let (due, waiting) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(|(at, _)| *at <= now);
+        let (due, waiting) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(at, _)| *at <= now);
         self.waiting = waiting;
         for (at, frame) in due {
-            let outgoing = Outgoing {
-                header: VirtioHeader::default(),
-                frame: &frame,
-            };
+            let outgoing = Outgoing { header: VirtioHeader::default(), frame: &frame };
             // Where there is no room it goes with the next ones.
-            if self
-                .socket
-                .send(&[outgoing])
-                .expect("a frame of ours is right")
-                == 0
-            {
+            if self.socket.send(&[outgoing]).expect("a frame of ours is right") == 0 {
                 self.waiting.push((at, frame));
             }
         }
@@ -258,8 +230,7 @@ impl Routers {
             let ttl = reply_ttl(self.chain.routers.len() + 1, 0);
             let ends = (packet.target, packet.source);
             let answer = packet::ip(ends, ttl, message, false);
-            self.waiting
-                .push((Instant::now() + ROUND_TRIP, frame(host, &answer)));
+            self.waiting.push((Instant::now() + ROUND_TRIP, frame(host, &answer)));
         }
     }
 
@@ -268,22 +239,15 @@ impl Routers {
         let behaviour = self.chain.routers[ttl - 1];
         let number = self.seen[ttl - 1];
         self.seen[ttl - 1] += 1;
-        let is_left_out = behaviour
-            .answers
-            .is_some_and(|answered| !answered.contains(&number));
+        let is_left_out = behaviour.answers.is_some_and(|answered| !answered.contains(&number));
         if behaviour.is_silent || is_left_out {
             return;
         }
         let is_v4 = arrived.target.is_ipv4();
         let (protocol, exceeded, unreachable) = if is_v4 { (ICMP, 11, 3) } else { (ICMPV6, 3, 1) };
-        let (kind, code) = behaviour
-            .refuses
-            .map_or((exceeded, 0), |code| (unreachable, code));
-        let quoted = if behaviour.quotes_options {
-            arrived.with_options()
-        } else {
-            arrived.clone()
-        };
+        let (kind, code) = behaviour.refuses.map_or((exceeded, 0), |code| (unreachable, code));
+        let quoted =
+            if behaviour.quotes_options { arrived.with_options() } else { arrived.clone() };
         let message = packet::error(kind, code, &quoted, behaviour.extras);
         let reply_ttl = reply_ttl(ttl, behaviour.detour);
         let at = Instant::now() + ROUND_TRIP;
@@ -299,8 +263,7 @@ impl Routers {
         let has_headers = behaviour.extras.has_headers;
         let answer = packet::ip(ends, reply_ttl, (protocol, message), has_headers);
         for _ in 0..=behaviour.again {
-            self.waiting
-                .push((at + behaviour.later, frame(host, &answer)));
+            self.waiting.push((at + behaviour.later, frame(host, &answer)));
         }
     }
 }

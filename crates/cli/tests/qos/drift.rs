@@ -14,11 +14,7 @@ use crate::support::{Bench, bench, json, run, udp};
 fn fault(bench: &Bench) -> String {
     let (code, status, stderr) = json(bench.a(), &["status"], None);
     let adapter = &status["adapters"][0];
-    assert_eq!(
-        (code, &adapter["state"]),
-        (1, &json!("failed")),
-        "{status} {stderr}"
-    );
+    assert_eq!((code, &adapter["state"]), (1, &json!("failed")), "{status} {stderr}");
     let fault = adapter["fault"].as_str().unwrap().to_owned();
     assert!(fault.contains("apply it again"), "{fault}");
     fault
@@ -67,18 +63,12 @@ fn a_program_that_ends_the_chain_before_ours_is_told_and_put_behind_by_force() {
     let place = Attach::TcxEgress;
     // TCX_PASS: nobody behind it is asked.
     let ends = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
-    let link_index = bench
-        .a()
-        .namespace
-        .configure(|netlink| Ok(index(netlink)))
-        .unwrap();
+    let link_index = bench.a().namespace.configure(|netlink| Ok(index(netlink))).unwrap();
     let attach = || {
         let program = Program::load(&LoadRequest {
             instructions: &ends,
             name: "theirs",
-            kind: ProgramKind::SchedCls {
-                attach: Some(place),
-            },
+            kind: ProgramKind::SchedCls { attach: Some(place) },
             license: "GPL",
         })
         .unwrap();
@@ -87,10 +77,7 @@ fn a_program_that_ends_the_chain_before_ours_is_told_and_put_behind_by_force() {
     let _theirs = bench.a().namespace.run(attach).unwrap();
     assert!(fault(&bench).contains("stands before its program"));
     let file = bench.file(POLICY);
-    assert_eq!(
-        run(bench.a(), &["apply"], Some(&file)).status.code(),
-        Some(3)
-    );
+    assert_eq!(run(bench.a(), &["apply"], Some(&file)).status.code(), Some(3));
     let forced = run(bench.a(), &["apply", "--force"], Some(&file));
     assert_eq!(forced.status.code(), Some(0), "{forced:?}");
     is_right(&bench);
@@ -100,11 +87,7 @@ fn a_program_that_ends_the_chain_before_ours_is_told_and_put_behind_by_force() {
 }
 
 fn make_incoming(bench: &Bench) {
-    let end = |name| VethEnd {
-        name,
-        namespace: None,
-        mtu: None,
-    };
+    let end = |name| VethEnd { name, namespace: None, mtu: None };
     let make = |netlink: &mut Netlink| netlink.create_veth(&end("lan0"), &end("lan1"));
     bench.a().namespace.configure(make).unwrap();
 }
@@ -127,10 +110,7 @@ fn an_interface_that_was_made_anew_is_told() {
 }
 
 fn disciplines(bench: &Bench) -> Vec<(String, (u16, u16), u32)> {
-    let qdiscs = bench
-        .a()
-        .namespace
-        .configure(|netlink| netlink.qdiscs(Pair::LINK));
+    let qdiscs = bench.a().namespace.configure(|netlink| netlink.qdiscs(Pair::LINK));
     let key = |one: linerate_sys::netlink::Qdisc| (one.kind, one.handle, one.parent);
     let mut all: Vec<_> = qdiscs.unwrap().into_iter().map(key).collect();
     all.sort();
@@ -159,11 +139,7 @@ fn removing_restores_what_force_replaced() {
             priority: 2,
         };
         netlink.put_htb_class(index, &class, true)?;
-        netlink.put_qdisc(
-            index,
-            Some(class.id),
-            ("bfifo", 0x12, &66_000_u32.to_ne_bytes()),
-        )
+        netlink.put_qdisc(index, Some(class.id), ("bfifo", 0x12, &66_000_u32.to_ne_bytes()))
     };
     let classes = |bench: &Bench| {
         let read = |netlink: &mut Netlink| {
@@ -171,10 +147,7 @@ fn removing_restores_what_force_replaced() {
             netlink.htb_classes(index, 7)
         };
         let classes = bench.a().namespace.configure(read).unwrap();
-        classes
-            .into_iter()
-            .map(|(class, _)| class)
-            .collect::<Vec<_>>()
+        classes.into_iter().map(|(class, _)| class).collect::<Vec<_>>()
     };
     for (number, end) in ["remove", "disable", "passthrough"].into_iter().enumerate() {
         match number {
@@ -188,10 +161,7 @@ fn removing_restores_what_force_replaced() {
         assert_ne!(disciplines(&bench), before.0);
         let (code, ended, stderr) = json(bench.a(), &[end], None);
         assert_eq!(code, 0, "{stderr}");
-        assert!(
-            ended["notes"].to_string().contains("is there again"),
-            "{ended}"
-        );
+        assert!(ended["notes"].to_string().contains("is there again"), "{ended}");
         assert_eq!((disciplines(&bench), classes(&bench)), before, "{end}");
     }
 }
@@ -202,17 +172,11 @@ fn each_class_has_a_queue_that_is_short() {
     let applied = serde_json::to_value(bench.apply(POLICY)).unwrap();
     let adapter = &applied["adapters"][0];
     let queue = &adapter["default_class"]["queue"];
-    assert!(
-        ["fq_codel", "bfifo"].contains(&queue.as_str().unwrap()),
-        "{applied}"
-    );
+    assert!(["fq_codel", "bfifo"].contains(&queue.as_str().unwrap()), "{applied}");
     assert_eq!(&adapter["policies"][0]["class"]["queue"], queue);
     let is_said = applied["notes"].to_string().contains("no fq_codel");
     assert_eq!(is_said, queue == "bfifo", "{applied}");
-    let qdiscs = bench
-        .a()
-        .namespace
-        .configure(|netlink| netlink.qdiscs(Pair::LINK));
+    let qdiscs = bench.a().namespace.configure(|netlink| netlink.qdiscs(Pair::LINK));
     for leaf in qdiscs.unwrap().iter().filter(|one| one.kind == "bfifo") {
         let limit = u32::from_ne_bytes(leaf.options[..4].try_into().unwrap());
         // A tenth of a second of the link at most.
@@ -227,15 +191,9 @@ fn an_adapter_that_a_new_file_leaves_out_is_said() {
     bench.apply(&both);
     let notes = |document: &Value| document["notes"].to_string();
     let applied = serde_json::to_value(bench.apply(POLICY)).unwrap();
-    assert!(
-        notes(&applied).contains("lo is not in this file"),
-        "{applied}"
-    );
+    assert!(notes(&applied).contains("lo is not in this file"), "{applied}");
     let applied = serde_json::to_value(bench.apply(&both)).unwrap();
-    assert!(
-        !notes(&applied).contains("is not in this file"),
-        "{applied}"
-    );
+    assert!(!notes(&applied).contains("is not in this file"), "{applied}");
 }
 
 #[test]
@@ -246,10 +204,7 @@ fn a_class_that_gets_much_more_is_made_anew() {
         let applied = serde_json::to_value(bench.apply(&text)).unwrap();
         is_right(&bench);
         let class = &applied["adapters"][0]["policies"][0]["class"];
-        (
-            class["id"].as_str().unwrap().to_owned(),
-            class["packets"].as_u64().unwrap(),
-        )
+        (class["id"].as_str().unwrap().to_owned(), class["packets"].as_u64().unwrap())
     };
     let (small, _) = class("8kbit");
     // Most of it waits, or is a debt of the class.

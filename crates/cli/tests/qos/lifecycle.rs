@@ -32,10 +32,7 @@ policies = ["voice", "bulk"]
 "#;
 
 fn qdisc(bench: &Bench) -> String {
-    let qdiscs = bench
-        .a()
-        .namespace
-        .configure(|netlink| netlink.qdiscs(Pair::LINK));
+    let qdiscs = bench.a().namespace.configure(|netlink| netlink.qdiscs(Pair::LINK));
     qdiscs
         .unwrap()
         .into_iter()
@@ -44,11 +41,7 @@ fn qdisc(bench: &Bench) -> String {
 }
 
 fn gso(bench: &Bench) -> (Option<u32>, Option<u32>) {
-    let link = bench
-        .a()
-        .namespace
-        .configure(|netlink| netlink.link(Pair::LINK))
-        .unwrap();
+    let link = bench.a().namespace.configure(|netlink| netlink.link(Pair::LINK)).unwrap();
     (link.gso_max_size, link.gso_ipv4_max_size)
 }
 
@@ -114,10 +107,7 @@ fn a_policy_lives_without_a_process_and_leaves_nothing_behind() {
     send(&bench, 7001, 9);
     let (code, enabled, stderr) = json(bench.a(), &["enable"], None);
     assert_eq!(code, 0, "{stderr}");
-    assert_eq!(
-        enabled["adapters"][0]["policies"][0]["egress"]["packets"],
-        7
-    );
+    assert_eq!(enabled["adapters"][0]["policies"][0]["egress"]["packets"], 7);
     assert_eq!((status().0, qdisc(&bench).as_str()), (0, "htb"));
 
     let (_, reset, _) = json(bench.a(), &["stats", "--reset"], None);
@@ -140,11 +130,7 @@ fn a_wrong_file_leaves_what_is_in_force() {
         (POLICY.replace("dscp = \"EF\"", "dscp = 64"), 2, "line 13"),
         (limit, 2, "must be left"),
         (POLICY.replace("veth0", "veth7"), 2, "veth7"),
-        (
-            POLICY.replace("adapter.veth0", "adapter.\"*\""),
-            2,
-            "--adapter",
-        ),
+        (POLICY.replace("adapter.veth0", "adapter.\"*\""), 2, "--adapter"),
     ] {
         let output = run(bench.a(), &["apply"], Some(&bench.file(&text)));
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -152,10 +138,7 @@ fn a_wrong_file_leaves_what_is_in_force() {
         assert!(stderr.contains(words), "{stderr}");
     }
     let status = bench.status();
-    assert_eq!(
-        serde_json::to_value(&status).unwrap()["adapters"][0]["state"],
-        "filtering"
-    );
+    assert_eq!(serde_json::to_value(&status).unwrap()["adapters"][0]["state"], "filtering");
     assert_eq!(status.adapters[0].policies[0].reserve_bps, Some(10_000_000));
 }
 
@@ -164,11 +147,7 @@ fn an_adapter_for_any_interface_is_put_where_it_is_asked_for() {
     let Some(bench) = bench() else { return };
     let file = bench.file(&POLICY.replace("adapter.veth0", "adapter.\"*\""));
     let (code, applied, stderr) = json(bench.a(), &["apply", "--adapter", "veth0"], Some(&file));
-    assert_eq!(
-        (code, &applied["adapters"][0]["name"]),
-        (0, &json!("veth0")),
-        "{stderr}"
-    );
+    assert_eq!((code, &applied["adapters"][0]["name"]), (0, &json!("veth0")), "{stderr}");
     let (code, enabled, stderr) = json(bench.a(), &["passthrough", "veth0"], None);
     assert_eq!(
         (code, &enabled["adapters"][0]["state"]),
@@ -176,11 +155,7 @@ fn an_adapter_for_any_interface_is_put_where_it_is_asked_for() {
         "{stderr}"
     );
     let (code, enabled, stderr) = json(bench.a(), &["enable", "veth0"], None);
-    assert_eq!(
-        (code, &enabled["adapters"][0]["state"]),
-        (0, &json!("filtering")),
-        "{stderr}"
-    );
+    assert_eq!((code, &enabled["adapters"][0]["state"]), (0, &json!("filtering")), "{stderr}");
 }
 
 #[test]
@@ -205,17 +180,11 @@ fn objects_of_other_programs_are_left_alone() {
     let output = check();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(2), "{stdout}");
-    assert!(
-        stdout.contains("htb 7:") && stdout.contains("--force"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("htb 7:") && stdout.contains("--force"), "{stdout}");
     let output = run(bench.a(), &["apply"], Some(&file));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(
-        stderr.contains("htb 7:") && stderr.contains("--force"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("htb 7:") && stderr.contains("--force"), "{stderr}");
     let output = run(bench.a(), &["apply", "--force"], Some(&file));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{stderr}");
@@ -230,11 +199,7 @@ fn the_policy_of_an_interface_that_is_gone_is_forgotten() {
     bench.apply(POLICY);
     let directory = bench.pins();
     assert!(directory.exists());
-    bench
-        .a()
-        .namespace
-        .configure(|netlink| netlink.delete_link(Pair::LINK))
-        .unwrap();
+    bench.a().namespace.configure(|netlink| netlink.delete_link(Pair::LINK)).unwrap();
     // Whoever looks first sees to it, in this namespace or in another: the tests beside do, too.
     let (code, document, stderr) = json(bench.a(), &["status"], None);
     assert_eq!((code, &document["adapters"]), (10, &json!([])), "{stderr}");
@@ -247,10 +212,7 @@ fn what_somebody_took_away_is_told() {
     bench.apply(POLICY);
     put_theirs(&bench);
     let (code, status, _) = json(bench.a(), &["status"], None);
-    assert_eq!(
-        (code, &status["adapters"][0]["state"]),
-        (1, &json!("failed"))
-    );
+    assert_eq!((code, &status["adapters"][0]["state"]), (1, &json!("failed")));
 }
 
 #[test]

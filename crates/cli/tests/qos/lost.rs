@@ -24,10 +24,7 @@ fn state(bench: &Bench) -> PathBuf {
 }
 
 fn has_htb(bench: &Bench) -> bool {
-    let qdiscs = bench
-        .a()
-        .namespace
-        .configure(|netlink| netlink.qdiscs(Pair::LINK));
+    let qdiscs = bench.a().namespace.configure(|netlink| netlink.qdiscs(Pair::LINK));
     qdiscs.unwrap().iter().any(|qdisc| qdisc.kind == "htb")
 }
 

@@ -73,10 +73,7 @@ fn parse(frame: &[u8], tci: Option<u16>, gso: bool) -> Option<Seen> {
         |bytes: &[u8], at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     match word(frame, 12)? {
         0x0800 if ip.len() >= 24 && ip[0] == 0x45 && matches!(ip[9], 6 | 17) => {
-            let sum: u32 = (0..10)
-                .filter_map(|at| word(ip, 2 * at))
-                .map(u32::from)
-                .sum();
+            let sum: u32 = (0..10).filter_map(|at| word(ip, 2 * at)).map(u32::from).sum();
             Some(Seen {
                 octet: ip[1],
                 header_is_right: (sum & 0xffff) + (sum >> 16) == 0xffff,
@@ -101,11 +98,7 @@ fn capture(socket: &mut PacketSocket, port: u16, least: usize) -> Vec<Seen> {
     let until = Instant::now() + PATIENCE;
     let mut seen = Vec::new();
     while seen.len() < least {
-        assert!(
-            Instant::now() < until,
-            "{} of {least} packets to port {port}",
-            seen.len()
-        );
+        assert!(Instant::now() < until, "{} of {least} packets to port {port}", seen.len());
         match socket.receive().unwrap() {
             Some(received) => {
                 let gso = received.header.gso != GsoType::None;
@@ -180,10 +173,7 @@ fn datagrams_are_marked_with_their_ecn_and_a_right_checksum() {
             let mut socket = listen(bench.b());
             send(&bench, from, to, 7002, 10);
             for seen in capture(&mut socket, 7002, 10) {
-                assert!(
-                    seen.octet == ECT0 && seen.header_is_right,
-                    "{from}: {seen:?}"
-                );
+                assert!(seen.octet == ECT0 && seen.header_is_right, "{from}: {seen:?}");
             }
         }
     }
@@ -203,15 +193,9 @@ fn streams_are_marked_with_and_without_offloads() {
             transfer(&bench, to, 300_000);
             let seen = capture(&mut socket, 7003, 5);
             for seen in &seen {
-                assert!(
-                    seen.octet & !3 == AF11 && seen.header_is_right,
-                    "{from}: {seen:?}"
-                );
+                assert!(seen.octet & !3 == AF11 && seen.header_is_right, "{from}: {seen:?}");
             }
-            assert!(
-                offloaded || seen.iter().all(|seen| !seen.gso),
-                "{from}: {seen:?}"
-            );
+            assert!(offloaded || seen.iter().all(|seen| !seen.gso), "{from}: {seen:?}");
         }
     }
 }
@@ -273,10 +257,7 @@ fn dropped_packets_are_counted_and_do_not_leave() {
     assert!(!ports.contains(&7006), "{ports:?}");
     let status = bench.status();
     let dropped = &status.adapters[0].policies[3].egress;
-    assert_eq!(
-        (dropped.dropped_packets, dropped.dropped_bytes),
-        (5, 5 * 342)
-    );
+    assert_eq!((dropped.dropped_packets, dropped.dropped_bytes), (5, 5 * 342));
 }
 
 #[test]
@@ -297,21 +278,12 @@ fn filters_tell_packets_by_their_ethernet_addresses() {
     }
     assert_eq!(bench.counted("to_peer").0, 10);
     assert_eq!(bench.counted("from_peer").0, 0);
-    let (a, b) = (
-        udp(bench.a(), bench.a().ipv4.into()),
-        udp(bench.b(), bench.b().ipv4.into()),
-    );
+    let (a, b) = (udp(bench.a(), bench.a().ipv4.into()), udp(bench.b(), bench.b().ipv4.into()));
     b.send_to(b"in", a.local_addr().unwrap()).unwrap();
-    let came = || {
-        bench.status().adapters[0].policies[0].filters[0]
-            .ingress
-            .unwrap()
-    };
+    let came = || bench.status().adapters[0].policies[0].filters[0].ingress.unwrap();
     eventually("the peer's packet came in", || came().packets == 1);
 
     let notes = bench.apply(&text.replace("ingress = true\n", "")).notes;
-    let said = notes
-        .iter()
-        .find(|note| note.contains("filter `from_peer` takes no packet"));
+    let said = notes.iter().find(|note| note.contains("filter `from_peer` takes no packet"));
     assert!(said.is_some(), "{notes:?}");
 }

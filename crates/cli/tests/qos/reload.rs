@@ -38,10 +38,7 @@ fn policy(number: usize) -> String {
         policies.push(name);
     }
     let policies: Vec<_> = policies.iter().map(|name| format!("\"{name}\"")).collect();
-    text + &format!(
-        "[adapter.veth0]\nrate = \"10gbit\"\npolicies = [{}]\n",
-        policies.join(", ")
-    )
+    text + &format!("[adapter.veth0]\nrate = \"10gbit\"\npolicies = [{}]\n", policies.join(", "))
 }
 
 /// Classes of host a's link.
@@ -56,9 +53,8 @@ fn classes(bench: &Bench) -> usize {
 /// Names of the interface's pins.
 fn pins(bench: &Bench) -> Vec<String> {
     let entries = fs::read_dir(bench.pins()).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -110,11 +106,7 @@ fn reloads_lose_no_packet_and_no_count() {
     assert_eq!(classes(&bench), 3);
     let pins = pins(&bench);
     let of = |part: &str| pins.iter().filter(|pin| pin.contains(part)).count();
-    assert_eq!(
-        (of("link"), of("program"), of("counters")),
-        (1, 1, 1),
-        "{pins:?}"
-    );
+    assert_eq!((of("link"), of("program"), of("counters")), (1, 1, 1), "{pins:?}");
     assert!(pins.len() <= 5, "{pins:?}");
 }
 
@@ -159,12 +151,7 @@ fn a_new_filter_does_not_inherit_the_counts_of_one_that_is_gone() {
         )
     };
     let socket = udp(bench.a(), bench.a().ipv4.into());
-    let send = || {
-        assert_eq!(
-            socket.send_to(&[1; 50], (bench.b().ipv4, 9000)).unwrap(),
-            50
-        )
-    };
+    let send = || assert_eq!(socket.send_to(&[1; 50], (bench.b().ipv4, 9000)).unwrap(), 50);
     for name in ["a", "b", "c", "d"] {
         bench.apply(&named(name));
         assert_eq!(bench.counted(name).0, 0, "{name}");

@@ -54,9 +54,7 @@ policies = ["important", "rest", "capped"]
 
 fn policy(rate_mbit: u64) -> String {
     let reserve = (rate_mbit * 7 / 10).to_string();
-    POLICY
-        .replace("RESERVE", &reserve)
-        .replace("RATE", &rate_mbit.to_string())
+    POLICY.replace("RESERVE", &reserve).replace("RATE", &rate_mbit.to_string())
 }
 
 /// Sends so many bytes to each of these ports at once, and returns the time until all have arrived.
@@ -84,10 +82,7 @@ fn carry(bench: &Bench, ports: &[u16], bytes: usize) -> Duration {
 /// first burst.
 fn assert_held(mbit: f64, bytes: usize, took: Duration) {
     let least = 0.9 * 8.0 * bytes as f64 / (mbit * 1e6);
-    assert!(
-        took.as_secs_f64() >= least,
-        "{bytes} bytes in {took:?}, {mbit} Mbit/s"
-    );
+    assert!(took.as_secs_f64() >= least, "{bytes} bytes in {took:?}, {mbit} Mbit/s");
 }
 
 /// What flows to these ports carry at once after a while, Mbit/s of TCP payload, measured where
@@ -95,27 +90,16 @@ fn assert_held(mbit: f64, bytes: usize, took: Duration) {
 fn compete(bench: &Bench, ports: &[u16], time: Duration, beside: impl FnOnce()) -> Vec<f64> {
     let stop = AtomicBool::new(false);
     let counts: Vec<_> = ports.iter().map(|_| AtomicU64::new(0)).collect();
-    let read = || -> Vec<u64> {
-        counts
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .collect()
-    };
+    let read =
+        || -> Vec<u64> { counts.iter().map(|count| count.load(Ordering::Relaxed)).collect() };
     thread::scope(|scope| {
         for (port, count) in ports.iter().zip(&counts) {
             let to = SocketAddr::from((bench.b().ipv4, *port));
-            let listener = bench
-                .b()
-                .namespace
-                .run(|| TcpListener::bind(to))
-                .unwrap()
-                .unwrap();
+            let listener = bench.b().namespace.run(|| TcpListener::bind(to)).unwrap().unwrap();
             let stop = &stop;
             scope.spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                stream
-                    .set_read_timeout(Some(Duration::from_millis(100)))
-                    .unwrap();
+                stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
                 let mut buffer = vec![0; 1 << 16];
                 // What still waits in the queues at the end is not waited for.
                 while !stop.load(Ordering::Relaxed) {
@@ -123,16 +107,9 @@ fn compete(bench: &Bench, ports: &[u16], time: Duration, beside: impl FnOnce()) 
                     count.fetch_add(bytes as u64, Ordering::Relaxed);
                 }
             });
-            let mut stream = bench
-                .a()
-                .namespace
-                .run(|| TcpStream::connect(to))
-                .unwrap()
-                .unwrap();
+            let mut stream = bench.a().namespace.run(|| TcpStream::connect(to)).unwrap().unwrap();
             scope.spawn(move || {
-                stream
-                    .set_write_timeout(Some(Duration::from_millis(100)))
-                    .unwrap();
+                stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
                 let buffer = vec![0; 1 << 16];
                 while !stop.load(Ordering::Relaxed) {
                     let _ = stream.write(&buffer);
@@ -207,10 +184,7 @@ fn classes_inside_another_have_its_limit_together() {
         (policy.parent.clone(), policy.class.clone().unwrap())
     };
     assert_eq!(class("first").0.as_deref(), Some("office"));
-    assert_eq!(
-        (class("first").1.rate_bps, class("second").1.rate_bps),
-        (4_000_000, 1_000_000)
-    );
+    assert_eq!((class("first").1.rate_bps, class("second").1.rate_bps), (4_000_000, 1_000_000));
     assert!(class("office").1.bytes >= class("first").1.bytes + class("second").1.bytes);
 
     // Out of it, and the office becomes a class with packets; then back again.
@@ -239,19 +213,11 @@ fn a_capped_class_has_its_limit_and_the_others_the_rate_of_the_link() {
 /// Half of the round trips take no longer, and 99 % of them, in ms.
 fn echo(bench: &Bench, number: usize) -> (f64, f64) {
     let b = bench.b();
-    let server = b
-        .namespace
-        .run(|| UdpSocket::bind((b.ipv4, 7004)))
-        .unwrap()
-        .unwrap();
-    server
-        .set_read_timeout(Some(Duration::from_secs(2)))
-        .unwrap();
+    let server = b.namespace.run(|| UdpSocket::bind((b.ipv4, 7004))).unwrap().unwrap();
+    server.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let client = udp(bench.a(), bench.a().ipv4.into());
     client.connect((b.ipv4, 7004)).unwrap();
-    client
-        .set_read_timeout(Some(Duration::from_secs(2)))
-        .unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut buffer = [0; 64];
@@ -287,9 +253,7 @@ fn shares_and_delay_are_exact_on_a_quiet_machine() {
     let alone = compete(&bench, &[7003], Duration::from_secs(4), || {});
     let both = compete(&bench, &[7001, 7002], Duration::from_secs(6), || {});
     let mut delay = (0.0, 0.0);
-    let beside = compete(&bench, &[7002], Duration::from_secs(4), || {
-        delay = echo(&bench, 1000)
-    });
+    let beside = compete(&bench, &[7002], Duration::from_secs(4), || delay = echo(&bench, 1000));
     let said = format!(
         "limit 10: {alone:.2?}; reserve 70 with priority, beside 20: {both:.2?}; round trips \
          beside {beside:.1?}: \

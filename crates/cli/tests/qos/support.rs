@@ -37,9 +37,7 @@ impl Drop for Bench {
 pub(crate) fn bench() -> Option<Bench> {
     let support = probe();
     if !support.is_whole() {
-        return skipped(&format!(
-            "needs root, and a kernel with TCX and bpffs: {support:?}"
-        ));
+        return skipped(&format!("needs root, and a kernel with TCX and bpffs: {support:?}"));
     }
     if let Err(error) = bpf::mount() {
         return skipped(&format!("needs a bpffs: {error}"));
@@ -53,10 +51,7 @@ pub(crate) fn bench() -> Option<Bench> {
     }
     introduce(&pair.a, &pair.b);
     introduce(&pair.b, &pair.a);
-    Some(Bench {
-        pair,
-        directory: tempfile::tempdir().unwrap(),
-    })
+    Some(Bench { pair, directory: tempfile::tempdir().unwrap() })
 }
 
 fn try_htb(netlink: &mut Netlink) -> Result<(), NetlinkError> {
@@ -106,11 +101,7 @@ impl Bench {
 
     /// What is in force in host a.
     pub(crate) fn status(&self) -> QosDocument {
-        self.a()
-            .namespace
-            .run(|| qos::status(None))
-            .unwrap()
-            .unwrap()
+        self.a().namespace.run(|| qos::status(None)).unwrap().unwrap()
     }
 
     /// Where the pins of host a's end of the link are, in the bpffs that this process sees.
@@ -118,9 +109,7 @@ impl Bench {
         let of_link = |netlink: &mut Netlink| netlink.link(Pair::LINK);
         let index = self.a().namespace.configure(of_link).unwrap().index;
         let cookie = self.a().namespace.run(namespace_cookie).unwrap().unwrap();
-        bpf::mount()
-            .unwrap()
-            .join(format!("linerate/{cookie}-{index}"))
+        bpf::mount().unwrap().join(format!("linerate/{cookie}-{index}"))
     }
 
     /// What a filter of host a has counted, packets and bytes.
@@ -141,10 +130,7 @@ pub(crate) fn run(host: &Host, arguments: &[&str], file: Option<&Path>) -> Outpu
 pub(crate) fn command(host: &Host, arguments: &[&str], file: Option<&Path>) -> Command {
     let mut command = host.namespace.command(PROGRAM);
     command.arg("qos").args(arguments).args(file);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -160,8 +146,5 @@ pub(crate) fn json(host: &Host, arguments: &[&str], file: Option<&Path>) -> (i32
 
 /// A socket of that host.
 pub(crate) fn udp(host: &Host, address: IpAddr) -> UdpSocket {
-    host.namespace
-        .run(|| UdpSocket::bind((address, 0)))
-        .unwrap()
-        .unwrap()
+    host.namespace.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap()
 }

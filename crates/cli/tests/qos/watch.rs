@@ -13,11 +13,7 @@ use crate::support::{Bench, PROGRAM, bench, command, eventually, json, run};
 const LAN: &str = "lan0";
 
 fn make_lan(bench: &Bench) {
-    let end = |name| VethEnd {
-        name,
-        namespace: None,
-        mtu: None,
-    };
+    let end = |name| VethEnd { name, namespace: None, mtu: None };
     let make = |netlink: &mut Netlink| netlink.create_veth(&end(LAN), &end("lan1"));
     bench.a().namespace.configure(make).unwrap();
 }
@@ -48,10 +44,7 @@ impl Drop for Watching {
 /// A command that knows of the directory.
 fn run_with(bench: &Bench, kept: &Path, arguments: &[&str], file: Option<&Path>) -> Output {
     let mut command = command(bench.a(), arguments, file);
-    command
-        .env("LINERATE_QOS_DIRECTORY", kept)
-        .output()
-        .unwrap()
+    command.env("LINERATE_QOS_DIRECTORY", kept).output().unwrap()
 }
 
 fn filters(bench: &Bench) -> bool {
@@ -107,18 +100,12 @@ fn a_policy_that_is_kept_comes_back_with_its_interface_and_goes_with_remove() {
 fn a_program_that_others_can_replace_is_not_started_by_a_boot() {
     let directory = TempDir::new().unwrap();
     let program = directory.path().join("linerate");
-    let copied = Command::new("cp")
-        .args([Path::new(PROGRAM), &program])
-        .status();
+    let copied = Command::new("cp").args([Path::new(PROGRAM), &program]).status();
     assert!(copied.unwrap().success());
     let file = directory.path().join("policy.toml");
     std::fs::write(&file, POLICY.replace("veth0", "nosuch0")).unwrap();
     let mut apply = Command::new(&program);
-    let refused = apply
-        .args(["qos", "apply", "--persist"])
-        .arg(&file)
-        .output()
-        .unwrap();
+    let refused = apply.args(["qos", "apply", "--persist"]).arg(&file).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("others than root can write /"), "{said}");
@@ -127,11 +114,7 @@ fn a_program_that_others_can_replace_is_not_started_by_a_boot() {
 #[test]
 fn in_another_network_namespace_nothing_is_kept_over_a_boot() {
     let Some(bench) = bench() else { return };
-    let refused = run(
-        bench.a(),
-        &["apply", "--persist"],
-        Some(&bench.file(POLICY)),
-    );
+    let refused = run(bench.a(), &["apply", "--persist"], Some(&bench.file(POLICY)));
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("linerate qos watch"), "{stderr}");
@@ -145,19 +128,10 @@ fn qos_check_refuses_what_qos_apply_refuses() {
         (POLICY.to_owned(), ""),
         (POLICY.replace("veth0", "veth7"), "no such interface"),
         (POLICY.replace("rate = \"100mbit\"", ""), "needs `rate`"),
-        (
-            POLICY.replace(port, "incoming = \"lan7\""),
-            "interface lan7",
-        ),
-        (
-            POLICY.replace(port, "cgroup = \"/no/such\""),
-            "control group /no/such",
-        ),
+        (POLICY.replace(port, "incoming = \"lan7\""), "interface lan7"),
+        (POLICY.replace(port, "cgroup = \"/no/such\""), "control group /no/such"),
         (POLICY.replace("10mbit", "99999kbit"), "must be left"),
-        (
-            POLICY.replace("[adapter.veth0]", "[adapter.\"*\"]"),
-            "--adapter",
-        ),
+        (POLICY.replace("[adapter.veth0]", "[adapter.\"*\"]"), "--adapter"),
     ] {
         let file = bench.file(&text);
         let code = if words.is_empty() { 0 } else { 2 };

@@ -23,11 +23,7 @@ impl<'t> AnalysisClock<'t> {
         let elapsed = columns.measure(Quantity::Elapsed);
         let is_whole =
             elapsed.is_some_and(|it| has_whole_figures(table, 0..table.len(), it.column));
-        Self {
-            table,
-            elapsed,
-            is_whole,
-        }
+        Self { table, elapsed, is_whole }
     }
 
     /// Between what the ratio of `b`'s figure over `a`'s may be if each is a fixed amount of work

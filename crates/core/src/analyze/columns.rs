@@ -41,15 +41,10 @@ impl Columns {
     pub(super) fn new(table: &Table, given: &[(String, String)]) -> Result<Self, AnalyzeError> {
         let mut columns = Self::default();
         for (name, own) in given {
-            let known = KNOWN
-                .iter()
-                .find(|(_, known, _)| known == name)
-                .ok_or_else(|| {
-                    let hint = quantity_hint(name);
-                    AnalyzeError::new(format!(
-                        "`{name}` is no quantity that a column can be; {hint}"
-                    ))
-                })?;
+            let known = KNOWN.iter().find(|(_, known, _)| known == name).ok_or_else(|| {
+                let hint = quantity_hint(name);
+                AnalyzeError::new(format!("`{name}` is no quantity that a column can be; {hint}"))
+            })?;
             columns.insert(*known, table.column(own)?);
         }
         for known in KNOWN {
@@ -155,11 +150,7 @@ mod tests {
     use crate::analyze::source::{Input, read};
 
     fn table(text: &str) -> Table {
-        let input = Input {
-            file: "f",
-            label: "f",
-            bytes: text.as_bytes(),
-        };
+        let input = Input { file: "f", label: "f", bytes: text.as_bytes() };
         read(&[input]).unwrap()
     }
 
@@ -177,9 +168,7 @@ mod tests {
     fn quantities_and_columns_that_there_are_not_are_refused() {
         let table = table("rtt_ms\n29\n");
         let of = |name: &str, own: &str| {
-            Columns::new(&table, &[(name.to_owned(), own.to_owned())])
-                .unwrap_err()
-                .to_string()
+            Columns::new(&table, &[(name.to_owned(), own.to_owned())]).unwrap_err().to_string()
         };
         assert!(of("window_byte", "rtt_ms").contains("did you mean `window_bytes`?"));
         assert!(of("window_bytes", "rtt").contains("no column `rtt`"));

@@ -189,10 +189,7 @@ impl Doubt {
         message: impl FnOnce(String) -> String,
     ) -> Option<Self> {
         const MAX_NAMED: usize = 5;
-        (!found.is_empty()).then(|| Self {
-            kind,
-            message: message(listed(found, MAX_NAMED)),
-        })
+        (!found.is_empty()).then(|| Self { kind, message: message(listed(found, MAX_NAMED)) })
     }
 }
 

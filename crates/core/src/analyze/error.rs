@@ -28,10 +28,7 @@ pub(super) struct Place {
 
 impl Place {
     /// The place of an error that concerns the whole file.
-    pub(super) const FIRST_LINE: Self = Self {
-        line: 1,
-        column: None,
-    };
+    pub(super) const FIRST_LINE: Self = Self { line: 1, column: None };
 }
 
 impl Display for Place {
@@ -76,10 +73,7 @@ mod tests {
 
     #[test]
     fn a_place_is_named_as_far_as_it_is_known() {
-        let exact = Place {
-            line: 3,
-            column: Some(7),
-        };
+        let exact = Place { line: 3, column: Some(7) };
         assert_eq!(Place::FIRST_LINE.to_string(), "line 1");
         assert_eq!(exact.to_string(), "line 3, column 7");
     }

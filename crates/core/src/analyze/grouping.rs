@@ -65,16 +65,8 @@ impl<'t> Grouping<'t> {
             let group = keys.number(key);
             let level = levels.number(level);
             let limits = [
-                (
-                    keys.names.len(),
-                    MAX_GROUPS,
-                    "groups: give fewer columns to --by",
-                ),
-                (
-                    levels.names.len(),
-                    MAX_LEVELS,
-                    "levels: choose two by --a and --b",
-                ),
+                (keys.names.len(), MAX_GROUPS, "groups: give fewer columns to --by"),
+                (levels.names.len(), MAX_LEVELS, "levels: choose two by --a and --b"),
             ];
             if let Some((_, max, what)) = limits.iter().find(|(count, max, _)| count > max) {
                 let message = format!("the columns make more than {max} {what}");
@@ -85,19 +77,12 @@ impl<'t> Grouping<'t> {
         let mut groups: Vec<Rows<'t>> = keys
             .names
             .into_iter()
-            .map(|key| Rows {
-                key,
-                of_level: vec![Vec::new(); levels.names.len()],
-            })
+            .map(|key| Rows { key, of_level: vec![Vec::new(); levels.names.len()] })
             .collect();
         for (group, level, row) in placed {
             groups[group].of_level[level].push(row);
         }
-        Ok(Self {
-            levels: levels.names,
-            groups,
-            left_out,
-        })
+        Ok(Self { levels: levels.names, groups, left_out })
     }
 
     /// Keeps only these levels, in this order.
@@ -105,13 +90,10 @@ impl<'t> Grouping<'t> {
         self.levels = chosen.iter().map(|&level| self.levels[level]).collect();
         for group in &mut self.groups {
             let mut taken = std::mem::take(&mut group.of_level);
-            let picked = chosen
-                .iter()
-                .map(|&level| std::mem::take(&mut taken[level]));
+            let picked = chosen.iter().map(|&level| std::mem::take(&mut taken[level]));
             group.of_level = picked.collect();
         }
-        self.groups
-            .retain(|group| group.of_level.iter().any(|rows| !rows.is_empty()));
+        self.groups.retain(|group| group.of_level.iter().any(|rows| !rows.is_empty()));
     }
 
     /// The position of a level.
@@ -122,9 +104,7 @@ impl<'t> Grouping<'t> {
         let found = self.levels.iter().position(|known| *known == level);
         found.ok_or_else(|| {
             let hint = hint(level, self.levels.iter().copied());
-            AnalyzeError::new(format!(
-                "the column `{factor}` has no level `{level}`; {hint}"
-            ))
+            AnalyzeError::new(format!("the column `{factor}` has no level `{level}`; {hint}"))
         })
     }
 }
@@ -154,10 +134,7 @@ struct Index<K> {
 
 impl<K> Default for Index<K> {
     fn default() -> Self {
-        Self {
-            names: Vec::new(),
-            numbers: HashMap::new(),
-        }
+        Self { names: Vec::new(), numbers: HashMap::new() }
     }
 }
 

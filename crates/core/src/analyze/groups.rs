@@ -155,10 +155,7 @@ pub(super) fn overall(groups: &[Group], levels: &[&str]) -> Vec<Overall> {
             ratios.extend(
                 found
                     .and_then(|contrast| contrast.ratio)
-                    .map(|ratio| GroupRatio {
-                        ratio,
-                        settings: group.settings.clone(),
-                    }),
+                    .map(|ratio| GroupRatio { ratio, settings: group.settings.clone() }),
             );
         }
         ratios.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
@@ -307,9 +304,7 @@ mod tests {
         assert!(three.shows[1].contains("at 90 % confidence leaves 0 out"));
         let four = of(&[100.0, 101.0, 102.0, 103.0], &[90.0, 91.0, 92.0, 93.0]);
         assert!(
-            four.shows
-                .iter()
-                .all(|words| !words.contains("cannot") && !words.contains("no test"))
+            four.shows.iter().all(|words| !words.contains("cannot") && !words.contains("no test"))
         );
     }
 

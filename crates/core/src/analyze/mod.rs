@@ -141,10 +141,7 @@ impl ResolvedOptions {
             Some(name) => Some(table.column(name)?),
             None => default_factor(table),
         };
-        let split = Split {
-            by: all(&options.by)?,
-            factor,
-        };
+        let split = Split { by: all(&options.by)?, factor };
         let asked = Self { metrics, split };
         asked.check(table, options)?;
         Ok(asked)
@@ -240,12 +237,7 @@ fn compare(
     grouping: &Grouping<'_>,
     clock: &AnalysisClock<'_>,
 ) -> Result<(), AnalyzeError> {
-    let view = View {
-        table,
-        by: &asked.split.by,
-        grouping,
-        clock,
-    };
+    let view = View { table, by: &asked.split.by, grouping, clock };
     if grouping.left_out > 0 {
         let left_out = grouping.left_out;
         analysis.notes.push(format!(
@@ -255,9 +247,8 @@ fn compare(
     }
     if table.find(PAIR_COLUMN).is_some() && table.find(SIDE_COLUMN).is_some() {
         let verdict = table.find(VERDICT_COLUMN);
-        let verdicts: BTreeSet<&str> = (0..table.len())
-            .filter_map(|row| table.text(row, verdict?))
-            .collect();
+        let verdicts: BTreeSet<&str> =
+            (0..table.len()).filter_map(|row| table.text(row, verdict?)).collect();
         let verdicts: Vec<&str> = verdicts.into_iter().collect();
         analysis.notes.push(format!(
             "these runs were paired, and the comparison's own verdict, {}, uses it; here they are \
@@ -271,15 +262,13 @@ fn compare(
             let factor = analysis.factor.as_ref();
             let level = factor.map_or(String::new(), |name| format!(" and a level in `{name}`"));
             let metric = table.name(metric);
-            return Err(AnalyzeError::new(format!(
-                "no row has a figure in `{metric}`{level}"
-            )));
+            return Err(AnalyzeError::new(format!("no row has a figure in `{metric}`{level}")));
         }
         if without > 0 {
             let name = table.name(metric);
-            analysis.notes.push(format!(
-                "{without} rows have no figure in `{name}` and are left out"
-            ));
+            analysis
+                .notes
+                .push(format!("{without} rows have no figure in `{name}` and are left out"));
         }
         let overall = groups::overall(&groups, &grouping.levels);
         analysis.overall.extend(overall);
@@ -315,9 +304,7 @@ fn doubt(
     clock: &AnalysisClock<'_>,
 ) -> Result<(), AnalyzeError> {
     let settings = settings(table, asked);
-    let elapsed = columns
-        .measure(Quantity::Elapsed)
-        .map(|measure| measure.column);
+    let elapsed = columns.measure(Quantity::Elapsed).map(|measure| measure.column);
     let is_other = |column: &Column| {
         let split = &asked.split;
         let is_named = split.by.contains(column) || split.factor == Some(*column);
@@ -340,16 +327,8 @@ fn doubt(
 /// Whether a column may say how a run was made: not which run it was, and of linerate's own
 /// documents not what it gave.
 fn is_setting(table: &Table, column: Column, factor: Option<Column>) -> bool {
-    const WHICH_RUN: [&str; 8] = [
-        "seed",
-        "peer",
-        "started_at",
-        "pair",
-        "block",
-        "repeat",
-        "attempt",
-        VERDICT_COLUMN,
-    ];
+    const WHICH_RUN: [&str; 8] =
+        ["seed", "peer", "started_at", "pair", "block", "repeat", "attempt", VERDICT_COLUMN];
     let name = table.name(column);
     let last = name.rsplit('.').next().unwrap_or(name);
     let sides = [SIDE_COLUMN, TREATMENT_COLUMN];

@@ -289,8 +289,7 @@ impl Builder {
 
 fn within(count: usize, max: usize, what: &str) -> Result<(), String> {
     let fits = count < max;
-    fits.then_some(())
-        .ok_or_else(|| format!("more than {max} {what}"))
+    fits.then_some(()).ok_or_else(|| format!("more than {max} {what}"))
 }
 
 /// Each costs 12 bytes; the largest file has no more.
@@ -305,9 +304,7 @@ mod tests {
         builder.begin("f.csv", "before", Format::Csv);
         let rate = builder.column("rate").unwrap();
         let size = builder.column("size").unwrap();
-        builder
-            .row(2, 0, &mut vec![(size, "64"), (rate, "9.5")])
-            .unwrap();
+        builder.row(2, 0, &mut vec![(size, "64"), (rate, "9.5")]).unwrap();
         builder.row(3, 0, &mut vec![(rate, "NA")]).unwrap();
         builder.row(4, 0, &mut vec![(rate, "fast")]).unwrap();
         builder.finish()
@@ -321,20 +318,14 @@ mod tests {
         assert_eq!(table.text(0, size), Some("64"));
         assert_eq!(table.number(1, rate).unwrap(), None);
         assert_eq!(table.text(1, size), None);
-        assert_eq!(
-            table.text(1, table.column(FILE_COLUMN).unwrap()),
-            Some("before")
-        );
+        assert_eq!(table.text(1, table.column(FILE_COLUMN).unwrap()), Some("before"));
     }
 
     #[test]
     fn a_text_that_is_not_a_number_is_refused_with_its_place() {
         let table = sample();
         let error = table.number(2, table.column("rate").unwrap()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "f.csv: line 4: `fast` in the column `rate` is not a number"
-        );
+        assert_eq!(error.to_string(), "f.csv: line 4: `fast` in the column `rate` is not a number");
         for text in ["inf", "nan", "1e999", "12 %", "1,234", ""] {
             assert_eq!(number(text), None, "{text}");
         }

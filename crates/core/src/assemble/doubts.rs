@@ -17,13 +17,8 @@ const RATE_REACHED: f64 = 0.98;
 /// Share of the payload that was sent before the measured time, from which on it is a caveat.
 const WARM_UP_SHARE: f64 = 0.015;
 /// Clock sources that are read in user space or with one instruction.
-const GOOD_CLOCKS: [&str; 5] = [
-    "tsc",
-    "kvm-clock",
-    "arch_sys_counter",
-    "hyperv_clocksource_tsc_page",
-    "timebase",
-];
+const GOOD_CLOCKS: [&str; 5] =
+    ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase"];
 
 /// Most caveats of the other end that are kept.
 const MAX_TOLD: usize = 32;
@@ -31,12 +26,7 @@ const MAX_TOLD: usize = 32;
 /// All caveats of `record`, which was made from `run`.
 pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     let mut doubts = run.client.caveats.clone();
-    let told = run
-        .server
-        .iter()
-        .flat_map(|half| &half.caveats)
-        .take(MAX_TOLD)
-        .cloned();
+    let told = run.server.iter().flat_map(|half| &half.caveats).take(MAX_TOLD).cloned();
     doubts.extend(told.map(|caveat| caveat.told_by(End::Server)));
     doubts.extend(partial(record));
     doubts.extend(linerate_limited(record));
@@ -50,11 +40,7 @@ pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(legs.filter_map(|leg| queue_of_warm_up(record, leg)));
     doubts.extend(stolen(record));
     doubts.extend(clock(&record.environment.client));
-    let server = record
-        .environment
-        .server
-        .as_ref()
-        .filter(|_| !record.environment.shared_kernel);
+    let server = record.environment.server.as_ref().filter(|_| !record.environment.shared_kernel);
     doubts.extend(server.and_then(clock));
     doubts.extend(shared_kernel(record));
     doubts
@@ -104,10 +90,7 @@ fn rate_not_reached(record: &Record) -> Option<Caveat> {
 
 /// At the rate that was asked for, a flow sends one datagram in the run at most.
 fn hardly_a_datagram(record: &Record) -> Option<Caveat> {
-    let asked = record
-        .legs
-        .iter()
-        .find_map(|leg| leg.udp.as_ref()?.asked_bps)? as f64;
+    let asked = record.legs.iter().find_map(|leg| leg.udp.as_ref()?.asked_bps)? as f64;
     let Traffic::Stream(stream) = &record.plan.traffic else {
         return None;
     };
@@ -293,10 +276,7 @@ mod tests {
         assert_eq!(queue_of_warm_up(&record, &leg(9_000_000)), None);
         let with_steps = |p50_bps| Leg {
             throughput_bps: Some(8e6),
-            steps: Some(StepRates {
-                p50_bps,
-                ..StepRates::default()
-            }),
+            steps: Some(StepRates { p50_bps, ..StepRates::default() }),
             ..leg(10_200_000)
         };
         assert!(queue_of_warm_up(&record, &with_steps(7.9e6)).is_some());
@@ -304,10 +284,7 @@ mod tests {
         assert_eq!(queue_of_warm_up(&record, &with_steps(7.99e6)), None);
         let mut sender = leg(10_200_000).tcp_sender().expect("a sender").clone();
         sender.warm_up_retransmitted_segments = Some(0);
-        let without_a_loss = Leg {
-            tcp: Some(sender.into()),
-            ..leg(10_200_000)
-        };
+        let without_a_loss = Leg { tcp: Some(sender.into()), ..leg(10_200_000) };
         assert_eq!(queue_of_warm_up(&record, &without_a_loss), None);
         record.plan.warm_up = Span(Duration::ZERO);
         assert_eq!(queue_of_warm_up(&record, &leg(10_200_000)), None);

@@ -75,21 +75,14 @@ fn path_loss(udp: &UdpEvidence) -> Option<f64> {
 
 fn gap_summary(buckets: &LatencyBuckets) -> Option<GapSummary> {
     let summary = LatencyHistogram::try_from(buckets).ok()?.summary()?;
-    Some(GapSummary {
-        p50: summary.p50,
-        p90: summary.p90,
-        p99: summary.p99,
-        max: summary.max,
-    })
+    Some(GapSummary { p50: summary.p50, p90: summary.p90, p99: summary.p99, max: summary.max })
 }
 
 /// Sums, and for what cannot be summed the flow that is worst off.
 pub(super) fn merge_tcp(flows: &[&TcpEvidence]) -> Option<TcpEvidence> {
     let read = |tcp: &&&TcpEvidence| tcp.sender().map(|tcp| tcp.rtt_mean_us);
     // The worst flow: the one with the most retransmitted and the longest round trips.
-    let worst = flows
-        .iter()
-        .max_by_key(|tcp| (tcp.retransmitted_segments(), read(tcp)))?;
+    let worst = flows.iter().max_by_key(|tcp| (tcp.retransmitted_segments(), read(tcp)))?;
     let sum = flows.iter().map(|tcp| tcp.retransmitted_segments()).sum();
     let sender = match (worst.sender(), sum) {
         (Some(worst), _) => {
@@ -97,9 +90,9 @@ pub(super) fn merge_tcp(flows: &[&TcpEvidence]) -> Option<TcpEvidence> {
             let merged = Box::new(merge_senders(worst, &senders));
             Some(SenderEvidence::Read(merged))
         }
-        (None, Some(retransmitted_segments)) => Some(SenderEvidence::Told {
-            retransmitted_segments,
-        }),
+        (None, Some(retransmitted_segments)) => {
+            Some(SenderEvidence::Told { retransmitted_segments })
+        }
         (None, None) => None,
     };
     let receiver = worst.receiver.clone();

@@ -84,10 +84,8 @@ impl Run {
             Traffic::Stream(_) => self.test.direction.parts(),
             Traffic::Rr(_) | Traffic::Crr(_) => &[Direction::Up],
         };
-        let parts: Vec<Part<'_>> = directions
-            .iter()
-            .map(|direction| self.part(*direction))
-            .collect();
+        let parts: Vec<Part<'_>> =
+            directions.iter().map(|direction| self.part(*direction)).collect();
         let environment = self.environment();
         let mut record = Record {
             status: self.status,
@@ -118,18 +116,14 @@ impl Run {
         }
         let flows = (0..self.test.flows()).map(|id| {
             let client = find(&self.client, id, direction);
-            let server = self
-                .server
-                .as_ref()
-                .and_then(|half| find(half, id, direction));
+            let server = self.server.as_ref().and_then(|half| find(half, id, direction));
             match direction {
                 Direction::Up | Direction::Both => (client, server),
                 Direction::Down => (server, client),
             }
         });
-        let flows = flows
-            .filter(|(sender, receiver)| sender.is_some() || receiver.is_some())
-            .collect();
+        let flows =
+            flows.filter(|(sender, receiver)| sender.is_some() || receiver.is_some()).collect();
         Part { direction, flows }
     }
 
@@ -199,11 +193,7 @@ impl Run {
         let up = direction != Direction::Down;
         let client = Some(report(&self.client, up));
         let server = self.server.as_ref().map(|half| report(half, !up));
-        if up {
-            (client, server)
-        } else {
-            (server, client)
-        }
+        if up { (client, server) } else { (server, client) }
     }
 
     fn fill_exchange(&self, record: &mut Record) {
@@ -231,10 +221,8 @@ impl Run {
         let exchange = !matches!(self.test.traffic, Traffic::Stream(_));
         let intervals = parts.iter().flat_map(|part| {
             let intervals = part.intervals(width, exchange).into_iter();
-            intervals.map(|interval| Interval {
-                direction: both.then_some(part.direction),
-                ..interval
-            })
+            intervals
+                .map(|interval| Interval { direction: both.then_some(part.direction), ..interval })
         });
         intervals.take(MAX_INTERVALS).collect()
     }

@@ -85,9 +85,7 @@ impl<'a> Part<'a> {
             return Vec::new();
         }
         // A last piece that is shorter than half an interval belongs to the one before it.
-        let count = (seconds / width)
-            .round()
-            .clamp(1.0, MAX_INTERVALS as f64 / 2.0) as u32;
+        let count = (seconds / width).round().clamp(1.0, MAX_INTERVALS as f64 / 2.0) as u32;
         let width = if f64::from(count) < seconds / width - 0.5 {
             seconds / f64::from(count)
         } else {
@@ -122,9 +120,7 @@ impl<'a> Part<'a> {
         let step_s = self.seconds() / count as f64;
         let total = |index: usize| -> u64 {
             let flows = self.with_course();
-            flows
-                .map(|flow| at(&flow.steps, index as f64 * step_s))
-                .sum()
+            flows.map(|flow| at(&flow.steps, index as f64 * step_s)).sum()
         };
         let passed = (0..count).map(|index| total(index + 1).saturating_sub(total(index)));
         StepRates::new(passed.map(|bytes| rate(bytes, step_s)).collect(), step_s)
@@ -179,9 +175,5 @@ fn at(steps: &[(u64, u64)], seconds: f64) -> u64 {
 }
 
 pub(super) fn rate(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        bytes as f64 * 8.0 / seconds
-    } else {
-        0.0
-    }
+    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
 }

@@ -37,10 +37,7 @@ fn flow(direction: Direction, sends: bool, bytes: u64) -> FlowHalf {
 fn half(flows: Vec<FlowHalf>, boot_id: &str) -> HalfReport {
     HalfReport {
         flows,
-        facts: Box::new(HostFacts {
-            boot_id: boot_id.into(),
-            ..HostFacts::default()
-        }),
+        facts: Box::new(HostFacts { boot_id: boot_id.into(), ..HostFacts::default() }),
         ..HalfReport::default()
     }
 }
@@ -74,11 +71,7 @@ fn goodput_is_what_the_receiver_counted_in_either_direction() {
         let up = direction == Direction::Up;
         let sender = flow(direction, true, 2_000_000);
         let receiver = flow(direction, false, 1_000_000);
-        let (client, server) = if up {
-            (sender, receiver)
-        } else {
-            (receiver, sender)
-        };
+        let (client, server) = if up { (sender, receiver) } else { (receiver, sender) };
         let record = record(
             test(Protocol::Tcp, direction),
             half(vec![client], "a"),
@@ -103,12 +96,7 @@ fn intervals_hold_every_byte_and_no_sliver() {
     assert_eq!(record.intervals.len(), 3);
     let bytes: u64 = record.intervals.iter().map(|interval| interval.bytes).sum();
     assert_eq!(bytes, 999_983);
-    assert!(
-        record
-            .intervals
-            .iter()
-            .all(|interval| interval.seconds > 0.29)
-    );
+    assert!(record.intervals.iter().all(|interval| interval.seconds > 0.29));
 }
 
 #[test]
@@ -130,10 +118,7 @@ fn both_directions_have_their_own_totals() {
 }
 
 fn sent(mss_bytes: u32) -> TcpEvidence {
-    let sender = TcpSender {
-        mss_bytes,
-        ..TcpSender::default()
-    };
+    let sender = TcpSender { mss_bytes, ..TcpSender::default() };
     sender.into()
 }
 
@@ -144,11 +129,7 @@ fn both_ways() -> Record {
             let sends = client == (direction == Direction::Up);
             FlowHalf {
                 id: u32::from(direction == Direction::Down),
-                tcp: Some(if sends {
-                    sent(mss_bytes)
-                } else {
-                    TcpReceiver::default().into()
-                }),
+                tcp: Some(if sends { sent(mss_bytes) } else { TcpReceiver::default().into() }),
                 method: Some(format!("{mss_bytes}")),
                 ..flow(direction, sends, 1_000_000)
             }
@@ -207,26 +188,17 @@ fn two_legs_leave_only_their_sums_to_the_record() {
     for key in ["sender", "receiver", "tcp", "udp", "ceilings", "verdict"] {
         assert_eq!(json.get(key), None, "{key}");
     }
-    assert_eq!(
-        (&json["bytes"], &json["throughput_bps"]),
-        (&2_000_000.into(), &16e6.into())
-    );
+    assert_eq!((&json["bytes"], &json["throughput_bps"]), (&2_000_000.into(), &16e6.into()));
     assert_eq!(serde_json::from_value::<Record>(json).unwrap(), both_ways());
 }
 
 #[test]
 fn lost_datagrams_are_told_apart_from_those_that_the_socket_dropped() {
     let mut sender = flow(Direction::Up, true, 1_000_000);
-    sender.udp_sent = Some(UdpSent {
-        sent: 1000,
-        ..UdpSent::default()
-    });
+    sender.udp_sent = Some(UdpSent { sent: 1000, ..UdpSent::default() });
     let mut receiver = flow(Direction::Up, false, 900_000);
-    receiver.udp_received = Some(UdpReceived {
-        received: 900,
-        socket_drops: Some(60),
-        ..UdpReceived::default()
-    });
+    receiver.udp_received =
+        Some(UdpReceived { received: 900, socket_drops: Some(60), ..UdpReceived::default() });
     let record = record(
         test(Protocol::Udp, Direction::Up),
         half(vec![sender], "a"),
@@ -297,18 +269,10 @@ fn a_window_beyond_the_receivers_limit_is_told_with_what_to_do() {
     let mut test = test(Protocol::Tcp, Direction::Up);
     test.options.receive_window_bytes = Some(ByteCount(8_388_608));
     let mut sender = flow(Direction::Up, true, 1_000_000);
-    sender.tcp = Some(
-        TcpSender {
-            send_window_bytes: Some(425_984),
-            ..TcpSender::default()
-        }
-        .into(),
-    );
+    sender.tcp =
+        Some(TcpSender { send_window_bytes: Some(425_984), ..TcpSender::default() }.into());
     let mut server = half(vec![flow(Direction::Up, false, 1_000_000)], "b");
-    let sysctls = [
-        ("net.core.rmem_max", "212992"),
-        ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
-    ];
+    let sysctls = [("net.core.rmem_max", "212992"), ("net.ipv4.tcp_rmem", "4096 131072 6291456")];
     let sysctls = sysctls.map(|(key, value)| (key.to_owned(), value.to_owned()));
     server.facts.sysctls = sysctls.into();
     let advice = |server: HalfReport| {
@@ -320,14 +284,8 @@ fn a_window_beyond_the_receivers_limit_is_told_with_what_to_do() {
     };
     let raised = advice(server.clone());
     assert!(raised.contains("leave --receive-window out"), "{raised}");
-    assert!(
-        raised.contains("up to 6291456 bytes; or run `linerate host set"),
-        "{raised}"
-    );
-    server
-        .facts
-        .read_only_sysctls
-        .push("net.core.rmem_max".to_owned());
+    assert!(raised.contains("up to 6291456 bytes; or run `linerate host set"), "{raised}");
+    server.facts.read_only_sysctls.push("net.core.rmem_max".to_owned());
     let alone = advice(server);
     assert!(alone.ends_with("up to 6291456 bytes"), "{alone}");
 }

@@ -282,12 +282,7 @@ impl CapacityHalf {
     /// # Errors
     /// Checks the half of a peer; an error says what in it cannot be.
     pub fn check(&self) -> Result<(), String> {
-        let lists = [
-            &self.tcp.failures,
-            &self.tcp.lost,
-            &self.udp.failures,
-            &self.udp.lost,
-        ];
+        let lists = [&self.tcp.failures, &self.tcp.lost, &self.udp.failures, &self.udp.lost];
         let readings = [&self.memory.before, &self.memory.height, &self.memory.after];
         let causes = lists.iter().map(|list| list.len()).max();
         let caches = readings.iter().map(|reading| reading.caches.len()).max();

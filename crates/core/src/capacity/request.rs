@@ -43,10 +43,7 @@ impl CapacityRequest {
         let (all, max) = (self.connections + self.udp_sockets, 2 * MAX_HELD);
         within("--connections and --udp-sockets together", all, 1, max)?;
         within("time", self.seconds, 0.01, crate::plan::MAX_SECONDS)?;
-        let messages = [
-            ("--request", self.request_bytes),
-            ("--response", self.response_bytes),
-        ];
+        let messages = [("--request", self.request_bytes), ("--response", self.response_bytes)];
         messages
             .into_iter()
             .try_for_each(|(what, bytes)| within(what, bytes, MIN_MESSAGE, MAX_MESSAGE))
@@ -85,10 +82,8 @@ impl HoldPorts {
     /// # Errors
     /// Checks the progress of a peer; an error says what in it cannot be.
     pub fn check(&self, request: &CapacityRequest) -> Result<(), String> {
-        let pools = [
-            ("TCP", &self.tcp, request.connections),
-            ("UDP", &self.udp, request.udp_sockets),
-        ];
+        let pools =
+            [("TCP", &self.tcp, request.connections), ("UDP", &self.udp, request.udp_sockets)];
         for (name, ports, asked) in pools {
             if ports.len() > MAX_PORTS || ports.iter().any(|port| port.port == 0) {
                 return Err(format!("{} ports for {name}", ports.len()));

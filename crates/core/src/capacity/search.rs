@@ -68,13 +68,7 @@ pub struct SearchFound {
 impl Search {
     /// A search between 1 and `most` connections.
     pub fn new(most: u64) -> Self {
-        Self {
-            most,
-            holds: 0,
-            stops: None,
-            guess: Guess::None,
-            rounds: Vec::new(),
-        }
+        Self { most, holds: 0, stops: None, guess: Guess::None, rounds: Vec::new() }
     }
 
     /// The number to try now; `None` when the search is over.
@@ -154,11 +148,7 @@ mod tests {
     fn search(most: u64, limit: u64, mut told: impl FnMut(u64) -> u64) -> SearchFound {
         let mut search = Search::new(most);
         while let Some(asked) = search.next_number() {
-            search.handle_round(if asked <= limit {
-                asked
-            } else {
-                told(asked).min(asked - 1)
-            });
+            search.handle_round(if asked <= limit { asked } else { told(asked).min(asked - 1) });
         }
         search.found()
     }
@@ -169,10 +159,7 @@ mod tests {
         assert_eq!(found.holds, 19_980);
         assert_eq!(found.stops_at, Some(19_980 + 199));
         let asked: Vec<u64> = found.rounds.iter().map(|round| round.asked).collect();
-        assert_eq!(
-            asked,
-            [1024, 2048, 4096, 8192, 16_384, 32_768, 19_980, 20_179]
-        );
+        assert_eq!(asked, [1024, 2048, 4096, 8192, 16_384, 32_768, 19_980, 20_179]);
     }
 
     #[test]

@@ -161,11 +161,7 @@ pub(super) fn within<T: PartialOrd + Display>(
     if value >= low && value <= high {
         return Ok(());
     }
-    Err(CapacityError {
-        field,
-        value: value.to_string(),
-        allowed: format!("{low} to {high}"),
-    })
+    Err(CapacityError { field, value: value.to_string(), allowed: format!("{low} to {high}") })
 }
 
 /// A connect rate that a path of 10 ms with a small backlog reaches.
@@ -196,25 +192,16 @@ mod tests {
     #[test]
     fn values_out_of_range_are_named() {
         assert_eq!(test().check(), Ok(()));
-        let none = CapacityTest {
-            connections: 0,
-            ..test()
-        };
+        let none = CapacityTest { connections: 0, ..test() };
         assert!(none.check().is_err());
-        let rate = CapacityTest {
-            rate_per_s: Some(0),
-            ..test()
-        };
+        let rate = CapacityTest { rate_per_s: Some(0), ..test() };
         let words = rate.check().unwrap_err().to_string();
         assert_eq!(words, "--rate 0: it must be 1 to 10000000");
     }
 
     #[test]
     fn the_endpoint_is_asked_for_time_enough() {
-        let slow = CapacityTest {
-            rate_per_s: Some(10),
-            ..test()
-        };
+        let slow = CapacityTest { rate_per_s: Some(10), ..test() };
         assert!(slow.request().seconds > 100.0);
     }
 }

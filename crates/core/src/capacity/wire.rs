@@ -60,13 +60,8 @@ impl Header {
     /// Reads a header; `None` if it is invalid.
     pub fn decode(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let word = u64::from_be_bytes(bytes);
-        let mut kinds = [
-            Kind::Open,
-            Kind::OpenAnswered,
-            Kind::Heartbeat,
-            Kind::Request,
-        ]
-        .into_iter();
+        let mut kinds =
+            [Kind::Open, Kind::OpenAnswered, Kind::Heartbeat, Kind::Request].into_iter();
         let kind = kinds.find(|kind| u64::from(*kind as u8) == word >> 56)?;
         let number = word % Self::NUMBERS;
         Some(Self { kind, number })
@@ -154,10 +149,7 @@ mod tests {
 
     #[test]
     fn another_session_opens_nothing() {
-        let header = Header {
-            kind: Kind::Open,
-            number: 7,
-        };
+        let header = Header { kind: Kind::Open, number: 7 };
         let bytes = opening(Token([1; 16]), header);
         assert_eq!(opened(&bytes, Token([2; 16])), None);
     }

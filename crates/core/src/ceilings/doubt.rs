@@ -25,12 +25,8 @@ impl Votes {
         for _ in 0..COPIES {
             disturb(&mut copy, view.record, &mut dice);
             let views = views(&copy);
-            let same = views
-                .iter()
-                .find(|other| other.leg.direction == view.leg.direction);
-            *votes
-                .entry(same.map_or(Cause::Unexplained, &judge))
-                .or_insert(0) += 1;
+            let same = views.iter().find(|other| other.leg.direction == view.leg.direction);
+            *votes.entry(same.map_or(Cause::Unexplained, &judge)).or_insert(0) += 1;
         }
         Self(votes)
     }
@@ -42,13 +38,9 @@ impl Votes {
 
     /// The most frequent other cause.
     pub(super) fn next(&self, after: Cause) -> Option<Cause> {
-        let others = self
-            .0
-            .iter()
-            .filter(|(cause, _)| ![after, Cause::Unexplained].contains(cause));
-        others
-            .max_by_key(|(_, votes)| **votes)
-            .map(|(cause, _)| *cause)
+        let others =
+            self.0.iter().filter(|(cause, _)| ![after, Cause::Unexplained].contains(cause));
+        others.max_by_key(|(_, votes)| **votes).map(|(cause, _)| *cause)
     }
 }
 
@@ -109,11 +101,7 @@ fn disturb_leg(leg: &mut Leg, dice: &mut Dice) {
 }
 
 fn disturb_end(end: &mut EndReport, dice: &mut Dice) {
-    let times = [
-        &mut end.blocked_us,
-        &mut end.run_delay_us,
-        &mut end.paced_us,
-    ];
+    let times = [&mut end.blocked_us, &mut end.run_delay_us, &mut end.paced_us];
     scale_known(dice, times, TIME);
     let percents = [&mut end.busiest_thread_percent, &mut end.steal_percent];
     for percent in percents.into_iter().flatten() {

@@ -87,10 +87,7 @@ impl SlowStart {
         let rounds_to_steady = (steady_bps * rtt_s / 8.0 / first).log2().ceil().max(0.0);
         let rounds_to_end = (bytes / first + 1.0).log2().ceil();
         if rounds_to_end <= rounds_to_steady {
-            return Self {
-                rounds: rounds_to_end,
-                seconds: rounds_to_end * rtt_s,
-            };
+            return Self { rounds: rounds_to_end, seconds: rounds_to_end * rtt_s };
         }
         let rest = bytes - first * (rounds_to_steady.exp2() - 1.0);
         Self {
@@ -105,10 +102,7 @@ mod tests {
     use super::*;
 
     fn close(value: f64, wanted: f64) {
-        assert!(
-            (value / wanted - 1.0).abs() < 1e-3,
-            "{value} instead of {wanted}"
-        );
+        assert!((value / wanted - 1.0).abs() < 1e-3, "{value} instead of {wanted}");
     }
 
     #[test]
@@ -126,19 +120,13 @@ mod tests {
     fn cubic_has_the_windows_of_rfc_9438_table_2() {
         // RTT 0.1 s: p = 10⁻², 10⁻⁴, 10⁻⁶ give 6, 187, 5,926 segments (C = 0.4).
         for (p, segments) in [(1e-2, 5.927), (1e-4, 187.4), (1e-6, 5_927.0)] {
-            close(
-                cubic_bps(1000.0, 0.1, p),
-                window_bps(segments * 1000.0, 0.1),
-            );
+            close(cubic_bps(1000.0, 0.1, p), window_bps(segments * 1000.0, 0.1));
         }
     }
 
     #[test]
     fn timeouts_only_lower_the_rate_of_reno() {
-        close(
-            pftk_bps(1448.0, 0.05, 1e-6, 0.25),
-            reno_bps(1448.0, 0.05, 1e-6),
-        );
+        close(pftk_bps(1448.0, 0.05, 1e-6, 0.25), reno_bps(1448.0, 0.05, 1e-6));
         let p: f64 = 0.05;
         let by_hand =
             0.05 * (0.1_f64 / 3.0).sqrt() + 0.25 * 3.0 * (0.15_f64 / 8.0).sqrt() * p * 1.08;
@@ -161,13 +149,7 @@ mod tests {
     fn slow_start_doubles_until_the_end_or_the_steady_rate() {
         // 10 + 20 + 40 segments in three rounds, whatever the path could do later.
         let short = SlowStart::of(70_000.0, 1000.0, 0.1, f64::INFINITY);
-        assert_eq!(
-            short,
-            SlowStart {
-                rounds: 3.0,
-                seconds: 3.0 * 0.1
-            }
-        );
+        assert_eq!(short, SlowStart { rounds: 3.0, seconds: 3.0 * 0.1 });
         // 80 segments each 0.1 s is 6.4 Mbit/s: 70 in slow start, 930 at that rate.
         let long = SlowStart::of(1_000_000.0, 1000.0, 0.1, 6.4e6);
         close(long.seconds, 0.3 + 930_000.0 * 8.0 / 6.4e6);

@@ -67,10 +67,7 @@ pub fn is_window_closing(view: &View<'_>) -> bool {
 
 /// Whether most steps had the same rate; without enough steps, whether the intervals had.
 pub fn is_even(view: &View<'_>) -> bool {
-    let varies_little = || {
-        view.variation()
-            .is_some_and(|share| share <= thresholds::EVEN)
-    };
+    let varies_little = || view.variation().is_some_and(|share| share <= thresholds::EVEN);
     view.is_even() || (view.leg.steps.is_none() && varies_little())
 }
 
@@ -79,20 +76,13 @@ pub fn is_even(view: &View<'_>) -> bool {
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);
     let small = views(record).iter().find_map(small_segments_caveat);
-    record
-        .caveats
-        .retain(|caveat| caveat.kind != CaveatKind::SmallSegments);
+    record.caveats.retain(|caveat| caveat.kind != CaveatKind::SmallSegments);
     record.caveats.extend(small);
     for leg in &mut record.legs {
         leg.ceilings.clear();
         leg.verdict = None;
     }
-    for Explained {
-        direction,
-        ceilings,
-        verdict,
-    } in explained
-    {
+    for Explained { direction, ceilings, verdict } in explained {
         let mut legs = record.legs.iter_mut();
         if let Some(leg) = legs.find(|leg| leg.direction == direction) {
             leg.ceilings = ceilings;

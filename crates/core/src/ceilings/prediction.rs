@@ -75,32 +75,21 @@ pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) ->
 /// measured rate is not known well enough.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
     let lifted = current.cause;
-    let shown = ceilings
-        .iter()
-        .filter(|ceiling| lasts(view, lifted, ceiling));
+    let shown = ceilings.iter().filter(|ceiling| lasts(view, lifted, ceiling));
     let shown = shown.map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)));
-    let others = shown
-        .chain(asked_rates(view))
-        .filter(|(cause, _)| !is_lifted(view, lifted, *cause));
+    let others =
+        shown.chain(asked_rates(view)).filter(|(cause, _)| !is_lifted(view, lifted, *cause));
     let (cause, limit_bps) = others
         .chain(of_remedy(view, lifted))
         .filter(|(_, limit)| *limit >= MIN_NEXT * view.throughput_bps)
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(Next {
-        cause,
-        limit_bps,
-        is_promised: cpus_carry(view, lifted, ceilings, limit_bps),
-    })
+    Some(Next { cause, limit_bps, is_promised: cpus_carry(view, lifted, ceilings, limit_bps) })
 }
 
 /// If no next limit is known, a remedy aims at so many times the measured rate. Buffers that the
 /// run has fixed cost nothing before they are used.
 pub(super) fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
-    if is_buffer(lifted) && fixes_both_buffers(view) {
-        PREDICTED_TIMES
-    } else {
-        UNKNOWN_NEXT
-    }
+    if is_buffer(lifted) && fixes_both_buffers(view) { PREDICTED_TIMES } else { UNKNOWN_NEXT }
 }
 
 /// Whether the remedy lifts this cause, too: both buffers go together if the run has fixed both.
@@ -158,10 +147,7 @@ fn asked_rates(view: &View<'_>) -> impl Iterator<Item = (Cause, f64)> {
         _ => (None, None),
     };
     let flows = view.flow_count() as f64;
-    let asked = [
-        (Cause::ApplicationSend, write),
-        (Cause::ApplicationReceive, read),
-    ];
+    let asked = [(Cause::ApplicationSend, write), (Cause::ApplicationReceive, read)];
     let all = move |(cause, rate): (Cause, Option<BitRate>)| Some((cause, rate?.0 as f64 * flows));
     asked.into_iter().filter_map(all)
 }

@@ -74,23 +74,16 @@ pub(super) fn buffer(view: &View<'_>, role: Role, bytes: u64) -> Remedy {
 /// the limit. `payload_share` is that of the send buffer.
 pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64) -> Option<Remedy> {
     let shares = [None, Some(payload_share)];
-    let bytes = shares
-        .map(|share| buffer_for(view, target_bps, share))
-        .into_iter()
-        .max();
+    let bytes = shares.map(|share| buffer_for(view, target_bps, share)).into_iter().max();
     let bytes = bytes.filter(|_| fixes_both_buffers(view))?;
     let roles = [Role::Receiver, Role::Sender].into_iter();
-    let mut low: Vec<Role> = roles
-        .filter(|role| is_limited(view, *role, bytes))
-        .collect();
+    let mut low: Vec<Role> = roles.filter(|role| is_limited(view, *role, bytes)).collect();
     if low.iter().any(|role| is_left_to_tuning(view, *role, bytes)) {
         return Some(Remedy::without(RunOption::Window));
     }
     // The command for the endpoint's host comes first, and stands alone.
     low.sort_by_key(|role| role.end(view.leg.direction) == End::Client);
-    let steps = low
-        .into_iter()
-        .map(|role| setting(view, role, limit_key(role), &[bytes]));
+    let steps = low.into_iter().map(|role| setting(view, role, limit_key(role), &[bytes]));
     let remedy = Remedy::option(RunOption::Window, bytes);
     Some(match steps.reduce(|before, step| step.after(before)) {
         Some(first) => remedy.after(first),
@@ -191,10 +184,8 @@ pub(super) fn sysctl_maximum(host: Option<&HostFacts>, key: &str) -> Option<f64>
 }
 
 fn triple(host: Option<&HostFacts>, key: &str) -> Option<[u64; 3]> {
-    let figures: Option<Vec<u64>> = setting_of(host, key)?
-        .split_whitespace()
-        .map(|word| word.parse().ok())
-        .collect();
+    let figures: Option<Vec<u64>> =
+        setting_of(host, key)?.split_whitespace().map(|word| word.parse().ok()).collect();
     figures?.try_into().ok()
 }
 
@@ -222,11 +213,7 @@ pub(super) fn better_congestion_control(view: &View<'_>) -> Option<&'static str>
         flows.any(|flow| flow.tcp.congestion.as_deref() == name)
     };
     let cubic_is_better = in_use("reno") && !in_use("cubic") && is_available(view, "cubic");
-    if is_available(view, "bbr") || !cubic_is_better {
-        Some("bbr")
-    } else {
-        Some("cubic")
-    }
+    if is_available(view, "bbr") || !cubic_is_better { Some("bbr") } else { Some("cubic") }
 }
 
 fn is_available(view: &View<'_>, name: &str) -> bool {

@@ -304,13 +304,8 @@ impl View<'_> {
             _ => tcp.delivery_rate_bps,
         };
         let largest = positive(self.sum(|flow| rate(flow.tcp).map(|bps| bps as f64))?)?;
-        let kept = self.leg.steps.map(|steps| {
-            if self.is_even() {
-                steps.p50_bps
-            } else {
-                steps.p90_bps
-            }
-        });
+        let kept =
+            self.leg.steps.map(|steps| if self.is_even() { steps.p50_bps } else { steps.p90_bps });
         Some(kept.and_then(positive).unwrap_or(largest).min(largest))
     }
 
@@ -344,8 +339,7 @@ impl View<'_> {
     /// (Little's law). A queue that is never empty has at least one. Less is a burst that waits
     /// behind itself, or a host that wakes up late.
     pub(super) fn queues_a_segment(&self) -> bool {
-        self.queued_segments()
-            .is_none_or(|segments| segments >= 1.0)
+        self.queued_segments().is_none_or(|segments| segments >= 1.0)
     }
 
     /// Measured rate over [`View::delivery_bps`].
@@ -361,8 +355,7 @@ impl View<'_> {
 
     /// Whether BBR reaches the rate at which it paces: then the network does not give more.
     pub(super) fn keeps_its_pace(&self) -> bool {
-        self.pace_reached()
-            .is_none_or(|share| share >= BBR_PACE_REACHED)
+        self.pace_reached().is_none_or(|share| share >= BBR_PACE_REACHED)
     }
 
     /// Whether the rate fell through the run: its windows were still those of slow start.
@@ -426,11 +419,7 @@ impl View<'_> {
     /// Rate asked of the UDP senders, bits per second; `None` unless all of them were asked for
     /// one.
     pub(super) fn asked_bps(&self) -> Option<f64> {
-        let asked: Option<f64> = self
-            .udp
-            .iter()
-            .map(|udp| positive(udp.asked_bps? as f64))
-            .sum();
+        let asked: Option<f64> = self.udp.iter().map(|udp| positive(udp.asked_bps? as f64)).sum();
         asked.filter(|_| !self.udp.is_empty())
     }
 

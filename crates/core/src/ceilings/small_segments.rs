@@ -104,9 +104,7 @@ fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
 pub(super) fn full_segment(view: &View<'_>) -> Option<f64> {
     let mss = view.mss()?;
     let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
-    let mtus: Vec<u32> = hosts
-        .filter_map(|host| Some(host.device.as_ref()?.mtu_bytes))
-        .collect();
+    let mtus: Vec<u32> = hosts.filter_map(|host| Some(host.device.as_ref()?.mtu_bytes)).collect();
     let of_mtu = |mtu: u32| mss_of(view, f64::from(mtu));
     let shared = of_mtu(*mtus.iter().min()?).filter(|full| mss < SEGMENT_SMALL * full);
     shared.or_else(|| of_mtu(*mtus.iter().max()?.max(&USUAL_MTU)))
@@ -220,10 +218,7 @@ fn path_mtu(view: &View<'_>, seen: &SegmentSizes, pmtu: f64) -> (String, Remedy)
 }
 
 fn tracepath(view: &View<'_>) -> Remedy {
-    Remedy::look(
-        LookObject::PathMtu,
-        Some(Role::Sender.end(view.leg.direction)),
-    )
+    Remedy::look(LookObject::PathMtu, Some(Role::Sender.end(view.leg.direction)))
 }
 
 /// An MTU of a role's route for the largest packets that both interfaces carry.
@@ -264,18 +259,13 @@ fn by_receiver(view: &View<'_>, seen: &SegmentSizes, told: f64) -> (String, Reme
     // own limit.
     let free = seen.own.is_some_and(|own| own > told + seen.options);
     match seen.back {
-        Some(back) if back > told + seen.options => (
-            format!("{advertised}: its route has such an advmss"),
-            advmss,
-        ),
-        Some(_) if free => (
-            format!("{advertised}: TCP_MAXSEG of its socket"),
-            Remedy::without(RunOption::Mss),
-        ),
-        _ => (
-            format!("{advertised} (advmss of its route, TCP_MAXSEG of its socket)"),
-            advmss,
-        ),
+        Some(back) if back > told + seen.options => {
+            (format!("{advertised}: its route has such an advmss"), advmss)
+        }
+        Some(_) if free => {
+            (format!("{advertised}: TCP_MAXSEG of its socket"), Remedy::without(RunOption::Mss))
+        }
+        _ => (format!("{advertised} (advmss of its route, TCP_MAXSEG of its socket)"), advmss),
     }
 }
 
@@ -289,9 +279,7 @@ fn on_the_way(view: &View<'_>, seen: &SegmentSizes, told: f64) -> (String, Remed
             Remedy::without(RunOption::Mss),
         );
     }
-    let probing = view
-        .sender_host
-        .and_then(|host| host.sysctls.get("net.ipv4.tcp_mtu_probing"));
+    let probing = view.sender_host.and_then(|host| host.sysctls.get("net.ipv4.tcp_mtu_probing"));
     if let Some(mode) = probing.filter(|mode| mode.trim() != "0") {
         return (
             format!(

@@ -28,15 +28,8 @@ impl Candidate {
         let signs = (rule.signs)(view);
         let ceiling = (rule.ceiling)(view).filter(is_finite);
         let evidence = signs.iter().flat_map(|signs| signs.say.clone()).collect();
-        let ceiling = ceiling.map(|ceiling| Ceiling {
-            evidence,
-            ..ceiling
-        });
-        Self {
-            rule,
-            ceiling,
-            signs,
-        }
+        let ceiling = ceiling.map(|ceiling| Ceiling { evidence, ..ceiling });
+        Self { rule, ceiling, signs }
     }
 
     fn holds(&self) -> bool {
@@ -50,9 +43,7 @@ impl Candidate {
     fn confirmed(&self, view: &View<'_>) -> bool {
         let signs = self.signs.as_ref().map_or(0.0, |signs| signs.tolerance);
         let tolerance = self.rule.tolerance.max(signs);
-        self.ceiling
-            .as_ref()
-            .is_some_and(|c| agrees(view.throughput_bps, c.limit_bps, tolerance))
+        self.ceiling.as_ref().is_some_and(|c| agrees(view.throughput_bps, c.limit_bps, tolerance))
     }
 }
 
@@ -74,27 +65,21 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
     let next = votes.next(cause);
     let of_cause = |cause| candidates.iter().find(|other| other.rule.cause == cause);
     let mut verdict = match found.zip(found.and_then(|found| found.ceiling.as_ref())) {
-        Some((found, ceiling)) if sure >= UNEXPLAINED_BELOW => Verdict {
-            confidence: Some(sure),
-            ..verdict(view, found, ceiling, &ceilings)
-        },
+        Some((found, ceiling)) if sure >= UNEXPLAINED_BELOW => {
+            Verdict { confidence: Some(sure), ..verdict(view, found, ceiling, &ceilings) }
+        }
         _ => unexplained(view, &candidates),
     };
     // A cause that was found and is not sure enough comes nearest.
     let is_sure = verdict.cause == cause;
     let nearest = found.filter(|_| !is_sure);
-    let runner_up = nearest
-        .or_else(|| next.and_then(of_cause))
-        .or_else(|| runner_up(view, &candidates, cause));
+    let runner_up =
+        nearest.or_else(|| next.and_then(of_cause)).or_else(|| runner_up(view, &candidates, cause));
     verdict.runner_up = Some(RunnerUp {
         cause: runner_up.map_or(Cause::Unexplained, |candidate| candidate.rule.cause),
         tell_apart: tell_apart(view, runner_up, verdict.cause),
     });
-    Explained {
-        direction: view.leg.direction,
-        verdict,
-        ceilings,
-    }
+    Explained { direction: view.leg.direction, verdict, ceilings }
 }
 
 /// The first cause whose evidence holds and whose ceiling agrees.
@@ -119,8 +104,7 @@ fn runner_up<'a>(
     let points = |other: &Candidate| u8::from(other.holds()) * 2 + u8::from(other.confirmed(view));
     let scored = others.map(|other| (points(other), other));
     let best = scored.min_by_key(|(points, _)| std::cmp::Reverse(*points));
-    best.filter(|(points, _)| *points > 0)
-        .map(|(_, other)| other)
+    best.filter(|(points, _)| *points > 0).map(|(_, other)| other)
 }
 
 /// The next run: if the runner-up is the cause, its change makes the run faster. For causes that no
@@ -154,10 +138,7 @@ fn is_finite(ceiling: &Ceiling) -> bool {
 }
 
 fn sorted(candidates: &[Candidate]) -> Vec<Ceiling> {
-    let mut ceilings: Vec<Ceiling> = candidates
-        .iter()
-        .filter_map(|c| c.ceiling.clone())
-        .collect();
+    let mut ceilings: Vec<Ceiling> = candidates.iter().filter_map(|c| c.ceiling.clone()).collect();
     ceilings.sort_by(|a, b| {
         let order = a.limit_bps.total_cmp(&b.limit_bps);
         order.then(a.cause.cmp(&b.cause))
@@ -174,9 +155,7 @@ fn verdict(
     let measured = view.throughput_bps;
     let next = prediction::next(view, ceiling, ceilings);
     let target = prediction::known_rate(view, ceiling, ceilings).unwrap_or_else(|| {
-        let next = next
-            .as_ref()
-            .map(|next| next.target_bps(view, ceiling.cause));
+        let next = next.as_ref().map(|next| next.target_bps(view, ceiling.cause));
         next.unwrap_or(measured * prediction::unknown_times(view, ceiling.cause))
     });
     let mut evidence = ceiling.evidence.clone();
@@ -235,10 +214,7 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
         evidence.push(format!("{} {LOSS_UNKNOWN}", percent(missing)));
     }
     evidence.extend(waits(view));
-    Verdict {
-        evidence,
-        ..Verdict::default()
-    }
+    Verdict { evidence, ..Verdict::default() }
 }
 
 /// Threads that waited for a CPU: then no limit of the path is reached, since a full window opens

@@ -117,9 +117,8 @@ impl<'a> View<'a> {
     /// not.
     pub(super) fn tcp_receivers(&self) -> Vec<&'a TcpReceiver> {
         let flows = self.record.flows_of(self.leg);
-        let mut all: Vec<_> = flows
-            .filter_map(|flow| flow.tcp.as_ref()?.receiver.as_ref())
-            .collect();
+        let mut all: Vec<_> =
+            flows.filter_map(|flow| flow.tcp.as_ref()?.receiver.as_ref()).collect();
         if all.is_empty() {
             all.extend(self.leg.tcp.iter().filter_map(|tcp| tcp.receiver.as_ref()));
         }
@@ -165,10 +164,7 @@ fn tcp_flows<'a>(record: &'a Record, leg: &'a Leg) -> Vec<TcpFlow<'a>> {
     if flows.is_empty() {
         flows.extend(read((leg.bytes, &leg.tcp)));
     }
-    if flows
-        .iter()
-        .any(|flow| flow.tcp.subflows.is_some_and(|n| n > 1))
-    {
+    if flows.iter().any(|flow| flow.tcp.subflows.is_some_and(|n| n > 1)) {
         flows.clear();
     }
     flows
@@ -176,11 +172,7 @@ fn tcp_flows<'a>(record: &'a Record, leg: &'a Leg) -> Vec<TcpFlow<'a>> {
 
 impl<'a> TcpFlow<'a> {
     fn new(bytes: u64, tcp: &'a TcpEvidence) -> Option<Self> {
-        Some(Self {
-            bytes,
-            tcp: tcp.sender()?,
-            receiver: tcp.receiver.as_ref(),
-        })
+        Some(Self { bytes, tcp: tcp.sender()?, receiver: tcp.receiver.as_ref() })
     }
 
     /// Whether the application fixed the receive buffer.
@@ -190,10 +182,7 @@ impl<'a> TcpFlow<'a> {
 }
 
 fn udp_flows<'a>(record: &'a Record, leg: &'a Leg) -> Vec<&'a UdpEvidence> {
-    let mut flows: Vec<_> = record
-        .flows_of(leg)
-        .filter_map(|flow| flow.udp.as_ref())
-        .collect();
+    let mut flows: Vec<_> = record.flows_of(leg).filter_map(|flow| flow.udp.as_ref()).collect();
     if flows.is_empty() {
         flows.extend(&leg.udp);
     }

@@ -93,11 +93,7 @@ impl Comparison {
         let options = asked_of_both(&self.plan, [&self.a, &self.b], self.with.as_ref());
         let effects = self.metrics.iter().map(|metric| {
             let found = &metric.conclusion;
-            (
-                metric.metric.as_str(),
-                found.effect_percent,
-                found.interval_percent,
-            )
+            (metric.metric.as_str(), found.effect_percent, found.interval_percent)
         });
         Observed::effects(&self.started_at, options, effects)
     }
@@ -105,10 +101,8 @@ impl Comparison {
 
 /// The options of a comparison, as a user types them.
 pub fn asked_of_both(test: &Test, sides: [&Treatments; 2], with: Option<&Test>) -> Vec<String> {
-    let sides = ["--a", "--b"]
-        .into_iter()
-        .zip(sides)
-        .map(|(option, side)| format!("{option} {side}"));
+    let sides =
+        ["--a", "--b"].into_iter().zip(sides).map(|(option, side)| format!("{option} {side}"));
     let with = with.map(|with| format!("--with \"{}\"", asked(with).join(" ")));
     asked(test).into_iter().chain(sides).chain(with).collect()
 }
@@ -162,9 +156,7 @@ impl WouldDecide {
         let is_known = pairs.is_finite() && pairs <= MAX_TO_TELL;
         // The next looks.
         let pairs = (pairs as u32).max(so_far.pairs + 1);
-        let next = [8, 10, 13, 17, 23, MAX_PAIRS]
-            .into_iter()
-            .find(|look| *look >= pairs);
+        let next = [8, 10, 13, 17, 23, MAX_PAIRS].into_iter().find(|look| *look >= pairs);
         let times_as_long = (f64::from(pairs) / f64::from(MAX_PAIRS)).ceil();
         let [low, high] = so_far.interval_percent.map(f64::abs);
         Self {
@@ -190,11 +182,7 @@ fn rounded_up(percent: f64) -> f64 {
     // 3 × 0.1 is not 0.3.
     let digits = (percent.max(0.01) / unit - 1e-9).ceil();
     let scale = 1.0 / unit;
-    if unit < 1.0 {
-        digits / scale.round()
-    } else {
-        digits * unit
-    }
+    if unit < 1.0 { digits / scale.round() } else { digits * unit }
 }
 
 #[cfg(test)]

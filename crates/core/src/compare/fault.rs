@@ -162,10 +162,8 @@ fn overruns(record: &Record) -> Option<String> {
         return Some(words);
     }
     record.ends().find_map(|(_, end)| {
-        let dropped = counted(
-            end.softnet_dropped.unwrap_or(0),
-            "packets dropped by a receive queue",
-        );
+        let dropped =
+            counted(end.softnet_dropped.unwrap_or(0), "packets dropped by a receive queue");
         dropped.or_else(|| {
             OVERRUN_COUNTERS.iter().find_map(|name| {
                 let count = end.counters.get(*name).copied().unwrap_or(0);
@@ -176,12 +174,8 @@ fn overruns(record: &Record) -> Option<String> {
 }
 
 /// The kernel's counters of buffers that were full.
-const OVERRUN_COUNTERS: [&str; 4] = [
-    "UdpRcvbufErrors",
-    "TcpExtTCPBacklogDrop",
-    "TcpExtTCPRcvQDrop",
-    "TcpExtPruneCalled",
-];
+const OVERRUN_COUNTERS: [&str; 4] =
+    ["UdpRcvbufErrors", "TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop", "TcpExtPruneCalled"];
 
 fn caveat(record: &Record, kind: CaveatKind) -> Option<String> {
     let found = record.caveats.iter().find(|caveat| caveat.kind == kind)?;
@@ -211,10 +205,7 @@ fn other_percent(end: &EndReport, seconds: f64) -> Option<f64> {
 fn throttles(record: &Record) -> Option<String> {
     record.ends().find_map(|(name, end)| {
         let throttles = end.thermal_throttles?;
-        counted(
-            throttles,
-            &format!("thermal throttles of the {name}'s CPUs"),
-        )
+        counted(throttles, &format!("thermal throttles of the {name}'s CPUs"))
     })
 }
 
@@ -238,15 +229,9 @@ mod tests {
     #[test]
     fn an_unknown_fault_is_answered_by_the_nearest_or_by_all() {
         let error = "retransmission".parse::<Fault>().unwrap_err().to_string();
-        assert!(
-            error.ends_with("did you mean `retransmissions`?"),
-            "{error}"
-        );
+        assert!(error.ends_with("did you mean `retransmissions`?"), "{error}");
         let error = "rain".parse::<Fault>().unwrap_err().to_string();
-        assert!(
-            error.ends_with("corruption, busy_host, clock, thermal"),
-            "{error}"
-        );
+        assert!(error.ends_with("corruption, busy_host, clock, thermal"), "{error}");
     }
 
     #[test]
@@ -262,25 +247,16 @@ mod tests {
         bad.status = Status::Partial;
         bad.corrupted_bytes = Some(4);
         bad.caveats = vec![Caveat::new(CaveatKind::Clock, "hpet", "")];
-        let tcp = TcpSender {
-            retransmitted_segments: 3,
-            timeouts: Some(1),
-            ..TcpSender::default()
-        };
+        let tcp =
+            TcpSender { retransmitted_segments: 3, timeouts: Some(1), ..TcpSender::default() };
         bad.legs[0].tcp = Some(tcp.clone().into());
-        bad.legs[0].udp = Some(UdpEvidence {
-            lost: 2,
-            socket_drops: Some(9),
-            ..UdpEvidence::default()
-        });
+        bad.legs[0].udp =
+            Some(UdpEvidence { lost: 2, socket_drops: Some(9), ..UdpEvidence::default() });
         bad.legs[0].sender = Some(EndReport {
             cpus: 4,
             host_cpu_percent: Some(70.0),
             softirq_seconds: Some(0.1),
-            cpu_seconds: CpuSeconds {
-                user: 0.2,
-                system: 0.7,
-            },
+            cpu_seconds: CpuSeconds { user: 0.2, system: 0.7 },
             ..EndReport::default()
         });
         let seen = |fault: Fault| fault.seen_in(&bad).unwrap_or_default();
@@ -288,31 +264,19 @@ mod tests {
         let overtaken = |spurious: u64| {
             let mut record = bad.clone();
             let dsack_duplicates = Some(spurious);
-            record.legs[0].tcp = Some(
-                TcpSender {
-                    dsack_duplicates,
-                    ..tcp.clone()
-                }
-                .into(),
-            );
+            record.legs[0].tcp = Some(TcpSender { dsack_duplicates, ..tcp.clone() }.into());
             Fault::Retransmissions.seen_in(&record)
         };
         assert_eq!(overtaken(2).unwrap(), "1 retransmitted segments");
         assert_eq!(overtaken(3), None);
         assert_eq!(seen(Fault::Timeouts), "1 retransmission timeouts");
         assert_eq!(seen(Fault::Loss), "2 datagrams lost");
-        assert_eq!(
-            seen(Fault::BufferOverruns),
-            "9 datagrams dropped by the receiver's socket"
-        );
+        assert_eq!(seen(Fault::BufferOverruns), "9 datagrams dropped by the receiver's socket");
         assert_eq!(seen(Fault::Corruption), "4 bytes arrived changed");
         assert_eq!(seen(Fault::Clock), "hpet");
         assert_eq!(seen(Fault::Incomplete), "the run ended before its time");
         // One CPU of four was the test's own: 45 % of the 70 % are somebody else's.
-        assert_eq!(
-            seen(Fault::BusyHost),
-            "something else used 45 % of the sender's CPUs"
-        );
+        assert_eq!(seen(Fault::BusyHost), "something else used 45 % of the sender's CPUs");
     }
 
     #[test]
@@ -329,12 +293,8 @@ mod tests {
     #[test]
     fn heat_is_a_fault_where_it_is_counted() {
         let mut warm = record(1e6);
-        let throttled = |count| {
-            Some(EndReport {
-                thermal_throttles: Some(count),
-                ..EndReport::default()
-            })
-        };
+        let throttled =
+            |count| Some(EndReport { thermal_throttles: Some(count), ..EndReport::default() });
         warm.legs[0].receiver = throttled(0);
         assert_eq!(Fault::Thermal.seen_in(&warm), None);
         warm.legs[0].receiver = throttled(3);

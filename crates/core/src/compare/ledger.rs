@@ -161,11 +161,7 @@ impl Ledger {
         pair.excluded.extend(self.faults(Side::B, b));
         pair.excluded.extend(self.without_ratio(&pair));
         if pair.counts() {
-            let ratios: Vec<f64> = self
-                .metrics
-                .iter()
-                .filter_map(|m| ratio(&pair, m))
-                .collect();
+            let ratios: Vec<f64> = self.metrics.iter().filter_map(|m| ratio(&pair, m)).collect();
             self.conclusion = self.sequential.push(&ratios)?;
         }
         self.pairs.push(pair);
@@ -207,9 +203,7 @@ impl Ledger {
         if self.counted() == 0 {
             return None;
         }
-        self.conclusion
-            .clone()
-            .or_else(|| self.sequential.conclude())
+        self.conclusion.clone().or_else(|| self.sequential.conclude())
     }
 
     /// The fewest pairs after which there can be an answer, and the most that may count.
@@ -294,9 +288,7 @@ impl Ledger {
         let first = conclusion.metrics.first()?;
         let metric = self.metrics.first()?.as_str();
         let counted = self.pairs.iter().filter(|pair| pair.counts());
-        let changes: Vec<f64> = counted
-            .filter_map(|pair| pair.change_percent(metric))
-            .collect();
+        let changes: Vec<f64> = counted.filter_map(|pair| pair.change_percent(metric)).collect();
         if first.different || first.equivalent || changes.len() < MIN_PAIRS_TO_PREDICT {
             return None;
         }
@@ -310,11 +302,7 @@ impl Ledger {
 
     fn faults(&self, side: Side, record: &Record) -> Vec<SeenFault> {
         let seen = self.forbidden.iter().filter_map(|fault| {
-            Some(SeenFault {
-                fault: *fault,
-                side,
-                message: fault.seen_in(record)?,
-            })
+            Some(SeenFault { fault: *fault, side, message: fault.seen_in(record)? })
         });
         seen.collect()
     }
@@ -348,9 +336,7 @@ impl Ledger {
         side: impl Fn(&ComparedPair) -> &BTreeMap<String, f64>,
     ) -> Vec<f64> {
         let counted = self.pairs.iter().filter(|pair| pair.counts());
-        counted
-            .filter_map(|pair| side(pair).get(metric.as_str()).copied())
-            .collect()
+        counted.filter_map(|pair| side(pair).get(metric.as_str()).copied()).collect()
     }
 
     fn one_sided_message(&self, fault: Fault, side: Side, messages: &[&str]) -> String {
@@ -397,11 +383,7 @@ fn ratio(pair: &ComparedPair, metric: &Metric) -> Option<f64> {
 
 /// [`super::log_ratio`]; 0 where both are 0: a counter that rose in neither run did not differ.
 fn log_ratio(a: f64, b: f64) -> Option<f64> {
-    if a == 0.0 && b == 0.0 {
-        Some(0.0)
-    } else {
-        super::log_ratio(a, b).ok()
-    }
+    if a == 0.0 && b == 0.0 { Some(0.0) } else { super::log_ratio(a, b).ok() }
 }
 
 #[cfg(test)]
@@ -411,12 +393,7 @@ mod tests {
     use crate::record::{Status, TcpEvidence};
 
     fn design(max_pairs: u32) -> Design {
-        Design {
-            margin_percent: None,
-            metrics: 1,
-            max_pairs,
-            seed: 7,
-        }
+        Design { margin_percent: None, metrics: 1, max_pairs, seed: 7 }
     }
 
     fn ledger(metric: &str, forbidden: &[Fault]) -> Ledger {
@@ -434,9 +411,7 @@ mod tests {
         let mut ledger = ledger("throughput_bps", &[]);
         while !ledger.is_over() {
             let noise = 1.0 + 1e-3 * f64::from(ledger.counted());
-            ledger
-                .enter(Order::AFirst, &record(1e6 * noise), &record(1.1e6))
-                .unwrap();
+            ledger.enter(Order::AFirst, &record(1e6 * noise), &record(1.1e6)).unwrap();
         }
         assert!((6..=10).contains(&ledger.counted()), "{}", ledger.counted());
         assert_eq!(ledger.standing(6.0).unwrap().counted, ledger.counted());
@@ -450,9 +425,7 @@ mod tests {
     #[test]
     fn a_pair_with_a_forbidden_fault_is_excluded_whole() {
         let mut ledger = ledger("throughput_bps", &[Fault::Retransmissions]);
-        ledger
-            .enter(Order::BFirst, &record(1e6), &with_retransmissions(2))
-            .unwrap();
+        ledger.enter(Order::BFirst, &record(1e6), &with_retransmissions(2)).unwrap();
         let pair = &ledger.pairs()[0];
         assert_eq!((pair.first, pair.counts()), (Side::B, false));
         assert_eq!(pair.excluded[0].side, Side::B);
@@ -477,11 +450,7 @@ mod tests {
         for pair in 0..4 {
             let (clean, lossy) = (record(1e6), with_retransmissions(5));
             one_sided.enter(Order::AFirst, &clean, &lossy).unwrap();
-            let (a, b) = if pair == 0 {
-                (&lossy, &clean)
-            } else {
-                (&clean, &lossy)
-            };
+            let (a, b) = if pair == 0 { (&lossy, &clean) } else { (&clean, &lossy) };
             both_sided.enter(Order::AFirst, a, b).unwrap();
         }
         let found = one_sided.one_sided();
@@ -489,11 +458,7 @@ mod tests {
             (found[0].fault, found[0].side, found[0].pairs),
             (Fault::Retransmissions, Side::B, 4)
         );
-        assert!(
-            found[0].message.contains("in 12.5 % of comparisons"),
-            "{}",
-            found[0].message
-        );
+        assert!(found[0].message.contains("in 12.5 % of comparisons"), "{}", found[0].message);
         assert!(both_sided.one_sided().is_empty());
     }
 
@@ -502,11 +467,7 @@ mod tests {
         let mut ledger = ledger("throughput_bps", &[Fault::Retransmissions]);
         while !ledger.is_over() {
             ledger
-                .enter(
-                    Order::AFirst,
-                    &with_retransmissions(1),
-                    &with_retransmissions(1),
-                )
+                .enter(Order::AFirst, &with_retransmissions(1), &with_retransmissions(1))
                 .unwrap();
         }
         assert_eq!(ledger.excluded(), MAX_EXCLUDED);
@@ -520,19 +481,10 @@ mod tests {
         ledger.enter(Order::AFirst, &none, &none).unwrap();
         ledger.enter(Order::AFirst, &none, &some).unwrap();
         ledger.enter(Order::AFirst, &record(1e6), &some).unwrap();
-        assert_eq!(
-            ledger.pairs()[0].change_percent("tcp.retransmitted_segments"),
-            Some(0.0)
-        );
+        assert_eq!(ledger.pairs()[0].change_percent("tcp.retransmitted_segments"), Some(0.0));
         let words = |index: usize| ledger.pairs()[index].excluded[0].message.clone();
-        assert_eq!(
-            words(1),
-            "tcp.retransmitted_segments is 0: there is no ratio"
-        );
-        assert_eq!(
-            words(2),
-            "tcp.retransmitted_segments is missing: there is no ratio"
-        );
+        assert_eq!(words(1), "tcp.retransmitted_segments is 0: there is no ratio");
+        assert_eq!(words(2), "tcp.retransmitted_segments is missing: there is no ratio");
         assert_eq!(ledger.pairs()[2].excluded[0].side, Side::A);
     }
 
@@ -556,9 +508,7 @@ mod tests {
         while !ledger.is_over() {
             let b = if up { 1.02e6 } else { 0.98e6 };
             up = !up;
-            ledger
-                .enter(Order::AFirst, &record(1e6), &record(b))
-                .unwrap();
+            ledger.enter(Order::AFirst, &record(1e6), &record(b)).unwrap();
         }
         assert_eq!(ledger.counted(), 8);
         let metrics = ledger.metrics().unwrap();

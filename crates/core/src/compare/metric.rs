@@ -104,10 +104,7 @@ impl FromStr for Metric {
         if Self::known().any(|known| matches(known, text)) {
             return Ok(Self(text.to_owned()));
         }
-        Err(MetricError {
-            path: text.chars().take(MAX_SHOWN).collect(),
-            hint: hint(text),
-        })
+        Err(MetricError { path: text.chars().take(MAX_SHOWN).collect(), hint: hint(text) })
     }
 }
 
@@ -246,9 +243,7 @@ mod tests {
             alternatives.and_then(|all| all.iter().find(|one| one.get("$ref").is_some()));
         let node = alternative.unwrap_or(node);
         let pointer = node.get("$ref").and_then(Value::as_str);
-        pointer
-            .and_then(|pointer| root.pointer(pointer.trim_start_matches('#')))
-            .unwrap_or(node)
+        pointer.and_then(|pointer| root.pointer(pointer.trim_start_matches('#'))).unwrap_or(node)
     }
 
     fn is_number(node: &Value) -> bool {
@@ -329,10 +324,7 @@ mod tests {
     fn the_value_is_the_records_and_absent_where_the_record_has_none() {
         let mut sample = record(5e6);
         sample.legs[0].sender = Some(EndReport {
-            cpu_seconds: CpuSeconds {
-                user: 0.25,
-                system: 1.5,
-            },
+            cpu_seconds: CpuSeconds { user: 0.25, system: 1.5 },
             counters: [("TcpRetransSegs".to_owned(), 7)].into(),
             ..EndReport::default()
         });
@@ -349,10 +341,7 @@ mod tests {
     #[test]
     fn each_of_two_directions_has_its_own_figures() {
         let mut sample = record(5e6);
-        sample.legs.push(Leg {
-            throughput_bps: Some(2e6),
-            ..Leg::new(Direction::Down)
-        });
+        sample.legs.push(Leg { throughput_bps: Some(2e6), ..Leg::new(Direction::Down) });
         assert_eq!(metric("throughput_bps").of(&sample), Some(7e6));
         assert_eq!(metric("legs.up.throughput_bps").of(&sample), Some(5e6));
         assert_eq!(metric("legs.down.throughput_bps").of(&sample), Some(2e6));

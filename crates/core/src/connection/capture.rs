@@ -56,10 +56,9 @@ impl Connection {
             seconds: lasted,
             began: flow.offer_of(Side::Initiator).is_some(),
             ended: flow.reset_by.is_some() || flow.closed == [true; 2],
-            settled: steady.begins_s().map(|from_s| Settled {
-                from_s,
-                throughput_bps: steady.throughput_bps(),
-            }),
+            settled: steady
+                .begins_s()
+                .map(|from_s| Settled { from_s, throughput_bps: steady.throughput_bps() }),
             steps: steps(&steady),
             tcp: Some(evidence(flow, side, &steady)),
             intervals: intervals(sent),
@@ -107,9 +106,7 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     let sent = steady.sent;
     let again = steady.retransmitted();
     let rtts = steady.rtts_us();
-    let windows = Some(steady.flights())
-        .filter(|_| follows_losses(steady))
-        .unwrap_or_default();
+    let windows = Some(steady.flights()).filter(|_| follows_losses(steady)).unwrap_or_default();
     let samples = Some(steady.readings.len() as u64).filter(|_| is_always_repairing(steady));
     let all_bytes = sent.bytes + sent.retransmitted.bytes;
     let segment = share(all_bytes, sent.counts.segments);
@@ -235,9 +232,7 @@ fn rates(steady: &Steady<'_>, counts: impl Fn(&Reading) -> bool) -> Vec<f64> {
     // The last one may be of a moment.
     let longest = readings.iter().map(|r| r.length).max();
     let is_whole = |reading: &Reading| longest.is_some_and(|most| reading.length.0 * 4 >= most.0);
-    let steps = before
-        .zip(readings)
-        .filter(|(_, reading)| is_whole(reading) && counts(reading));
+    let steps = before.zip(readings).filter(|(_, reading)| is_whole(reading) && counts(reading));
     let rates = steps.map(|(before, r)| rate(r.bytes.saturating_sub(before), seconds(r.length)));
     rates.filter(|bps| *bps > 0.0).collect()
 }
@@ -280,10 +275,7 @@ fn grouped(readings: &[Reading], bytes_before: u64, least_s: f64) -> Vec<Interva
             merge(last, &open);
             continue;
         }
-        let next = Interval {
-            start_s: end,
-            ..Interval::default()
-        };
+        let next = Interval { start_s: end, ..Interval::default() };
         all.push(std::mem::replace(&mut open, next));
     }
     all
@@ -293,9 +285,7 @@ fn merge(interval: &mut Interval, next: &Interval) {
     interval.seconds += next.seconds;
     interval.bytes += next.bytes;
     interval.throughput_bps = rate(interval.bytes, interval.seconds);
-    let again = interval
-        .retransmitted_segments
-        .zip(next.retransmitted_segments);
+    let again = interval.retransmitted_segments.zip(next.retransmitted_segments);
     interval.retransmitted_segments = again.map(|(one, other)| one + other);
 }
 
@@ -358,11 +348,7 @@ fn caveats(capture: &Capture) -> Vec<Caveat> {
             "{cold} connections began before the capture: the scale of their windows is not known, \
              so that a receive window cannot be told"
         );
-        add(
-            NotReadable,
-            message,
-            "begin the capture before the connection",
-        );
+        add(NotReadable, message, "begin the capture before the connection");
     }
     let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
     caveats.extend(largest.and_then(small_segments));
@@ -386,11 +372,7 @@ fn seconds(time: crate::units::Nanos) -> f64 {
 }
 
 fn rate(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        bytes as f64 * 8.0 / seconds
-    } else {
-        0.0
-    }
+    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
 }
 
 fn micros(us: u64) -> u32 {
@@ -408,11 +390,7 @@ pub(super) fn quantile<T: Copy + PartialOrd>(mut values: Vec<T>, share: f64) -> 
 fn variation(values: &[u64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<u64>() as f64 / n;
-    let square = values
-        .iter()
-        .map(|v| (*v as f64 - mean).powi(2))
-        .sum::<f64>()
-        / (n - 1.0);
+    let square = values.iter().map(|v| (*v as f64 - mean).powi(2)).sum::<f64>() / (n - 1.0);
     let variation = square.sqrt() / mean;
     (values.len() >= 4 && variation.is_finite()).then_some(variation)
 }

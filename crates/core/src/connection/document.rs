@@ -259,10 +259,7 @@ pub struct ListenTotals {
 impl Listener {
     /// A socket at this address without any figures.
     pub fn new(local: impl Into<String>) -> Self {
-        Self {
-            local: local.into(),
-            ..Self::default()
-        }
+        Self { local: local.into(), ..Self::default() }
     }
 }
 
@@ -277,11 +274,7 @@ impl ConnectionsDocument {
 
     /// A document without connections.
     pub fn new(source: Source) -> Self {
-        Self {
-            schema: CONNECTIONS_SCHEMA.to_owned(),
-            source,
-            ..Self::default()
-        }
+        Self { schema: CONNECTIONS_SCHEMA.to_owned(), source, ..Self::default() }
     }
 }
 

@@ -35,11 +35,7 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
     let closing = closing || (uneven && verdict.cause == Cause::PathRate);
     let is_known = knows(connection).is_none_or(|known| known.contains(&verdict.cause));
     // A writer that always runs is not the one that waits for the window to open.
-    let explains = [
-        Cause::ReceiveWindow,
-        Cause::ApplicationReceive,
-        Cause::CpuSend,
-    ];
+    let explains = [Cause::ReceiveWindow, Cause::ApplicationReceive, Cause::CpuSend];
     let verdict = if closing && !explains.contains(&verdict.cause) {
         let evidence = "the receiver's window closes and opens: its program or CPU is late, or its \
                         window is small";
@@ -96,9 +92,5 @@ fn knows(connection: &Connection) -> Option<&'static [Cause]> {
 
 /// A verdict without a cause, with this evidence.
 fn unexplained(evidence: String, verdict: Verdict) -> Verdict {
-    Verdict {
-        evidence: vec![evidence],
-        runner_up: verdict.runner_up,
-        ..Verdict::default()
-    }
+    Verdict { evidence: vec![evidence], runner_up: verdict.runner_up, ..Verdict::default() }
 }

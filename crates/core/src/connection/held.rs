@@ -118,11 +118,7 @@ fn keeps_its_flight(steady: &Steady<'_>) -> bool {
     let (Some(early), Some(late)) = (median(0, 1), median(1, 2)) else {
         return false;
     };
-    let first = steady
-        .sent
-        .readings
-        .first()
-        .map_or(0, |first| first.in_flight);
+    let first = steady.sent.readings.first().map_or(0, |first| first.in_flight);
     let is_steady = early.min(late) as f64 >= STAYS * early.max(late) as f64;
     steady.flights().len() >= FEWEST
         && is_steady

@@ -26,10 +26,9 @@ pub(super) fn of_its_own(
         remedy: remedy.map(typed),
         predicted_bps: verdict.predicted_bps.filter(|_| is_lifted),
         next_cause: verdict.next_cause.filter(|_| is_lifted),
-        runner_up: verdict.runner_up.map(|next| RunnerUp {
-            tell_apart: typed(look_again(connection)),
-            ..next
-        }),
+        runner_up: verdict
+            .runner_up
+            .map(|next| RunnerUp { tell_apart: typed(look_again(connection)), ..next }),
         ..verdict
     }
 }
@@ -84,9 +83,7 @@ fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
     let Change::Option { object, value } = &remedy.change else {
         let tells = matches!(
             remedy.change,
-            Change::Look {
-                object: LookObject::ReceiveBuffers | LookObject::SendBuffers
-            }
+            Change::Look { object: LookObject::ReceiveBuffers | LookObject::SendBuffers }
         );
         return (remedy.changes() || tells).then_some(remedy);
     };
@@ -114,11 +111,6 @@ fn own(connection: &Connection, remedy: Remedy) -> Option<Remedy> {
 fn of_program(connection: &Connection, object: RunOption, value: Option<String>) -> Remedy {
     let process = connection.process.as_ref();
     let program = process.and_then(|process| Name::new(&process.name));
-    let change = Change::Program {
-        object,
-        program,
-        port: known_port(connection),
-        value,
-    };
+    let change = Change::Program { object, program, port: known_port(connection), value };
     Remedy::new(change, None)
 }

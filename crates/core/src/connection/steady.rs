@@ -14,11 +14,7 @@ impl<'a> Steady<'a> {
     /// Leaves out the first third, if by its end as much was in flight as later.
     pub(super) fn new(sent: &'a Sent) -> Self {
         let all = &sent.readings;
-        let whole = Self {
-            sent,
-            readings: all,
-            before: None,
-        };
+        let whole = Self { sent, readings: all, before: None };
         let third = all.partition_point(|reading| {
             let began = all[0].at - all[0].length;
             (reading.at - began).0 < sent.lasted.0 / 3
@@ -27,11 +23,9 @@ impl<'a> Steady<'a> {
         let reached = all.iter().position(|r| r.in_flight * 10 >= usual * 7);
         let is_settled = third > 0 && reached.is_some_and(|at| at < third);
         match all.split_at_checked(third) {
-            Some((left_out, later)) if is_settled && later.len() >= FEWEST => Self {
-                sent,
-                readings: later,
-                before: left_out.last(),
-            },
+            Some((left_out, later)) if is_settled && later.len() >= FEWEST => {
+                Self { sent, readings: later, before: left_out.last() }
+            }
             _ => whole,
         }
     }
@@ -59,11 +53,7 @@ impl<'a> Steady<'a> {
     /// Payload bits per second.
     pub(super) fn throughput_bps(&self) -> f64 {
         let seconds = self.seconds();
-        if seconds > 0.0 {
-            self.bytes() as f64 * 8.0 / seconds
-        } else {
-            0.0
-        }
+        if seconds > 0.0 { self.bytes() as f64 * 8.0 / seconds } else { 0.0 }
     }
 
     /// The sum of a share of the time of each reading, seconds.

@@ -9,20 +9,11 @@ use crate::record::{
 const SECONDS: f64 = 10.0;
 
 fn environment() -> Environment {
-    let sysctls = [
-        ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
-        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
-    ];
-    let sysctls: BTreeMap<String, String> = sysctls
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into();
-    Environment {
-        client: HostFacts {
-            sysctls,
-            ..HostFacts::default()
-        },
-        ..Environment::default()
-    }
+    let sysctls =
+        [("net.ipv4.tcp_rmem", "4096 131072 6291456"), ("net.ipv4.tcp_wmem", "4096 16384 4194304")];
+    let sysctls: BTreeMap<String, String> =
+        sysctls.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    Environment { client: HostFacts { sysctls, ..HostFacts::default() }, ..Environment::default() }
 }
 
 fn end(blocked: f64) -> EndReport {
@@ -48,10 +39,7 @@ fn sender(throughput_bps: f64, change: impl FnOnce(&mut TcpSender, &mut EndRepor
         bytes_sent: (throughput_bps * SECONDS / 8.0) as u64,
         throughput_bps,
         seconds: SECONDS,
-        process: Some(Process {
-            pid: 7,
-            name: "nginx".to_owned(),
-        }),
+        process: Some(Process { pid: 7, name: "nginx".to_owned() }),
         tcp: Some(tcp.into()),
         end: Some(end),
         ..Connection::new(local, remote, Vantage::Sender)
@@ -91,10 +79,7 @@ fn explained(mut connection: Connection) -> (Cause, Connection) {
 }
 
 fn command(connection: &Connection) -> &str {
-    let remedy = connection
-        .verdict
-        .as_ref()
-        .and_then(|verdict| verdict.remedy.as_ref());
+    let remedy = connection.verdict.as_ref().and_then(|verdict| verdict.remedy.as_ref());
     remedy.map_or("", |remedy| &remedy.command)
 }
 
@@ -136,10 +121,7 @@ fn a_small_send_buffer_of_nginx_is_lifted_by_its_own_directive() {
     }));
     assert_eq!(cause, Cause::SendBuffer);
     let command = command(&found);
-    assert!(
-        command.starts_with("nginx -s reload  # after `listen 443 sndbuf="),
-        "{command}"
-    );
+    assert!(command.starts_with("nginx -s reload  # after `listen 443 sndbuf="), "{command}");
 }
 
 #[test]
@@ -156,11 +138,7 @@ fn a_window_that_holds_the_sender_is_named_and_asked_for_at_the_other_end() {
         "{command}"
     );
     let there = found.needs_other_end.unwrap();
-    assert!(
-        there.command.starts_with("linerate explain --port 443  # "),
-        "{}",
-        there.command
-    );
+    assert!(there.command.starts_with("linerate explain --port 443  # "), "{}", there.command);
 }
 
 #[test]
@@ -184,10 +162,7 @@ fn a_reader_that_leaves_data_unread_is_the_receivers_application() {
         tcp.unread_bytes = Some(3_000_000);
         *end = self::end(0.0);
     }));
-    assert_eq!(
-        (cause, found.needs_other_end),
-        (Cause::ApplicationReceive, None)
-    );
+    assert_eq!((cause, found.needs_other_end), (Cause::ApplicationReceive, None));
 }
 
 #[test]
@@ -220,11 +195,7 @@ fn causes_that_a_receiver_cannot_see_are_asked_for_at_the_sender() {
     let (cause, found) = explained(receiver(9.6e6, |_, _| {}));
     assert_eq!(cause, Cause::Unexplained);
     let there = found.needs_other_end.unwrap();
-    assert!(
-        there.command.starts_with("linerate explain --port 443  # "),
-        "{}",
-        there.command
-    );
+    assert!(there.command.starts_with("linerate explain --port 443  # "), "{}", there.command);
 }
 
 #[test]

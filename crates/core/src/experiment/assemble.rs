@@ -51,9 +51,8 @@ impl Experiment {
     }
 
     fn all_notes(&self, runs: &[Vec<&Run>], ending: &Ending) -> Vec<String> {
-        let lacking: BTreeSet<String> = (self.cells.iter())
-            .filter_map(|cell| cell.lacks.clone())
-            .collect();
+        let lacking: BTreeSet<String> =
+            (self.cells.iter()).filter_map(|cell| cell.lacks.clone()).collect();
         let mut notes = self.notes.clone();
         notes.extend(lacking.into_iter().map(|lacks| format!("not run: {lacks}")));
         let unavailable: BTreeSet<&String> =
@@ -75,9 +74,7 @@ impl Experiment {
                 title => format!("{title}: "),
             };
             let (count, all) = (excluded.len(), runs.len());
-            Some(format!(
-                "{title}{count} of {all} runs excluded, the last because: {why}"
-            ))
+            Some(format!("{title}{count} of {all} runs excluded, the last because: {why}"))
         };
         runs.iter().enumerate().filter_map(note).collect()
     }
@@ -93,9 +90,8 @@ impl Experiment {
             return Vec::new();
         }
         let note = |(index, factor): (usize, &Factor)| {
-            let levels: BTreeSet<usize> = (excluded.iter())
-                .map(|cell| self.cells[*cell].levels[index])
-                .collect();
+            let levels: BTreeSet<usize> =
+                (excluded.iter()).map(|cell| self.cells[*cell].levels[index]).collect();
             let is_alone = levels.len() == 1 && factor.levels.len() > 1;
             let level = &factor.levels[*levels.first().filter(|_| is_alone)?];
             let (count, name) = (excluded.len(), &factor.name);

@@ -131,10 +131,7 @@ fn lab_counter(text: &str) -> Option<Measure> {
         ..LabDirection::default()
     };
     serde_json::to_value(all).ok()?.get(key)?;
-    Some(Measure::Lab {
-        direction,
-        key: key.to_owned(),
-    })
+    Some(Measure::Lab { direction, key: key.to_owned() })
 }
 
 fn lab_sum(record: &Record, direction: &str, key: &str) -> Option<f64> {

@@ -104,9 +104,7 @@ impl Experiment {
     /// The levels of a cell, by the names of their factors.
     pub fn level_names(&self, cell: usize) -> BTreeMap<String, String> {
         let levels = self.factors.iter().zip(&self.cells[cell].levels);
-        levels
-            .map(|(factor, level)| (factor.name.clone(), factor.levels[*level].clone()))
-            .collect()
+        levels.map(|(factor, level)| (factor.name.clone(), factor.levels[*level].clone())).collect()
     }
 
     /// A cell in words: `window fixed, size 100`; empty where there are no factors.
@@ -237,17 +235,12 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
             ExperimentPath::Host(name) => write!(f, "host {name}")?,
-            ExperimentPath::Lab {
-                topology,
-                name: _,
-                spec,
-                client,
-                server,
-                address,
-            } => match spec {
-                Some(spec) => write!(f, "lab {spec}")?,
-                None => write!(f, "lab {topology:?} {client} {server} {address:?}")?,
-            },
+            ExperimentPath::Lab { topology, name: _, spec, client, server, address } => {
+                match spec {
+                    Some(spec) => write!(f, "lab {spec}")?,
+                    None => write!(f, "lab {topology:?} {client} {server} {address:?}")?,
+                }
+            }
         }
         let (family, client, server) = (self.family, self.client_cpu, self.server_cpu);
         write!(f, " {family:?} cpu {client:?} {server:?}")

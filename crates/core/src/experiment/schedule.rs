@@ -129,11 +129,7 @@ fn attempt_after(runs: &[&Run], cell: usize, repeat: u32) -> Option<Slot> {
     let attempts: Vec<_> = runs.iter().filter(|run| run.repeat == repeat).collect();
     let is_over = attempts.iter().any(|run| run.counts());
     let attempt = attempts.len() as u32 + 1;
-    (!is_over && attempt <= MAX_ATTEMPTS).then_some(Slot {
-        cell,
-        repeat,
-        attempt,
-    })
+    (!is_over && attempt <= MAX_ATTEMPTS).then_some(Slot { cell, repeat, attempt })
 }
 
 /// Durations of the runs so far, for an estimate of the remaining time.
@@ -154,8 +150,7 @@ impl Estimate {
     pub fn remaining_s(&self, experiment: &Experiment, remaining: &[usize]) -> Option<f64> {
         let left = remaining.iter().enumerate();
         let left = left.filter(|(_, count)| **count > 0);
-        left.map(|(cell, count)| Some(self.of_cell(experiment, cell)? * *count as f64))
-            .sum()
+        left.map(|(cell, count)| Some(self.of_cell(experiment, cell)? * *count as f64)).sum()
     }
 
     fn of_cell(&self, experiment: &Experiment, cell: usize) -> Option<f64> {

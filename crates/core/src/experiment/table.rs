@@ -13,11 +13,7 @@ pub(super) fn table(
     runs: &[Vec<&Run>],
     unavailable: &[(usize, String)],
 ) -> DocumentTable {
-    let shape = Shape {
-        experiment,
-        runs,
-        unavailable,
-    };
+    let shape = Shape { experiment, runs, unavailable };
     let columns = shape.columns();
     let rows = shape.rows().into_iter().map(|levels| DocumentRow {
         figures: (columns.iter())
@@ -30,9 +26,7 @@ pub(super) fn table(
             .map(|factor| experiment.factors[factor].name.clone())
             .collect(),
         rows: rows.collect(),
-        columns: (columns.iter())
-            .map(|(across, column)| shape.head(*across, column))
-            .collect(),
+        columns: (columns.iter()).map(|(across, column)| shape.head(*across, column)).collect(),
     }
 }
 
@@ -113,11 +107,7 @@ impl<'a> Shape<'a> {
             Some(base) => ratio(figure_of(cell), figure_of(base)),
         };
         let ours = figure(&samples).ok();
-        CellFigure {
-            not_run: ours.is_none().then(|| self.why_not(cell)).flatten(),
-            ours,
-            report,
-        }
+        CellFigure { not_run: ours.is_none().then(|| self.why_not(cell)).flatten(), ours, report }
     }
 
     fn why_not(&self, cell: usize) -> Option<String> {

@@ -135,10 +135,7 @@ fn a_file_becomes_cells_with_everything_resolved() {
 
 #[test]
 fn the_quick_form_changes_what_it_says_and_nothing_else() {
-    let choice = Choice {
-        quick: true,
-        ..Choice::default()
-    };
+    let choice = Choice { quick: true, ..Choice::default() };
     let experiment = read(WINDOWS, &choice);
     assert_eq!(experiment.cells.len(), 2);
     assert_eq!(experiment.repeats, Repeats::Times(1));
@@ -159,21 +156,14 @@ fn the_reports_figures_are_found_by_level_and_are_medians() {
 
 #[test]
 fn a_user_may_choose_another_path_and_seed() {
-    let choice = Choice {
-        lab: Some("rate=1mbit".to_owned()),
-        seed: Some(77),
-        ..Choice::default()
-    };
+    let choice = Choice { lab: Some("rate=1mbit".to_owned()), seed: Some(77), ..Choice::default() };
     let experiment = read(WINDOWS, &choice);
     assert_eq!(experiment.seed, 77);
     let ExperimentPath::Lab { name, .. } = &experiment.cells[0].place.path else {
         panic!("a spec is a lab");
     };
     assert!(name.starts_with("rate=1mbit"), "{name}");
-    let choice = Choice {
-        host: Some("pit:5201".parse().unwrap()),
-        ..Choice::default()
-    };
+    let choice = Choice { host: Some("pit:5201".parse().unwrap()), ..Choice::default() };
     let experiment = read(WINDOWS, &choice);
     assert!(
         matches!(&experiment.cells[0].place.path, ExperimentPath::Host(name) if name.host == "pit")
@@ -186,12 +176,7 @@ fn every_repeat_runs_every_cell_once_in_an_order_of_its_own() {
     let runs = run_all(&experiment, doubled);
     assert_eq!(runs.len(), 24);
     let orders: Vec<Vec<usize>> = (runs.chunks(6))
-        .map(|repeat| {
-            repeat
-                .iter()
-                .map(|run| experiment.cell_of(run).unwrap())
-                .collect()
-        })
+        .map(|repeat| repeat.iter().map(|run| experiment.cell_of(run).unwrap()).collect())
         .collect();
     for order in &orders {
         let mut sorted = order.clone();
@@ -208,10 +193,7 @@ fn an_experiment_goes_on_where_it_stopped() {
     let whole = run_all(&experiment, doubled);
     for stopped in [0, 1, 5, 6, 23] {
         let mut runs = whole[..stopped].to_vec();
-        assert_eq!(
-            experiment.remaining(&runs, &[]).iter().sum::<usize>(),
-            24 - stopped
-        );
+        assert_eq!(experiment.remaining(&runs, &[]).iter().sum::<usize>(), 24 - stopped);
         while let Some(slot) = experiment.next(&runs, &[]) {
             let levels = experiment.level_names(slot.cell);
             let value = doubled(&levels["window"], &levels["size"]);
@@ -238,17 +220,9 @@ fn a_spoilt_run_is_made_again_but_not_for_ever() {
     let document = experiment.assemble(runs, &Ending::default());
     let note =
         "window small, size 1100: 3 of 6 runs excluded, the last because: 3 segments retransmitted";
-    assert!(
-        document.notes.iter().any(|n| n == note),
-        "{:?}",
-        document.notes
-    );
+    assert!(document.notes.iter().any(|n| n == note), "{:?}", document.notes);
     let outcome = "all 6 excluded runs are of window small";
-    assert!(
-        document.notes.iter().any(|n| n.starts_with(outcome)),
-        "{:?}",
-        document.notes
-    );
+    assert!(document.notes.iter().any(|n| n.starts_with(outcome)), "{:?}", document.notes);
 }
 
 #[test]
@@ -279,24 +253,11 @@ fn a_precision_ends_the_repeats_of_the_cells_that_reach_it() {
     while let Some(slot) = experiment.next(&runs, &[]) {
         // One cell scatters by a factor, the others not at all.
         wild += 1.0;
-        let value = if slot.cell == 0 {
-            1e6 * (1.0 + wild % 7.0)
-        } else {
-            1e6
-        };
+        let value = if slot.cell == 0 { 1e6 * (1.0 + wild % 7.0) } else { 1e6 };
         runs.push(run(&experiment, slot, value));
     }
-    let count = |cell| {
-        runs.iter()
-            .filter(|run| experiment.cell_of(run) == Some(cell))
-            .count()
-    };
-    assert!(
-        count(1) < 10 && count(0) == 100,
-        "{} {}",
-        count(1),
-        count(0)
-    );
+    let count = |cell| runs.iter().filter(|run| experiment.cell_of(run) == Some(cell)).count();
+    assert!(count(1) < 10 && count(0) == 100, "{} {}", count(1), count(0));
 }
 
 #[test]
@@ -309,10 +270,7 @@ fn the_table_has_the_reports_figures_beside_ours() {
     let heads: Vec<_> = (table.columns.iter())
         .map(|column| (column.level.as_deref().unwrap(), column.title.as_str()))
         .collect();
-    assert_eq!(
-        heads,
-        [("small", "rate"), ("fixed", "rate"), ("fixed", "ratio")]
-    );
+    assert_eq!(heads, [("small", "rate"), ("fixed", "rate"), ("fixed", "ratio")]);
     let last = &table.rows[2];
     assert_eq!(last.levels, ["1100"]);
     let ours: Vec<f64> = last
@@ -324,11 +282,7 @@ fn the_table_has_the_reports_figures_beside_ours() {
         })
         .collect();
     assert_eq!(ours, [1.1e6, 2.2e6, 2.0]);
-    let report: Vec<f64> = last
-        .figures
-        .iter()
-        .map(|figure| figure.report.unwrap())
-        .collect();
+    let report: Vec<f64> = last.figures.iter().map(|figure| figure.report.unwrap()).collect();
     assert_eq!(report, [4e6, 8e6, 2.0]);
 }
 
@@ -337,32 +291,17 @@ fn a_finding_agrees_and_with_its_treatments_swapped_disagrees() {
     let experiment = windows();
     let agreement = |experiment: &Experiment, throughput: &dyn Fn(&str, &str) -> f64| {
         let document = experiment.assemble(run_all(experiment, throughput), &Ending::default());
-        (
-            document.findings[0].agreement,
-            document.findings[0].report_agreement,
-        )
+        (document.findings[0].agreement, document.findings[0].report_agreement)
     };
     let swapped_runs =
         |window: &str, size: &str| doubled(if window == "fixed" { "small" } else { "fixed" }, size);
-    assert_eq!(
-        agreement(&experiment, &doubled),
-        (Agreement::Agrees, Agreement::Agrees)
-    );
-    assert_eq!(
-        agreement(&experiment, &swapped_runs),
-        (Agreement::Disagrees, Agreement::Agrees)
-    );
+    assert_eq!(agreement(&experiment, &doubled), (Agreement::Agrees, Agreement::Agrees));
+    assert_eq!(agreement(&experiment, &swapped_runs), (Agreement::Disagrees, Agreement::Agrees));
     let swapped_claim = WINDOWS
         .replace("of = { window = \"fixed\" }", "of = { window = \"small\" }")
-        .replace(
-            "over = { window = \"small\" }",
-            "over = { window = \"fixed\" }",
-        );
+        .replace("over = { window = \"small\" }", "over = { window = \"fixed\" }");
     let swapped = read(&swapped_claim, &Choice::default());
-    assert_eq!(
-        agreement(&swapped, &doubled),
-        (Agreement::Disagrees, Agreement::Disagrees)
-    );
+    assert_eq!(agreement(&swapped, &doubled), (Agreement::Disagrees, Agreement::Disagrees));
 }
 
 #[test]
@@ -373,11 +312,7 @@ fn what_the_runs_do_not_decide_is_undecided() {
     while let Some(slot) = experiment.next(&runs, &[]) {
         number += 1;
         let levels = experiment.level_names(slot.cell);
-        let noise = if levels["window"] == "fixed" {
-            1.0 + f64::from(number % 5)
-        } else {
-            1.0
-        };
+        let noise = if levels["window"] == "fixed" { 1.0 + f64::from(number % 5) } else { 1.0 };
         runs.push(run(&experiment, slot, 1e6 * noise));
     }
     let document = experiment.assemble(runs, &Ending::default());
@@ -408,9 +343,7 @@ fn kinds(document: &ExperimentDocument) -> Vec<CaveatKind> {
 fn modes_and_drifts_are_not_given_as_one_figure_and_every_repeat_of_them_has_to_say_the_same() {
     let noise = |repeat: u32| 1.0 + 0.001 * f64::from(repeat * 7 % 11);
     let modes = |low: f64, high: f64| {
-        with_ratios(20, |repeat| {
-            noise(repeat) * if repeat % 2 == 0 { low } else { high }
-        })
+        with_ratios(20, |repeat| noise(repeat) * if repeat % 2 == 0 { low } else { high })
     };
     for (low, high, expected) in [
         (1.7, 2.4, Agreement::Agrees),
@@ -438,11 +371,9 @@ fn modes_and_drifts_are_not_given_as_one_figure_and_every_repeat_of_them_has_to_
 
 #[test]
 fn fewer_than_six_repeats_say_that_they_are_few() {
-    for (repeats, expected) in [
-        (1, vec![CaveatKind::FewRuns]),
-        (5, vec![CaveatKind::FewRuns]),
-        (6, Vec::new()),
-    ] {
+    for (repeats, expected) in
+        [(1, vec![CaveatKind::FewRuns]), (5, vec![CaveatKind::FewRuns]), (6, Vec::new())]
+    {
         let document = with_ratios(repeats, |repeat| 2.0 + 0.01 * f64::from(repeat * 5 % 7));
         assert_eq!(kinds(&document), expected, "{repeats}");
     }
@@ -458,10 +389,7 @@ fn a_seed_of_the_file_has_as_many_bits_as_one_of_the_command_line() {
 
 #[test]
 fn the_reports_figures_may_be_means() {
-    let text = WINDOWS.replace(
-        "file = \"windows.csv\"",
-        "file = \"windows.csv\"\nof = \"mean\"",
-    );
+    let text = WINDOWS.replace("file = \"windows.csv\"", "file = \"windows.csv\"\nof = \"mean\"");
     let three = format!("{FIGURES}with_fix,1100,8.6\n");
     let files = |_: &str| Ok(three.clone());
     let of = |text: &str| {
@@ -532,19 +460,14 @@ fn the_rest_takes_what_is_planned_and_what_runs_take_besides() {
 
 #[test]
 fn a_level_that_lacks_something_is_listed_and_not_run() {
-    let text = WINDOWS.replace(
-        "figure = \"with_fix\"",
-        "figure = \"with_fix\"\nlacks = \"policies\"",
-    );
+    let text =
+        WINDOWS.replace("figure = \"with_fix\"", "figure = \"with_fix\"\nlacks = \"policies\"");
     let experiment = read(&text, &Choice::default());
     let runs = run_all(&experiment, doubled);
     assert_eq!(runs.len(), 12);
     let document = experiment.assemble(runs, &Ending::default());
     let figure = &document.table.rows[0].figures[1];
-    assert_eq!(
-        (figure.ours.as_ref(), figure.not_run.as_deref()),
-        (None, Some("policies"))
-    );
+    assert_eq!((figure.ours.as_ref(), figure.not_run.as_deref()), (None, Some("policies")));
     assert!(figure.report.is_some());
     assert_eq!(document.findings[0].agreement, Agreement::NotKnown);
     assert_eq!(document.findings[0].why.as_deref(), Some("policies"));
@@ -592,22 +515,13 @@ fn what_is_wrong_is_said_with_its_place() {
         ("time = \"2s\"", "command = \"steam\""),
         ("time = \"2s\"", "protocol = \"udp\"\nmss = 536"),
         ("name = \"fixed\"", "name = \"small\""),
-        (
-            "name = \"fixed\"",
-            "name = \"fixed\"\ntreatments = \"mss=1\"",
-        ),
+        ("name = \"fixed\"", "name = \"fixed\"\ntreatments = \"mss=1\""),
         ("name = \"fixed\"", "name = \"fixed\"\nlab = \"loss=x\""),
         ("name = \"size\"", "name = \"window\""),
         ("\"100..1100/500\"", "\"100..9999999/1\""),
         ("\"100..1100/500\"", "[]"),
-        (
-            "levels = { size = [\"1100\"] }",
-            "levels = { size = [\"1101\"] }",
-        ),
-        (
-            "levels = { size = [\"1100\"] }",
-            "levels = { sizes = [\"1100\"] }",
-        ),
+        ("levels = { size = [\"1100\"] }", "levels = { size = [\"1101\"] }"),
+        ("levels = { size = [\"1100\"] }", "levels = { sizes = [\"1100\"] }"),
         ("windows.csv", "nowhere.csv"),
         ("\"treatment\", size", "\"treatments\", size"),
         ("mbit * 1e6", "mbits * 1e6"),
@@ -616,22 +530,10 @@ fn what_is_wrong_is_said_with_its_place() {
         ("across = \"window\"", "across = \"windows\""),
         ("unit = \"Mbit/s\"", "unit = \"furlongs\""),
         ("ratio_to = \"small\"", "ratio_to = \"smal\""),
-        (
-            "metric = \"throughput_bps\"\nof",
-            "metric = \"thruput_bps\"\nof",
-        ),
-        (
-            "over = { window = \"small\" }",
-            "over = { widow = \"small\" }",
-        ),
-        (
-            "over = { window = \"small\" }",
-            "over = { window = \"large\" }",
-        ),
-        (
-            "over = { window = \"small\" }",
-            "over = { window = \"fixed\" }",
-        ),
+        ("metric = \"throughput_bps\"\nof", "metric = \"thruput_bps\"\nof"),
+        ("over = { window = \"small\" }", "over = { widow = \"small\" }"),
+        ("over = { window = \"small\" }", "over = { window = \"large\" }"),
+        ("over = { window = \"small\" }", "over = { window = \"fixed\" }"),
         ("about = 2.0", "about = 2.0\nat_least = 1"),
         ("about = 2.0", ""),
         ("about = 2.0", "at_least = 2\nat_most = 1"),

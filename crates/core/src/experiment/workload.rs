@@ -110,10 +110,7 @@ impl WorkDraft {
                 Ok(Work::Test(Box::new(test)))
             }
             Self::Load(load) => {
-                let choice = MixChoice {
-                    seed,
-                    ..load.choice
-                };
+                let choice = MixChoice { seed, ..load.choice };
                 let mix = Mix::named(load.mix.as_deref().unwrap_or(DEFAULT_MIX), &choice);
                 Ok(Work::Load(Box::new(mix.map_err(|why| ("mix", why))?)))
             }
@@ -164,11 +161,7 @@ impl FileDraft {
         if !(1..=MAX_FILE).contains(&bytes) || !(1..=bytes).contains(&record_bytes) {
             return Err("a file has 1 byte to 16 GiB, and each write at most all of it".to_owned());
         }
-        Ok(FileTransfer {
-            bytes,
-            record_bytes,
-            directory: self.directory,
-        })
+        Ok(FileTransfer { bytes, record_bytes, directory: self.directory })
     }
 }
 
@@ -201,13 +194,8 @@ pub struct FileTransfer {
 }
 
 /// What a special workload measures, each in the unit that its name says.
-pub const SPECIAL_FIGURES: &[&str] = &[
-    "throughput_bps",
-    "seconds",
-    "bytes",
-    "cpu_seconds",
-    "storage_bytes",
-];
+pub const SPECIAL_FIGURES: &[&str] =
+    &["throughput_bps", "seconds", "bytes", "cpu_seconds", "storage_bytes"];
 
 #[cfg(test)]
 mod tests {

@@ -58,41 +58,20 @@ impl Demand {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        connections: 0,
-        clients: 4,
-        streams: 8,
-        seconds: 10.0,
-        rate_bps: Some(1_000_000),
-    };
-    const MODEST: Demand = Demand {
-        streams: 8,
-        seconds: Some(10.0),
-        rate_bps: Some(1_000_000),
-    };
+    const LIMITS: Limits =
+        Limits { connections: 0, clients: 4, streams: 8, seconds: 10.0, rate_bps: Some(1_000_000) };
+    const MODEST: Demand = Demand { streams: 8, seconds: Some(10.0), rate_bps: Some(1_000_000) };
 
     #[test]
     fn the_owners_limit_is_allowed_and_one_more_is_an_excess() {
         assert_eq!(MODEST.excess(&LIMITS), None);
-        let streams = Demand {
-            streams: 9,
-            ..MODEST
-        };
-        let seconds = Demand {
-            seconds: Some(10.1),
-            ..MODEST
-        };
-        let rate = Demand {
-            rate_bps: Some(1_000_001),
-            ..MODEST
-        };
+        let streams = Demand { streams: 9, ..MODEST };
+        let seconds = Demand { seconds: Some(10.1), ..MODEST };
+        let rate = Demand { rate_bps: Some(1_000_001), ..MODEST };
         assert!(matches!(streams.excess(&LIMITS), Some(Excess::Streams(_))));
         assert!(matches!(seconds.excess(&LIMITS), Some(Excess::Seconds(_))));
         assert!(matches!(rate.excess(&LIMITS), Some(Excess::Rate(_))));
-        let unlimited = Limits {
-            rate_bps: None,
-            ..LIMITS
-        };
+        let unlimited = Limits { rate_bps: None, ..LIMITS };
         assert_eq!(rate.excess(&unlimited), None);
     }
 }

@@ -102,11 +102,7 @@ impl ForeignRun {
             (false, true) => "the sender's windows, losses and CPU",
             _ => "its windows, losses, buffers and CPU",
         };
-        let intervals = if sends {
-            "; the intervals are as sent, not as received"
-        } else {
-            ""
-        };
+        let intervals = if sends { "; the intervals are as sent, not as received" } else { "" };
         doubts.push(Caveat::new(
             CaveatKind::OtherTool,
             format!(
@@ -182,10 +178,7 @@ mod tests {
         HalfReport {
             flows: vec![flow],
             end: EndReport {
-                cpu_seconds: CpuSeconds {
-                    user: 0.0,
-                    system: 0.2,
-                },
+                cpu_seconds: CpuSeconds { user: 0.0, system: 0.2 },
                 cpus: 4,
                 busiest_thread_percent: Some(20.0),
                 host_cpu_percent: Some(10.0),
@@ -247,14 +240,8 @@ mod tests {
                     [Cause::CpuSend, Cause::ApplicationSend]
                 };
                 let verdict = record.verdict().map(|verdict| verdict.cause);
-                assert!(
-                    verdict.is_some_and(|cause| !theirs.contains(&cause)),
-                    "{verdict:?}"
-                );
-                let doubt = record
-                    .caveats
-                    .iter()
-                    .find(|c| c.kind == CaveatKind::OtherTool);
+                assert!(verdict.is_some_and(|cause| !theirs.contains(&cause)), "{verdict:?}");
+                let doubt = record.caveats.iter().find(|c| c.kind == CaveatKind::OtherTool);
                 assert!(doubt.is_some_and(|doubt| doubt.message.contains("iperf3 3.12")));
             }
         }
@@ -308,20 +295,12 @@ mod tests {
     fn drops_of_a_socket_that_nobody_tells_are_absent_and_not_none() {
         let mut here = here(Direction::Up, true);
         here.flows[0].tcp = None;
-        here.flows[0].udp_sent = Some(UdpSent {
-            sent: 1000,
-            ..UdpSent::default()
-        });
+        here.flows[0].udp_sent = Some(UdpSent { sent: 1000, ..UdpSent::default() });
         let json = br#"{"streams":[{"id":1,"bytes":500000,"packets":1000,"errors":540}]}"#;
         let there = Results::parse(json, 1).unwrap().to_half(&here, false);
         let mut test = test_of(Direction::Up);
         test.protocol = Protocol::Udp;
-        let record = ForeignRun {
-            test,
-            there: Some(there),
-            ..of(Role::Used, here)
-        }
-        .into_record();
+        let record = ForeignRun { test, there: Some(there), ..of(Role::Used, here) }.into_record();
         let udp = record.udp().unwrap();
         assert_eq!((udp.lost, udp.socket_drops), (540, None));
         assert_eq!(udp.path_loss_percent, None);

@@ -10,11 +10,7 @@ const FASTEST_LINK: f64 = 1e12 / 8.0;
 /// receiver has no more than was sent, and a sender no more than any link carries. A warm-up ends
 /// at different moments at the two ends, so that twice as much is still possible.
 pub(super) fn are_possible(bytes: u64, flow: &FlowHalf) -> bool {
-    let beyond = if flow.sends {
-        1 << 30
-    } else {
-        (flow.seconds.max(1.0) * FASTEST_LINK) as u64
-    };
+    let beyond = if flow.sends { 1 << 30 } else { (flow.seconds.max(1.0) * FASTEST_LINK) as u64 };
     bytes <= 2 * flow.bytes + beyond
 }
 

@@ -80,9 +80,7 @@ fn report(need: &Need, view: &HostView, key: &str) -> Option<SettingReport> {
         unit: some(setting.unit()),
         why: advice.why,
         formula: some(setting.formula),
-        inputs: inputs
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect(),
+        inputs: inputs.map(|(name, value)| (name.to_owned(), value)).collect(),
         range: setting.value.to_string(),
         means: setting.means.to_owned(),
         limits: setting.limits.to_owned(),

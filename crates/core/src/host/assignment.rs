@@ -40,11 +40,7 @@ impl Assignment {
         {
             return Err(wrong(format!("{kind}, none less than the one before it")));
         }
-        Ok(Self {
-            key: key.to_owned(),
-            place: setting.place,
-            value: read,
-        })
+        Ok(Self { key: key.to_owned(), place: setting.place, value: read })
     }
 
     /// The key.
@@ -80,9 +76,7 @@ impl Assignment {
 
 /// Whether a key is one of sysctl(8).
 pub(super) fn is_sysctl(key: &str) -> bool {
-    ["fs.", "kernel.", "net.", "vm."]
-        .iter()
-        .any(|begin| key.starts_with(begin))
+    ["fs.", "kernel.", "net.", "vm."].iter().any(|begin| key.starts_with(begin))
 }
 
 /// Reads several `KEY=VALUE`.
@@ -99,9 +93,7 @@ pub fn assignments<S: AsRef<str>>(words: &[S]) -> Result<Vec<Assignment>, HostEr
     for word in words.iter().map(AsRef::as_ref) {
         let (key, value) = word.split_once('=').ok_or_else(|| {
             let word = shortened(word);
-            HostError(format!(
-                "{word}: it must be KEY=VALUE, such as net.ipv4.tcp_sack=1"
-            ))
+            HostError(format!("{word}: it must be KEY=VALUE, such as net.ipv4.tcp_sack=1"))
         })?;
         let one = Assignment::new(key.trim(), value)?;
         if all.iter().any(|other| other.key == one.key) {

@@ -160,11 +160,7 @@ pub enum ChangeOutcome {
 impl HostDocument {
     /// An empty document of a host.
     pub fn new(host: HostAbout) -> Self {
-        Self {
-            schema: HOST_SCHEMA.to_owned(),
-            host,
-            ..Self::default()
-        }
+        Self { schema: HOST_SCHEMA.to_owned(), host, ..Self::default() }
     }
 }
 

@@ -79,10 +79,7 @@ impl Need {
             rtt_us: rtt.as_secs_f64() * 1e6,
             origin: NeedOrigin::Given,
         };
-        Self {
-            path: Some(path),
-            ..Self::default()
-        }
+        Self { path: Some(path), ..Self::default() }
     }
 
     /// What a profile needs where the user gives nothing else. `speed` is the device's, bits per

@@ -14,9 +14,7 @@ impl SysctlFile {
 
     /// Parses the file; an empty text stands for a missing file.
     pub fn parse(text: &str) -> Self {
-        Self {
-            lines: text.lines().map(str::to_owned).collect(),
-        }
+        Self { lines: text.lines().map(str::to_owned).collect() }
     }
 
     /// The value of a key: the last one in the file, as in sysctl.d(5).
@@ -32,8 +30,7 @@ impl SysctlFile {
     pub fn set(&mut self, key: &str, value: &str) {
         let line = format!("{key} = {value}");
         if self.lines.is_empty() {
-            self.lines
-                .extend(HEADER.iter().map(|&line| line.to_owned()));
+            self.lines.extend(HEADER.iter().map(|&line| line.to_owned()));
         }
         let is_its = |line: &&mut String| assignment(line).is_some_and(|(own, _)| own == key);
         match self.lines.iter_mut().rev().find(is_its) {
@@ -44,8 +41,7 @@ impl SysctlFile {
 
     /// Removes a key.
     pub fn remove(&mut self, key: &str) {
-        self.lines
-            .retain(|line| assignment(line).is_none_or(|(own, _)| own != key));
+        self.lines.retain(|line| assignment(line).is_none_or(|(own, _)| own != key));
     }
 
     /// Whether the file has nothing but the header.
@@ -70,14 +66,8 @@ fn assignment(line: &str) -> Option<(String, String)> {
     let (key, value) = line.split_once('=')?;
     let key = key.trim().trim_start_matches('-').trim();
     // `net/ipv4/tcp_sack` is the same key (sysctl.d(5)).
-    let is_slashed = key
-        .find(['.', '/'])
-        .is_some_and(|at| key[at..].starts_with('/'));
-    let key = if is_slashed {
-        key.chars().map(swapped).collect()
-    } else {
-        key.to_owned()
-    };
+    let is_slashed = key.find(['.', '/']).is_some_and(|at| key[at..].starts_with('/'));
+    let key = if is_slashed { key.chars().map(swapped).collect() } else { key.to_owned() };
     let words: Vec<&str> = value.split_whitespace().collect();
     Some((key, words.join(" ")))
 }

@@ -37,10 +37,7 @@ fn host() -> HostView {
 }
 
 fn put(view: &mut HostView, key: &str, text: &str) {
-    let reading = Reading::Value {
-        text: text.into(),
-        obstacle: None,
-    };
+    let reading = Reading::Value { text: text.into(), obstacle: None };
     view.readings.insert(key.into(), reading);
 }
 
@@ -74,10 +71,7 @@ const USUAL: &[(&str, &str)] = &[
     ("net.ipv4.tcp_fin_timeout", "60"),
     ("net.netfilter.nf_conntrack_max", "262144"),
     ("net.netfilter.nf_conntrack_buckets", "262144"),
-    (
-        "net.netfilter.nf_conntrack_tcp_timeout_established",
-        "432000",
-    ),
+    ("net.netfilter.nf_conntrack_tcp_timeout_established", "432000"),
     ("net.netfilter.nf_conntrack_tcp_timeout_time_wait", "120"),
     ("net.core.netdev_max_backlog", "1000"),
     ("net.core.busy_poll", "0"),
@@ -100,10 +94,7 @@ const USUAL: &[(&str, &str)] = &[
 ];
 
 fn path(rate: &str, rtt: &str) -> Need {
-    Need::of_path(
-        rate.parse::<BitRate>().unwrap(),
-        rtt.parse::<Span>().unwrap(),
-    )
+    Need::of_path(rate.parse::<BitRate>().unwrap(), rtt.parse::<Span>().unwrap())
 }
 
 fn right(need: &Need, view: &HostView, key: &str) -> Option<String> {
@@ -111,11 +102,7 @@ fn right(need: &Need, view: &HostView, key: &str) -> Option<String> {
     let [report] = &reports[..] else {
         panic!("{key}: {reports:?}");
     };
-    assert_eq!(
-        report.right.is_some(),
-        report.state == SettingState::Change,
-        "{report:?}"
-    );
+    assert_eq!(report.right.is_some(), report.state == SettingState::Change, "{report:?}");
     report.right.clone()
 }
 
@@ -124,19 +111,11 @@ fn the_table_has_each_setting_once_and_says_all_of_it() {
     let mut keys = BTreeSet::new();
     for setting in settings() {
         assert!(keys.insert(setting.key), "{} is there twice", setting.key);
-        for text in [
-            setting.limits,
-            setting.formula,
-            setting.source,
-            setting.means,
-        ] {
+        for text in [setting.limits, setting.formula, setting.source, setting.means] {
             assert!(!text.is_empty(), "{}", setting.key);
         }
     }
-    let usual: BTreeSet<String> = USUAL
-        .iter()
-        .map(|(key, _)| key.replace("eth0", "*"))
-        .collect();
+    let usual: BTreeSet<String> = USUAL.iter().map(|(key, _)| key.replace("eth0", "*")).collect();
     for key in keys {
         assert!(usual.contains(key), "no rule was tried on {key}");
     }
@@ -158,32 +137,16 @@ fn buffers_are_twice_what_fills_the_path() {
     // 10 Gbit/s over 80 ms are 100 MB; twice that, as a power of two.
     let long = path("10gbit", "80ms");
     assert_eq!(rmem(&long).as_deref(), Some("4096 131072 268435456"));
-    assert_eq!(
-        right(&long, &view, "net.ipv4.tcp_wmem").as_deref(),
-        Some("4096 16384 268435456")
-    );
-    assert_eq!(
-        right(&long, &view, "net.core.rmem_max").as_deref(),
-        Some("134217728")
-    );
+    assert_eq!(right(&long, &view, "net.ipv4.tcp_wmem").as_deref(), Some("4096 16384 268435456"));
+    assert_eq!(right(&long, &view, "net.core.rmem_max").as_deref(), Some("134217728"));
     // 1 Gbit/s over 25 ms need 6,250,000 bytes, which are there; over 26 ms they are not.
     assert_eq!(rmem(&path("1gbit", "25ms")), None);
-    assert_eq!(
-        rmem(&path("1gbit", "26ms")).as_deref(),
-        Some("4096 131072 8388608")
-    );
+    assert_eq!(rmem(&path("1gbit", "26ms")).as_deref(), Some("4096 131072 8388608"));
     // The kernel takes no buffer above 2^30.
-    assert_eq!(
-        rmem(&path("1tbit", "1min")).as_deref(),
-        Some("4096 131072 1073741824")
-    );
+    assert_eq!(rmem(&path("1tbit", "1min")).as_deref(), Some("4096 131072 1073741824"));
     let report = &advise(&long, &view, &["net.ipv4.tcp_rmem".into()])[0];
     assert_eq!(report.inputs["needed_bytes"], 200_000_000.0);
-    assert!(
-        report.why.contains("10 Gbit/s over 80 ms"),
-        "{}",
-        report.why
-    );
+    assert!(report.why.contains("10 Gbit/s over 80 ms"), "{}", report.why);
 }
 
 #[test]
@@ -193,10 +156,7 @@ fn proposed_values_are_in_range_and_judged_fine() {
         path("10gbit", "300ms").with_profile(Profile::Wan, None),
         Need::default().with_profile(Profile::Lan, Some(100_000_000_000)),
         Need::default().with_profile(Profile::ManyConnections, None),
-        Need {
-            connections: Some(30_000),
-            ..path("1gbit", "1ms")
-        },
+        Need { connections: Some(30_000), ..path("1gbit", "1ms") },
     ];
     for need in needs {
         let mut view = host();
@@ -215,10 +175,7 @@ fn proposed_values_are_in_range_and_judged_fine() {
                 put(&mut view, &report.key, right);
             }
         }
-        assert!(
-            settled,
-            "{need:?}: what is advised is not enough for the rule itself"
-        );
+        assert!(settled, "{need:?}: what is advised is not enough for the rule itself");
     }
 }
 
@@ -227,20 +184,14 @@ fn nothing_is_advised_without_a_need_but_what_is_always_right() {
     let mut view = host();
     let wrong = |view: &HostView| -> Vec<String> {
         let all = advise(&Need::default(), view, &[]);
-        let wrong = all
-            .into_iter()
-            .filter(|report| report.state == SettingState::Change);
+        let wrong = all.into_iter().filter(|report| report.state == SettingState::Change);
         wrong.map(|report| report.key).collect()
     };
     assert_eq!(wrong(&view), Vec::<String>::new());
     let open = advise(&Need::default(), &view, &["net.ipv4.tcp_rmem".into()]);
     assert_eq!(open[0].state, SettingState::Open);
     assert!(open[0].why.contains("--rtt"), "{}", open[0].why);
-    for key in [
-        "net.ipv4.tcp_sack",
-        "net.ipv4.tcp_window_scaling",
-        "net.ipv4.tcp_syncookies",
-    ] {
+    for key in ["net.ipv4.tcp_sack", "net.ipv4.tcp_window_scaling", "net.ipv4.tcp_syncookies"] {
         put(&mut view, key, "0");
     }
     put(&mut view, "device.eth0.tso", "off");
@@ -260,10 +211,7 @@ fn nothing_is_advised_without_a_need_but_what_is_always_right() {
 #[test]
 fn connections_need_ports_descriptors_and_queues() {
     let view = host();
-    let need = Need {
-        connections: Some(500_000),
-        ..Need::default()
-    };
+    let need = Need { connections: Some(500_000), ..Need::default() };
     for (key, expected) in [
         ("fs.nr_open", None),
         ("fs.file-max", None),
@@ -272,10 +220,7 @@ fn connections_need_ports_descriptors_and_queues() {
         ("net.core.somaxconn", Some("5000")),
         ("net.ipv4.tcp_max_tw_buckets", Some("500000")),
         ("net.netfilter.nf_conntrack_max", Some("625000")),
-        (
-            "net.netfilter.nf_conntrack_tcp_timeout_established",
-            Some("86400"),
-        ),
+        ("net.netfilter.nf_conntrack_tcp_timeout_established", Some("86400")),
         ("net.ipv4.tcp_tw_reuse", Some("1")),
         ("net.ipv4.tcp_mem", Some("500000 1000000 1500000")),
     ] {
@@ -292,16 +237,9 @@ fn connections_need_ports_descriptors_and_queues() {
     put(&mut bare, "net.ipv4.tcp_syncookies", "0");
     assert_eq!(right(&need, &bare, syn).as_deref(), Some("5000"));
     // More than half of the memory is not given away.
-    let huge = Need {
-        connections: Some(1 << 30),
-        ..Need::default()
-    };
+    let huge = Need { connections: Some(1 << 30), ..Need::default() };
     let mem = right(&huge, &view, "net.ipv4.tcp_mem").unwrap();
-    assert_eq!(
-        mem.split(' ').nth(2),
-        Some("2097152"),
-        "8 GiB in pages of 4 KiB"
-    );
+    assert_eq!(mem.split(' ').nth(2), Some("2097152"), "8 GiB in pages of 4 KiB");
 }
 
 #[test]
@@ -309,18 +247,9 @@ fn profiles_take_what_is_not_given() {
     let view = host();
     let wan = Need::default().with_profile(Profile::Wan, view.speed_bps());
     let own = wan.path.unwrap();
-    assert_eq!(
-        (own.rate_bps, own.rtt_us, own.origin),
-        (1e10, 1e5, NeedOrigin::Profile)
-    );
-    assert_eq!(
-        right(&wan, &view, "net.ipv4.tcp_congestion_control").as_deref(),
-        Some("bbr")
-    );
-    assert_eq!(
-        right(&wan, &view, "net.core.default_qdisc").as_deref(),
-        Some("fq")
-    );
+    assert_eq!((own.rate_bps, own.rtt_us, own.origin), (1e10, 1e5, NeedOrigin::Profile));
+    assert_eq!(right(&wan, &view, "net.ipv4.tcp_congestion_control").as_deref(), Some("bbr"));
+    assert_eq!(right(&wan, &view, "net.core.default_qdisc").as_deref(), Some("fq"));
     let given = path("1gbit", "20ms").with_profile(Profile::Wan, view.speed_bps());
     assert_eq!(given.path.unwrap().origin, NeedOrigin::Given);
     let lan = Need::default().with_profile(Profile::Lan, view.speed_bps());
@@ -335,32 +264,17 @@ fn profiles_take_what_is_not_given() {
     for profile in Profile::ALL {
         assert_eq!(profile.name().parse(), Ok(profile));
     }
-    assert!(
-        "wlan"
-            .parse::<Profile>()
-            .unwrap_err()
-            .contains("many-connections")
-    );
+    assert!("wlan".parse::<Profile>().unwrap_err().contains("many-connections"));
 }
 
 #[test]
 fn unreadable_settings_are_reported_as_such() {
     let mut view = host();
-    view.readings.insert(
-        "cpu.governor".into(),
-        Reading::Unsupported("no cpufreq".into()),
-    );
-    view.readings.insert(
-        "net.ipv4.tcp_sack".into(),
-        Reading::Unknown("not permitted".into()),
-    );
+    view.readings.insert("cpu.governor".into(), Reading::Unsupported("no cpufreq".into()));
+    view.readings.insert("net.ipv4.tcp_sack".into(), Reading::Unknown("not permitted".into()));
     view.readings.remove("net.core.somaxconn");
     let reports = advise(&Need::default(), &view, &[]);
-    assert_eq!(
-        reports.len(),
-        settings().len(),
-        "each of the table, and the one device's"
-    );
+    assert_eq!(reports.len(), settings().len(), "each of the table, and the one device's");
     let of = |key: &str| reports.iter().find(|report| report.key == key).unwrap();
     assert_eq!(of("cpu.governor").state, SettingState::Unsupported);
     assert_eq!(of("cpu.governor").why, "no cpufreq");
@@ -386,32 +300,17 @@ fn keys_of_devices_may_have_dots() {
     ] {
         assert_eq!(device_key(key), None, "{key}");
     }
-    assert_eq!(
-        find("device.eth0.100.rx_ring").unwrap().key,
-        "device.*.rx_ring"
-    );
+    assert_eq!(find("device.eth0.100.rx_ring").unwrap().key, "device.*.rx_ring");
     assert!(find("device.eth0.speed").is_err());
 }
 
 #[test]
 fn assignments_out_of_range_are_refused_with_the_range() {
     for (word, part) in [
-        (
-            "net.ipv4.tcp_sack=2",
-            "net.ipv4.tcp_sack=2: it must be 0 to 1",
-        ),
-        (
-            "net.ipv4.tcp_rmem=1 2",
-            "3 numbers with blanks between them",
-        ),
-        (
-            "net.ipv4.tcp_rmem=4096 2048 8192",
-            "none less than the one before it",
-        ),
-        (
-            "net.ipv4.ip_local_port_range=60000 1024",
-            "none less than the one before it",
-        ),
+        ("net.ipv4.tcp_sack=2", "net.ipv4.tcp_sack=2: it must be 0 to 1"),
+        ("net.ipv4.tcp_rmem=1 2", "3 numbers with blanks between them"),
+        ("net.ipv4.tcp_rmem=4096 2048 8192", "none less than the one before it"),
+        ("net.ipv4.ip_local_port_range=60000 1024", "none less than the one before it"),
         ("fs.nr_open=63", "64 to 2147483584"),
         ("net.core.somaxconn=-1", "1 to 2147483647"),
         ("net.core.somaxconn=", "1 to 2147483647"),
@@ -434,15 +333,9 @@ fn assignments_out_of_range_are_refused_with_the_range() {
     assert_eq!(twice.to_string(), "`net.ipv4.tcp_sack` is given twice");
     let many = vec!["net.ipv4.tcp_sack=1"; MAX_ASSIGNMENTS + 1];
     let many = assignments(&many).unwrap_err().to_string();
-    assert!(
-        many.ends_with("settings are given; at most 200 may be"),
-        "{many}"
-    );
-    let set = assignments(&[
-        "device.eth0.irq_cpus=8,0-1,1",
-        "net.ipv4.tcp_rmem= 1  02 3 ",
-    ])
-    .unwrap();
+    assert!(many.ends_with("settings are given; at most 200 may be"), "{many}");
+    let set =
+        assignments(&["device.eth0.irq_cpus=8,0-1,1", "net.ipv4.tcp_rmem= 1  02 3 "]).unwrap();
     assert_eq!(set[0].text(), "0-1,8");
     assert_eq!(set[1].text(), "1 2 3");
     assert!(set[1].check_persistent().is_ok());
@@ -454,12 +347,7 @@ fn assignments_out_of_range_are_refused_with_the_range() {
 
 #[test]
 fn lists_of_cpus_read_back_as_written() {
-    let read = |text: &str| {
-        ValueKind::Cpus
-            .read(text)
-            .ok()
-            .map(|value| value.to_string())
-    };
+    let read = |text: &str| ValueKind::Cpus.read(text).ok().map(|value| value.to_string());
     for text in ["0", "0-3", "0,2", "0-1,4-7,9", "none"] {
         assert_eq!(read(text).as_deref(), Some(text));
     }
@@ -476,10 +364,7 @@ fn our_file_keeps_what_others_wrote_into_it() {
     file.set("net.ipv4.tcp_sack", "0");
     let text = file.text();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(
-        lines,
-        ["net.ipv4.tcp_sack = 0", "net.ipv4.tcp_rmem = 1 2 3"]
-    );
+    assert_eq!(lines, ["net.ipv4.tcp_sack = 0", "net.ipv4.tcp_rmem = 1 2 3"]);
     assert_eq!(SysctlFile::parse(&text), file);
     let others = format!("{text}# mine\n-net/ipv4/tcp_ecn=\t1\n");
     let mut file = SysctlFile::parse(&others);

@@ -13,10 +13,7 @@ pub(super) const MAX_LINKS: usize = 512;
 pub(super) fn block(number: usize) -> [[Prefix; 2]; 2] {
     debug_assert!(number < MAX_LINKS);
     let [high, low] = (number as u16).to_be_bytes();
-    let v4 = |host| Prefix {
-        address: Ipv4Addr::new(198, 18 + high, low, host).into(),
-        length: 24,
-    };
+    let v4 = |host| Prefix { address: Ipv4Addr::new(198, 18 + high, low, host).into(), length: 24 };
     let v6 = |host| Prefix {
         address: Ipv6Addr::new(0x2001, 2, 0, number as u16, 0, 0, 0, host).into(),
         length: 64,
@@ -60,11 +57,8 @@ impl Prefix {
 
     /// The prefix of all addresses of a family.
     pub(super) fn default_of(is_ipv4: bool) -> Self {
-        let address = if is_ipv4 {
-            Ipv4Addr::UNSPECIFIED.into()
-        } else {
-            Ipv6Addr::UNSPECIFIED.into()
-        };
+        let address =
+            if is_ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         Self { address, length: 0 }
     }
 }
@@ -91,10 +85,7 @@ mod tests {
     use super::*;
 
     fn prefix(address: &str, length: u8) -> Prefix {
-        Prefix {
-            address: address.parse().unwrap(),
-            length,
-        }
+        Prefix { address: address.parse().unwrap(), length }
     }
 
     #[test]

@@ -38,10 +38,7 @@ impl Topology {
             link.mtu = mtu;
             link.number(number);
             if number == emulated {
-                link.spec = PathSpec {
-                    hops: 0,
-                    ..spec.clone()
-                };
+                link.spec = PathSpec { hops: 0, ..spec.clone() };
             } else {
                 link.mtu = mtu.max(DEFAULT_MTU);
             }
@@ -70,10 +67,7 @@ mod tests {
         let client = path.node("client").unwrap();
         assert_eq!(path.nodes.len(), 2);
         assert_eq!(client.interfaces[0].name, "eth0");
-        assert_eq!(
-            client.interfaces[0].addresses[0].address.to_string(),
-            "198.18.0.1"
-        );
+        assert_eq!(client.interfaces[0].addresses[0].address.to_string(), "198.18.0.1");
         assert!(client.routes.is_empty());
         assert!(path.links[0].up.loss.is_some() && path.links[0].down.loss.is_none());
     }
@@ -82,9 +76,8 @@ mod tests {
     fn the_emulated_link_is_in_the_middle() {
         for (hops, emulated) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)] {
             let path = path(&format!("rate=10mbit,hops={hops}"));
-            let found: Vec<_> = (0..path.links.len())
-                .filter(|link| !path.links[*link].is_plain())
-                .collect();
+            let found: Vec<_> =
+                (0..path.links.len()).filter(|link| !path.links[*link].is_plain()).collect();
             assert_eq!((path.links.len(), found), (hops + 1, vec![emulated]));
         }
     }
@@ -115,11 +108,7 @@ mod tests {
     #[test]
     fn an_mtu_that_interfaces_cannot_hold_is_the_links() {
         assert!(path("mtu=1400").links[0].is_plain());
-        for spec in [
-            "mtu=1400:blackhole",
-            "up.mtu=1400",
-            "up.mtu=1300,down.mtu=1400",
-        ] {
+        for spec in ["mtu=1400:blackhole", "up.mtu=1400", "up.mtu=1300,down.mtu=1400"] {
             assert!(!path(spec).links[0].is_plain(), "{spec}");
         }
     }

@@ -37,14 +37,7 @@ pub(super) fn most_specific_first(routes: &mut [Route]) {
 impl Route {
     /// A route without further settings.
     pub(crate) fn new(to: Prefix, via: IpAddr) -> Self {
-        Self {
-            to,
-            via,
-            source: None,
-            mtu: None,
-            advmss: None,
-            quickack: None,
-        }
+        Self { to, via, source: None, mtu: None, advmss: None, quickack: None }
     }
 }
 
@@ -52,9 +45,7 @@ impl Node {
     /// The address of that family on an interface.
     pub(super) fn address_on(&self, interface: usize, is_ipv4: bool) -> Option<Prefix> {
         let mut addresses = self.interfaces[interface].addresses.iter();
-        addresses
-            .find(|prefix| prefix.address.is_ipv4() == is_ipv4)
-            .copied()
+        addresses.find(|prefix| prefix.address.is_ipv4() == is_ipv4).copied()
     }
 }
 
@@ -79,11 +70,7 @@ impl<'a> Graph<'a> {
                 neighbours[b].push((a, of_a.address));
             }
         }
-        Self {
-            topology,
-            is_ipv4,
-            neighbours,
-        }
+        Self { topology, is_ipv4, neighbours }
     }
 
     /// The address of the router through which all goes: the node is a host, with one link.

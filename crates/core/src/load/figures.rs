@@ -42,9 +42,7 @@ impl LoadDocument {
     /// The document of a mix whose members ran.
     pub fn new(mix: &Mix, seed: u64, members: Vec<LoadMember>) -> Self {
         let hosts = hosts(&members);
-        let clocks = hosts
-            .iter()
-            .map(|(host, _)| LoadOneWay::clock(&members, host));
+        let clocks = hosts.iter().map(|(host, _)| LoadOneWay::clock(&members, host));
         let clocks: Vec<_> = clocks.collect();
         let clock_of = |member: &LoadMember| {
             let mut names = hosts.iter().map(|(host, _)| host);
@@ -80,9 +78,7 @@ impl LoadDocument {
             start_skew_us: None,
             arrival_skew_us: None,
             caveats: Vec::new(),
-            environment: first
-                .map(|first| first.environment.clone())
-                .unwrap_or_default(),
+            environment: first.map(|first| first.environment.clone()).unwrap_or_default(),
             seed,
             members,
         };
@@ -157,9 +153,7 @@ impl LoadDocument {
             worst(|call| call.mos),
         ];
         let named = LOAD_FIGURES.iter().zip(values);
-        named
-            .filter_map(|(name, value)| Some(((*name).to_owned(), value?)))
-            .collect()
+        named.filter_map(|(name, value)| Some(((*name).to_owned(), value?))).collect()
     }
 
     /// The stream with the highest throughput, and its member.
@@ -179,11 +173,7 @@ impl LoadDocument {
         let (mut flows, mut tcp) = (0, Vec::new());
         let streams = self.members.iter().filter(|member| member.is_stream());
         for record in streams.map(|member| &member.record) {
-            for flow in record
-                .flows
-                .iter()
-                .filter(|flow| flow.direction == direction)
-            {
+            for flow in record.flows.iter().filter(|flow| flow.direction == direction) {
                 flows += 1;
                 tcp.extend((record.protocol != Protocol::Udp).then_some(flow.throughput_bps));
             }

@@ -134,9 +134,8 @@ fn member(
     let draft = draft.time(Span(time)).warm_up(mix.warm_up);
     // Each has a phase of its own.
     let seed = choice.seed.wrapping_add(number);
-    let test = draft
-        .resolve(seed)
-        .map_err(|error| workload_fault(section.offset, name.value, error))?;
+    let test =
+        draft.resolve(seed).map_err(|error| workload_fault(section.offset, name.value, error))?;
     let member = Member {
         name: name.value.to_owned(),
         start,

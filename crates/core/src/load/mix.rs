@@ -95,10 +95,7 @@ impl Mix {
         };
         let members = self.members.iter().map(each);
         let members = members.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
-            members: members.concat(),
-            ..self.clone()
-        })
+        Ok(Self { members: members.concat(), ..self.clone() })
     }
 
     /// The mix that a load document says was run.
@@ -121,10 +118,7 @@ impl Mix {
                 scales: false,
                 gathers: false,
                 endpoint,
-                test: Test {
-                    seed: seed.wrapping_add(number),
-                    ..ran.record.plan.clone()
-                },
+                test: Test { seed: seed.wrapping_add(number), ..ran.record.plan.clone() },
             });
         }
         let end = |member: &Member| match member.test.extent {
@@ -160,10 +154,7 @@ impl Mix {
             });
         }
         self.members.iter().filter(is_there).try_for_each(|member| {
-            let open = Open {
-                test: Box::new(member.test.clone()),
-                profile: None,
-            };
+            let open = Open { test: Box::new(member.test.clone()), profile: None };
             open.admit(owner).map_err(|refusal| Refusal {
                 message: format!("`{}` cannot run: {}", member.name, refusal.message),
                 ..refusal

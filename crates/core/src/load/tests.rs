@@ -6,11 +6,7 @@ use crate::session::Owner;
 use crate::session::message::Limits;
 use crate::stats::LatencySummary;
 
-const FLOWS: MixChoice = MixChoice {
-    time: None,
-    flows: Some(7),
-    seed: 1,
-};
+const FLOWS: MixChoice = MixChoice { time: None, flows: Some(7), seed: 1 };
 
 fn mix(text: &str) -> Result<Mix, String> {
     let read = Mix::from_toml("own", text, &MixChoice::default());
@@ -52,10 +48,7 @@ fn a_member_lasts_from_its_start_to_the_end_of_the_mix() {
     let mix = mix(&with(late)).unwrap();
     assert_eq!(mix.members[0].test.seconds(), Some(11.0));
     assert_eq!(mix.members[1].test.seconds(), Some(7.0));
-    let short = MixChoice {
-        time: Some("2s".parse().unwrap()),
-        ..MixChoice::default()
-    };
+    let short = MixChoice { time: Some("2s".parse().unwrap()), ..MixChoice::default() };
     let error = Mix::from_toml("own", &with(late), &short).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -69,23 +62,14 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
     for (text, words) in [
         (String::new(), "line 1, column 1: the mix needs `title`"),
         ("title = \"a\"".to_owned(), "needs `member`"),
-        (
-            member("strat = \"1s\""),
-            "no key `strat`; did you mean `start`?",
-        ),
+        (member("strat = \"1s\""), "no key `strat`; did you mean `start`?"),
         (member(""), "[[member]] needs `workload`"),
-        (
-            member("workload = { command = \"ping\" }"),
-            "write stream, rr or crr",
-        ),
+        (member("workload = { command = \"ping\" }"), "write stream, rr or crr"),
         (
             member("workload = { command = \"rr\", dcsp = \"ef\" }"),
             "line 7, column 30: the workload has no key `dcsp`; did you mean `dscp`?",
         ),
-        (
-            member("workload = { command = \"stream\", time = \"1s\" }"),
-            "the members end together",
-        ),
+        (member("workload = { command = \"stream\", time = \"1s\" }"), "the members end together"),
         (
             member("workload = { command = \"stream\", streams = 1000 }"),
             "`m`: `streams` 1000: it must be 1 to 256",
@@ -131,14 +115,8 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
             ),
             "`m`: `request` 20: it must be 44 to 65527",
         ),
-        (
-            member("codec = \"mp3\"\nworkload = { command = \"rr\" }"),
-            "write \"g711\" or \"g729a\"",
-        ),
-        (
-            member("start = \"2min\"\nworkload = { command = \"rr\" }"),
-            "write \"0s\" to \"50s\"",
-        ),
+        (member("codec = \"mp3\"\nworkload = { command = \"rr\" }"), "write \"g711\" or \"g729a\""),
+        (member("start = \"2min\"\nworkload = { command = \"rr\" }"), "write \"0s\" to \"50s\""),
         (
             with("[[member]]\nname = \"bulk\"\nworkload = { command = \"rr\" }\n"),
             "two members with the name `bulk`",
@@ -153,37 +131,19 @@ fn what_is_wrong_with_a_mix_is_said_with_its_place() {
 fn a_limit_of_the_endpoint_is_reported_for_the_member_that_exceeds_it() {
     let mix = Mix::from_toml("incast", built_in("incast").unwrap(), &MixChoice::default());
     let mix = mix.unwrap();
-    let limits = Limits {
-        clients: 4,
-        streams: 32,
-        seconds: 60.0,
-        rate_bps: None,
-        connections: 0,
-    };
+    let limits = Limits { clients: 4, streams: 32, seconds: 60.0, rate_bps: None, connections: 0 };
     let refused = |limits: &Limits, operations: &[&str], sessions| {
         let operations: Vec<String> = operations.iter().map(|&name| name.to_owned()).collect();
-        let owner = Owner {
-            limits,
-            operations: &operations,
-        };
+        let owner = Owner { limits, operations: &operations };
         let refusal = mix.check(0, &owner, sessions).err();
         refusal.map(|refusal| refusal.message)
     };
     assert_eq!(refused(&limits, &["stream", "stamp"], 2), None);
     let few = refused(&limits, &["stream", "stamp"], 1).unwrap();
-    assert!(
-        few.contains("2 members") && few.contains("--max-clients"),
-        "{few}"
-    );
-    let streams = Limits {
-        streams: 31,
-        ..limits
-    };
+    assert!(few.contains("2 members") && few.contains("--max-clients"), "{few}");
+    let streams = Limits { streams: 31, ..limits };
     let flows = refused(&streams, &["stream", "stamp"], 2).unwrap();
-    assert!(
-        flows.starts_with("`senders` cannot run: ") && flows.contains("31"),
-        "{flows}"
-    );
+    assert!(flows.starts_with("`senders` cannot run: ") && flows.contains("31"), "{flows}");
     let lacks = refused(&limits, &["stream"], 2).unwrap();
     assert!(
         lacks.starts_with("`UDP` cannot run: ") && lacks.contains("operation stamp"),
@@ -212,9 +172,8 @@ fn ran(mix: &Mix) -> Vec<LoadMember> {
         if let Traffic::Stream(_) = &member.test.traffic {
             for &direction in member.test.direction.parts() {
                 let mut leg = Leg::new(direction);
-                let rates: Vec<f64> = (1..=member.test.streams)
-                    .map(|n| f64::from(n) * 1e6)
-                    .collect();
+                let rates: Vec<f64> =
+                    (1..=member.test.streams).map(|n| f64::from(n) * 1e6).collect();
                 leg.throughput_bps = Some(rates.iter().sum());
                 leg.udp = member.codec.map(|_| UdpEvidence {
                     sent: 500,
@@ -223,22 +182,20 @@ fn ran(mix: &Mix) -> Vec<LoadMember> {
                     ..UdpEvidence::default()
                 });
                 record.legs.push(leg);
-                record
-                    .flows
-                    .extend(rates.into_iter().map(|throughput_bps| FlowRecord {
-                        id: 0,
-                        direction,
-                        throughput_bps,
-                        bytes: 0,
-                        local: String::new(),
-                        remote: String::new(),
-                        sender_thread_percent: None,
-                        receiver_thread_percent: None,
-                        tcp: None,
-                        udp: None,
-                        first_sent_us: None,
-                        first_received_us: None,
-                    }));
+                record.flows.extend(rates.into_iter().map(|throughput_bps| FlowRecord {
+                    id: 0,
+                    direction,
+                    throughput_bps,
+                    bytes: 0,
+                    local: String::new(),
+                    remote: String::new(),
+                    sender_thread_percent: None,
+                    receiver_thread_percent: None,
+                    tcp: None,
+                    udp: None,
+                    first_sent_us: None,
+                    first_received_us: None,
+                }));
             }
         } else {
             record.latency_us = Some(latency(200_000.0));
@@ -283,48 +240,25 @@ fn several_endpoints_share_what_scales_and_each_has_the_rest() {
     let mix = Mix::from_toml("incast", built_in("incast").unwrap(), &choice).unwrap();
     let hosts = ["pit", "pat", "pot"].map(str::to_owned);
     let spread = mix.over(&hosts).unwrap();
-    let senders: Vec<_> = spread
-        .members
-        .iter()
-        .filter(|member| member.scales)
-        .collect();
+    let senders: Vec<_> = spread.members.iter().filter(|member| member.scales).collect();
     let streams: Vec<u32> = senders.iter().map(|member| member.test.streams).collect();
     assert_eq!(streams, [11, 11, 10]);
     assert_eq!(senders[1].name, "senders pat");
     // Many to one: of one endpoint's flows the one is the endpoint, of several it is this host.
     assert_eq!(mix.members[0].test.direction, Direction::Up);
-    assert!(
-        senders
-            .iter()
-            .all(|member| member.test.direction == Direction::Down)
-    );
-    let ends: Vec<usize> = spread
-        .members
-        .iter()
-        .map(|member| member.endpoint)
-        .collect();
+    assert!(senders.iter().all(|member| member.test.direction == Direction::Down));
+    let ends: Vec<usize> = spread.members.iter().map(|member| member.endpoint).collect();
     assert_eq!(ends, [0, 1, 2, 0, 1, 2]);
-    let mut seeds: Vec<u64> = spread
-        .members
-        .iter()
-        .map(|member| member.test.seed)
-        .collect();
+    let mut seeds: Vec<u64> = spread.members.iter().map(|member| member.test.seed).collect();
     seeds.sort_unstable();
     seeds.dedup();
     assert_eq!(seeds.len(), 6);
     assert_eq!(mix.over(&hosts[..1]).unwrap(), mix);
     let many: Vec<String> = (0..25).map(|n| format!("h{n}")).collect();
     assert!(mix.over(&many).unwrap_err().contains("at most 48"));
-    let few = MixChoice {
-        flows: Some(2),
-        ..choice
-    };
+    let few = MixChoice { flows: Some(2), ..choice };
     let few = Mix::from_toml("incast", built_in("incast").unwrap(), &few).unwrap();
-    assert!(
-        few.over(&hosts)
-            .unwrap_err()
-            .contains("2 flows for 3 endpoints")
-    );
+    assert!(few.over(&hosts).unwrap_err().contains("2 flows for 3 endpoints"));
 }
 
 #[test]
@@ -344,16 +278,7 @@ fn an_idle_latency_far_above_the_paths_minimum_is_called_out() {
     let mix = Mix::from_toml("rrul", built_in("rrul").unwrap(), &MixChoice::default()).unwrap();
     let mut document = LoadDocument::new(&mix, 1, ran(&mix));
     let [min, mean, p50, p90, p99, p999, max] = [20e3; 7];
-    let summary = LatencySummary {
-        min,
-        mean,
-        p50,
-        p90,
-        p99,
-        p999,
-        max,
-        count: 100,
-    };
+    let summary = LatencySummary { min, mean, p50, p90, p99, p999, max, count: 100 };
     document.latency[0].idle_us = Some(summary);
     let mut doubt = |idle_us| {
         document.idle_latency_us = Some(idle_us);
@@ -393,9 +318,6 @@ fn the_queue_is_on_the_way_whose_probes_wait() {
         // 20 ms for the packet, 10 of the path, the queue, and twice the jitter of 5.
         let delays = document.calls.iter().map(|call| call.delay_us / 1e3);
         let expected = [up_ms, down_ms].map(|queue| 40.0 + queue as f64);
-        assert!(
-            delays.zip(expected).all(|(a, b)| (a - b).abs() < 0.5),
-            "{ways:?}"
-        );
+        assert!(delays.zip(expected).all(|(a, b)| (a - b).abs() < 0.5), "{ways:?}");
     }
 }

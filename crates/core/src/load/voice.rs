@@ -65,14 +65,9 @@ mod tests {
     #[test]
     fn opinions_are_those_of_the_table_of_g_107() {
         // Table B.1: R as the lower limit of a category, and its MOS.
-        for (r, expected) in [
-            (93.2, 4.41),
-            (90.0, 4.34),
-            (80.0, 4.03),
-            (70.0, 3.60),
-            (60.0, 3.10),
-            (50.0, 2.58),
-        ] {
+        for (r, expected) in
+            [(93.2, 4.41), (90.0, 4.34), (80.0, 4.03), (70.0, 3.60), (60.0, 3.10), (50.0, 2.58)]
+        {
             assert!((mos(r) - expected).abs() < 0.01, "{r}: {}", mos(r));
         }
         assert_eq!((mos(-1.0), mos(0.0), mos(100.0)), (1.0, 1.0, 4.5));

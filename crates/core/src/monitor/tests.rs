@@ -40,35 +40,19 @@ fn a_file_says_what_runs_where_and_when() {
     let monitor = Monitor::from_toml(FILE, 1).unwrap();
     assert_eq!(monitor.seed, 7);
     assert_eq!(monitor.paths[0].bytes_per_day, Some(10_800_000_000));
-    assert_eq!(
-        monitor.paths[0].labels,
-        [("site".to_owned(), "north".to_owned())]
-    );
+    assert_eq!(monitor.paths[0].labels, [("site".to_owned(), "north".to_owned())]);
     assert_eq!(monitor.tests[0].paths, [0, 1]);
-    assert_eq!(
-        (monitor.tests[1].every_s, monitor.tests[1].jitter_s),
-        (21_600, 2_160)
-    );
+    assert_eq!((monitor.tests[1].every_s, monitor.tests[1].jitter_s), (21_600, 2_160));
     let webhook = monitor.alarm.webhook.unwrap();
     assert_eq!(webhook.authority, "hooks:8080");
     assert_eq!(webhook.path, "/linerate?a=b");
     for url in ["https://[::1]:8443/a", "https://hooks/"] {
         assert_eq!(url.parse::<HttpUrl>().unwrap().to_string(), url);
     }
-    for url in [
-        "ftp://hooks",
-        "http://a@hooks",
-        "http://::1/",
-        "https://hooks:0x/",
-    ] {
+    for url in ["ftp://hooks", "http://a@hooks", "http://::1/", "https://hooks:0x/"] {
         assert!(url.parse::<HttpUrl>().is_err(), "{url}");
     }
-    assert_eq!(
-        Monitor::from_toml(&FILE.replace("seed = 7\n", ""), 9)
-            .unwrap()
-            .seed,
-        9
-    );
+    assert_eq!(Monitor::from_toml(&FILE.replace("seed = 7\n", ""), 9).unwrap().seed, 9);
 }
 
 #[test]
@@ -84,11 +68,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "streems = 4",
             "line 21, column 47: the workload has no key `streems`; did you mean",
         ),
-        (
-            "streams = 4",
-            "streams = 999",
-            "line 21, column 57: `streams` 999: it must be 1 to 256",
-        ),
+        ("streams = 4", "streams = 999", "line 21, column 57: `streams` 999: it must be 1 to 256"),
         (
             "\"stream\", time = \"2s\", streams = 4",
             "\"file_write\", bytes = \"1MB\"",
@@ -99,37 +79,17 @@ fn what_is_wrong_is_said_with_its_place() {
             "paths = [\"lap\"]",
             "line 26, column 10: there is no path `lap`; did you mean `lab`?",
         ),
-        (
-            "name = \"lab\"",
-            "name = \"pit\"",
-            "there are two paths with the name `pit`",
-        ),
-        (
-            "22:00-06:00",
-            "22-06",
-            "line 3, column 10: `22-06` is no part of a day",
-        ),
-        (
-            "\"2min\"",
-            "\"14min\"",
-            "`jitter` of `bulk`: it may be half of `every` at most",
-        ),
+        ("name = \"lab\"", "name = \"pit\"", "there are two paths with the name `pit`"),
+        ("22:00-06:00", "22-06", "line 3, column 10: `22-06` is no part of a day"),
+        ("\"2min\"", "\"14min\"", "`jitter` of `bulk`: it may be half of `every` at most"),
         (
             "http://hooks",
             "ftp://hooks",
             "is no webhook; write http://host:port/path or https://host:port/path",
         ),
-        (
-            "site =",
-            "test =",
-            "line 9, column 12: `test` is no label of yours",
-        ),
+        ("site =", "test =", "line 9, column 12: `test` is no label of yours"),
         ("rate = \"100mbit\"\n", "", "[[path]] needs `rate`"),
-        (
-            "\"10GB\"",
-            "\"10kB\"",
-            "one run of `bulk` on `pit` may carry",
-        ),
+        ("\"10GB\"", "\"10kB\"", "one run of `bulk` on `pit` may carry"),
         ("name = \"pit\"", "name = \"p{t\"", "is no name"),
     ];
     for (text, other, says) in cases {
@@ -145,29 +105,20 @@ fn monitor(
     budget: Option<u64>,
 ) -> Monitor {
     let base = Monitor::from_toml(FILE, 1).unwrap();
-    let tests = every_s
-        .iter()
-        .enumerate()
-        .map(|(number, every_s)| MonitoredTest {
-            name: number.to_string(),
-            every_s: *every_s,
-            jitter_s: jitter.min(every_s / 2),
-            ..base.tests[0].clone()
-        });
+    let tests = every_s.iter().enumerate().map(|(number, every_s)| MonitoredTest {
+        name: number.to_string(),
+        every_s: *every_s,
+        jitter_s: jitter.min(every_s / 2),
+        ..base.tests[0].clone()
+    });
     Monitor {
         tests: tests.collect(),
-        quiet: quiet
-            .map(|(from_s, to_s)| QuietHours { from_s, to_s })
-            .into_iter()
-            .collect(),
+        quiet: quiet.map(|(from_s, to_s)| QuietHours { from_s, to_s }).into_iter().collect(),
         bytes_per_day: budget,
         paths: base
             .paths
             .into_iter()
-            .map(|path| MonitoredPath {
-                bytes_per_day: None,
-                ..path
-            })
+            .map(|path| MonitoredPath { bytes_per_day: None, ..path })
             .collect(),
         ..base
     }

@@ -69,10 +69,7 @@ impl Test {
 impl Draft {
     /// A workload without options.
     pub fn new(workload: Workload) -> Self {
-        Self {
-            workload,
-            given: Vec::new(),
-        }
+        Self { workload, given: Vec::new() }
     }
 
     /// Sets the option with that key from a text.
@@ -108,11 +105,7 @@ impl Draft {
         let value = option.kind.read(text);
         let value =
             value.map_err(|why| PlanError::new(option.key, format!("{}: {why}", quoted(text))))?;
-        self.given.push(Given {
-            option,
-            value,
-            typed,
-        });
+        self.given.push(Given { option, value, typed });
         Ok(())
     }
 
@@ -134,11 +127,7 @@ impl Draft {
         // An option that the workload does not have is refused by `resolve`.
         if let Some(option) = options.find(|option| option.name == name) {
             let typed = None;
-            self.given.push(Given {
-                option,
-                value,
-                typed,
-            });
+            self.given.push(Given { option, value, typed });
         }
         self
     }
@@ -242,10 +231,7 @@ impl TestOption {
 
 /// A test of a workload before any option is set.
 fn empty(workload: Workload, seed: u64) -> Test {
-    let exchange = ExchangeTest {
-        closer: Closer::Client,
-        ..ExchangeTest::new(1, 1)
-    };
+    let exchange = ExchangeTest { closer: Closer::Client, ..ExchangeTest::new(1, 1) };
     Test {
         traffic: match workload {
             Workload::Stream => Traffic::Stream(StreamTest::new(0)),

@@ -38,10 +38,6 @@ impl Role {
 
     /// The role of an end in a direction; with both, in that up.
     pub fn at(end: End, direction: Direction) -> Self {
-        if Self::Sender.end(direction) == end {
-            Self::Sender
-        } else {
-            Self::Receiver
-        }
+        if Self::Sender.end(direction) == end { Self::Sender } else { Self::Receiver }
     }
 }

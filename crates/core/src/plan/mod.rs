@@ -323,10 +323,7 @@ pub struct Plan {
 /// One run of a test.
 impl From<Test> for Plan {
     fn from(test: Test) -> Self {
-        Self {
-            tests: vec![test],
-            repeats: Repeats::Times(1),
-        }
+        Self { tests: vec![test], repeats: Repeats::Times(1) }
     }
 }
 
@@ -381,14 +378,10 @@ impl PlanError {
 
     /// The message with the name that `name` gives to each key of an option.
     pub fn named(&self, name: impl Fn(&str) -> String) -> String {
-        let parts = self
-            .message
-            .split('`')
-            .enumerate()
-            .map(|(at, part)| match part {
-                key if at % 2 == 1 && !key.starts_with('-') => name(key),
-                part => part.to_owned(),
-            });
+        let parts = self.message.split('`').enumerate().map(|(at, part)| match part {
+            key if at % 2 == 1 && !key.starts_with('-') => name(key),
+            part => part.to_owned(),
+        });
         parts.collect()
     }
 }
@@ -522,10 +515,7 @@ impl Test {
             return forbidden("verify", what);
         }
         // These hand over messages in ways of their own.
-        let other = [
-            (stream.verify, "verify"),
-            (stream.send == SendMethod::ZeroCopy, "zerocopy"),
-        ];
+        let other = [(stream.verify, "verify"), (stream.send == SendMethod::ZeroCopy, "zerocopy")];
         if let (Some(_), Some((_, other))) = (stream.batch, other.iter().find(|(on, _)| *on)) {
             return forbidden("batch", format!("cannot be used with `{other}`"));
         }

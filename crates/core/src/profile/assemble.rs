@@ -17,12 +17,7 @@ impl ProfileDocument {
         let peer = place(&record);
         let packets = packets(&record);
         let bytes = record.bytes();
-        let end = |role| End {
-            role,
-            peer,
-            packets,
-            bytes,
-        };
+        let end = |role| End { role, peer, packets, bytes };
         let sender = sender.map(|profile| count(profile, end(role(&record, Role::Sender))));
         let receiver = receiver.map(|profile| count(profile, end(role(&record, Role::Receiver))));
         Self {
@@ -59,11 +54,7 @@ fn role(record: &Record, one_way: Role) -> Option<Role> {
 }
 
 fn place(record: &Record) -> Place {
-    if record.environment.shared_kernel {
-        Place::Here
-    } else {
-        Place::Elsewhere
-    }
+    if record.environment.shared_kernel { Place::Here } else { Place::Elsewhere }
 }
 
 /// The overhead of two ends on one kernel, which share its CPUs.

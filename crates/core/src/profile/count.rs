@@ -44,15 +44,10 @@ pub fn count(profile: EndProfile, end: End) -> EndLayers {
         None => accounted(&profile, end.peer),
     };
     parts.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
-    let costs = Costs {
-        end,
-        cpu_seconds: parts.iter().map(|(_, part)| part.seconds).sum(),
-        sampled,
-    };
-    let mut layers: Vec<LayerCost> = parts
-        .iter()
-        .map(|&(layer, part)| costs.layer(layer, part))
-        .collect();
+    let costs =
+        Costs { end, cpu_seconds: parts.iter().map(|(_, part)| part.seconds).sum(), sampled };
+    let mut layers: Vec<LayerCost> =
+        parts.iter().map(|&(layer, part)| costs.layer(layer, part)).collect();
     let unattributed = layers.iter().find(|cost| cost.layer == Layer::Unattributed);
     let unattributed_percent = unattributed.map_or(0.0, |cost| cost.share_percent);
     let more_seconds = sampled.and_then(|samples| more_seconds(&layers, samples, &profile));
@@ -205,9 +200,7 @@ impl SampleTally {
         // A counter of cycles stands still while the CPU is halted, and its rate was calibrated by
         // this very account: only a timer's samples tell how long all CPUs were busy.
         let is_timed = match profile.how {
-            How::Sampled {
-                clock, all_cpus, ..
-            } => clock == SampleClock::CpuClock && all_cpus,
+            How::Sampled { clock, all_cpus, .. } => clock == SampleClock::CpuClock && all_cpus,
             How::Accounted => false,
         };
         let percent = match told {
@@ -380,11 +373,7 @@ mod tests {
 
     fn profile(folded: Vec<FoldedStack>) -> EndProfile {
         EndProfile {
-            how: How::Sampled {
-                clock: SampleClock::CpuClock,
-                kernel_seen: true,
-                all_cpus: true,
-            },
+            how: How::Sampled { clock: SampleClock::CpuClock, kernel_seen: true, all_cpus: true },
             hz: 1000,
             seconds: 2.0,
             samples: folded.iter().map(|stack| stack.count).sum(),
@@ -403,21 +392,14 @@ mod tests {
 
     fn of(counted: &EndLayers, layer: Layer) -> &LayerCost {
         let mut layers = counted.layers.iter();
-        layers
-            .find(|cost| cost.layer == layer)
-            .expect("every layer is counted")
+        layers.find(|cost| cost.layer == layer).expect("every layer is counted")
     }
 
     #[test]
     fn costs_are_the_samples_time_over_what_was_carried() {
         let counted = count(
             profile(vec![
-                stack(
-                    TaskClass::Flow,
-                    &["_copy_from_iter", "tcp_sendmsg_locked"],
-                    0,
-                    600,
-                ),
+                stack(TaskClass::Flow, &["_copy_from_iter", "tcp_sendmsg_locked"], 0, 600),
                 stack(TaskClass::Flow, &["tcp_ack", "handle_softirqs"], 2, 300),
                 stack(TaskClass::Flow, &["tcp_write_xmit"], 0, 100),
                 stack(TaskClass::Tool, &["ksys_read"], 0, 50),
@@ -492,13 +474,7 @@ mod tests {
         accounted.threads.user = 0.5;
         accounted.threads.system = 1.0;
         accounted.softirq_seconds = Some(0.5);
-        let here = count(
-            accounted.clone(),
-            End {
-                peer: Place::Here,
-                ..END
-            },
-        );
+        let here = count(accounted.clone(), End { peer: Place::Here, ..END });
         assert_eq!(here.cpu_seconds, 1.5);
         let counted = count(accounted, END);
         assert_eq!(counted.cpu_seconds, 2.0);
@@ -507,10 +483,7 @@ mod tests {
         let softirq = |counted: &EndLayers| of(counted, Layer::Unattributed).softirq_percent;
         assert!((softirq(&counted) - 100.0 / 3.0).abs() < 1e-9);
         assert_eq!(softirq(&here), 0.0);
-        assert_eq!(
-            of(&counted, Layer::Application).share_interval_percent,
-            [25.0; 2]
-        );
+        assert_eq!(of(&counted, Layer::Application).share_interval_percent, [25.0; 2]);
         assert_eq!(counted.more_seconds, None);
     }
 
@@ -519,11 +492,8 @@ mod tests {
     fn without_the_kernel_functions_are_shares_of_the_samples_and_layers_of_the_account() {
         let unseen = |folded| {
             let mut unseen = profile(folded);
-            unseen.how = How::Sampled {
-                clock: SampleClock::CpuClock,
-                kernel_seen: false,
-                all_cpus: false,
-            };
+            unseen.how =
+                How::Sampled { clock: SampleClock::CpuClock, kernel_seen: false, all_cpus: false };
             unseen.threads.user = 0.5;
             unseen.threads.system = 1.5;
             count(unseen, END)
@@ -551,11 +521,7 @@ mod tests {
     #[test]
     fn idle_is_no_matter_of_cycles_which_stand_still_then() {
         let mut cycles = profile(vec![stack(TaskClass::Flow, &["tcp_ack"], 0, 1000)]);
-        cycles.how = How::Sampled {
-            clock: SampleClock::Cycles,
-            kernel_seen: true,
-            all_cpus: true,
-        };
+        cycles.how = How::Sampled { clock: SampleClock::Cycles, kernel_seen: true, all_cpus: true };
         let idle = |profile| {
             let counted = count(profile, END);
             let mut layers = counted.layers.iter();
@@ -563,10 +529,7 @@ mod tests {
             found.map(|cost| cost.share_percent)
         };
         assert_eq!(idle(cycles.clone()), None);
-        cycles
-            .cpus
-            .iter_mut()
-            .for_each(|cpu| cpu.idle_percent = Some(40.0));
+        cycles.cpus.iter_mut().for_each(|cpu| cpu.idle_percent = Some(40.0));
         assert_eq!(idle(cycles), Some(40.0));
     }
 
@@ -590,15 +553,11 @@ mod tests {
             TaskClass::Other,
             TaskClass::Idle,
         ]);
-        (
-            task,
-            prop::collection::vec(name, 0..6),
-            0_u32..4,
-            0_u64..1000,
-        )
-            .prop_map(|(task, frames, softirq, count)| {
+        (task, prop::collection::vec(name, 0..6), 0_u32..4, 0_u64..1000).prop_map(
+            |(task, frames, softirq, count)| {
                 stack(task, &frames, softirq.min(frames.len() as u32), count)
-            })
+            },
+        )
     }
 
     proptest! {

@@ -15,11 +15,7 @@ impl EndProfile {
     /// Samples that met an idle CPU (on its way to sleep, or kept from it) are left out, as its
     /// time is.
     pub fn calibrate(&mut self, busy_seconds: Option<f64>) -> bool {
-        let How::Sampled {
-            clock: SampleClock::Cycles,
-            ..
-        } = self.how
-        else {
+        let How::Sampled { clock: SampleClock::Cycles, .. } = self.how else {
             return true;
         };
         let is_idle = |stack: &&FoldedStack| stack.task == TaskClass::Idle && !stack.in_softirq();
@@ -38,9 +34,7 @@ fn rate(busy: u64, all: u64, lost: u64, seconds: f64) -> Option<u32> {
     }
     let lengthened = busy as f64 * (1.0 + lost as f64 / all as f64);
     let hz = (lengthened / seconds).round();
-    (1.0..=f64::from(MAX_COUNTED_HZ))
-        .contains(&hz)
-        .then_some(hz as u32)
+    (1.0..=f64::from(MAX_COUNTED_HZ)).contains(&hz).then_some(hz as u32)
 }
 
 #[cfg(test)]
@@ -68,11 +62,7 @@ mod tests {
             stack(TaskClass::Idle, &[], 0, 50),
         ];
         EndProfile {
-            how: How::Sampled {
-                clock,
-                kernel_seen: true,
-                all_cpus: true,
-            },
+            how: How::Sampled { clock, kernel_seen: true, all_cpus: true },
             hz: 499,
             seconds: 2.0,
             samples: folded.iter().map(|stack| stack.count).sum(),
@@ -96,12 +86,8 @@ mod tests {
         assert!(cycles.calibrate(Some(2.0)));
         assert_eq!(cycles.hz, 400);
         assert_eq!(cycles.check(), Ok(()));
-        let end = End {
-            role: Some(Role::Receiver),
-            peer: Place::Elsewhere,
-            packets: None,
-            bytes: 1,
-        };
+        let end =
+            End { role: Some(Role::Receiver), peer: Place::Elsewhere, packets: None, bytes: 1 };
         // 700 of the 800 are this end's, and so are 7/8 of the time.
         assert_eq!(count(cycles, end).cpu_seconds, 1.75);
     }
@@ -123,12 +109,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_calibrated_is_said_and_stays_as_asked() {
-        for (seconds, samples) in [
-            (None, 850),
-            (Some(0.0), 850),
-            (Some(2.0), 50),
-            (Some(1e-9), 850),
-        ] {
+        for (seconds, samples) in
+            [(None, 850), (Some(0.0), 850), (Some(2.0), 50), (Some(1e-9), 850)]
+        {
             let mut cycles = profile(SampleClock::Cycles);
             cycles.samples = samples;
             assert!(!cycles.calibrate(seconds), "{seconds:?} {samples}");

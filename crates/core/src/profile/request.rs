@@ -29,13 +29,7 @@ impl ProfileRequest {
     /// takes half of the samples, so that both together cost no more than one.
     #[must_use]
     pub fn of_each_end(self, on_one_kernel: bool) -> Self {
-        if on_one_kernel {
-            Self {
-                hz: (self.hz / 2).max(MIN_HZ),
-            }
-        } else {
-            self
-        }
+        if on_one_kernel { Self { hz: (self.hz / 2).max(MIN_HZ) } } else { self }
     }
 
     /// Checks the rate: an endpoint calls it on what a stranger sent.
@@ -46,10 +40,7 @@ impl ProfileRequest {
         if (MIN_HZ..=MAX_HZ).contains(&self.hz) {
             return Ok(());
         }
-        Err(format!(
-            "a profile at {} samples a second: they must be {MIN_HZ} to {MAX_HZ}",
-            self.hz
-        ))
+        Err(format!("a profile at {} samples a second: they must be {MIN_HZ} to {MAX_HZ}", self.hz))
     }
 }
 

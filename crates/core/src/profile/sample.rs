@@ -191,9 +191,7 @@ impl EndProfile {
         {
             let (stacks, cpus) = (self.folded.len(), self.cpus.len());
             let threads = self.each_thread.len();
-            return Err(format!(
-                "a profile of {stacks} stacks, {cpus} CPUs and {threads} threads"
-            ));
+            return Err(format!("a profile of {stacks} stacks, {cpus} CPUs and {threads} threads"));
         }
         let threads = self.each_thread.iter();
         let of_threads = threads.flat_map(|one| [one.user, one.system]);
@@ -206,33 +204,22 @@ impl EndProfile {
             self.overhead.interrupt_seconds.unwrap_or(0.0),
             self.overhead.percent.unwrap_or(0.0),
         ];
-        if !own
-            .into_iter()
-            .chain(of_threads)
-            .all(|time| (0.0..=LARGEST_TIME).contains(&time))
-        {
+        if !own.into_iter().chain(of_threads).all(|time| (0.0..=LARGEST_TIME).contains(&time)) {
             return Err("a profile with an absurd time".to_owned());
         }
         self.folded.iter().try_for_each(FoldedStack::check)?;
-        let mut counts = self
-            .folded
-            .iter()
-            .map(|stack| stack.count)
-            .chain([self.other_samples]);
+        let mut counts = self.folded.iter().map(|stack| stack.count).chain([self.other_samples]);
         let sum = counts.try_fold(0_u64, u64::checked_add);
         let samples = self.samples;
         if sum.is_none_or(|sum| sum > samples) {
-            return Err(format!(
-                "a profile whose stacks count more than its {samples} samples"
-            ));
+            return Err(format!("a profile whose stacks count more than its {samples} samples"));
         }
         Ok(())
     }
 
     /// Keeps the most frequent [`MAX_STACKS`] stacks, in their order, and counts the rest.
     pub fn bound(&mut self) {
-        self.folded
-            .sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
+        self.folded.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
         self.keep(MAX_STACKS);
     }
 
@@ -262,10 +249,9 @@ impl FoldedStack {
             (1..=MAX_FUNCTION).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
         };
         match self.frames.iter().find(|name| !is_name(name)) {
-            Some(name) => Err(format!(
-                "a function called {:?}",
-                name.chars().take(60).collect::<String>()
-            )),
+            Some(name) => {
+                Err(format!("a function called {:?}", name.chars().take(60).collect::<String>()))
+            }
             None => Ok(()),
         }
     }
@@ -299,11 +285,7 @@ mod tests {
 
     fn profile(folded: Vec<FoldedStack>) -> EndProfile {
         EndProfile {
-            how: How::Sampled {
-                clock: SampleClock::CpuClock,
-                kernel_seen: true,
-                all_cpus: true,
-            },
+            how: How::Sampled { clock: SampleClock::CpuClock, kernel_seen: true, all_cpus: true },
             hz: 1999,
             seconds: 1.0,
             samples: folded.iter().map(|stack| stack.count).sum(),
@@ -346,22 +328,11 @@ mod tests {
     fn a_profile_reads_back_as_it_was_written() {
         for how in [
             How::Accounted,
-            How::Sampled {
-                clock: SampleClock::Cycles,
-                kernel_seen: false,
-                all_cpus: false,
-            },
+            How::Sampled { clock: SampleClock::Cycles, kernel_seen: false, all_cpus: false },
         ] {
-            let profile = EndProfile {
-                how,
-                ..profile(vec![stack("tcp_sendmsg", 3)])
-            };
+            let profile = EndProfile { how, ..profile(vec![stack("tcp_sendmsg", 3)]) };
             let text = serde_json::to_string(&profile).unwrap();
-            assert_eq!(
-                serde_json::from_str::<EndProfile>(&text).unwrap(),
-                profile,
-                "{text}"
-            );
+            assert_eq!(serde_json::from_str::<EndProfile>(&text).unwrap(), profile, "{text}");
         }
     }
 
@@ -376,12 +347,7 @@ mod tests {
             |p| p.seconds = -1.0,
             |p| p.overhead.percent = Some(f64::INFINITY),
             |p| p.each_thread = vec![CpuSeconds::default(); MAX_THREADS + 1],
-            |p| {
-                p.each_thread = vec![CpuSeconds {
-                    user: f64::NAN,
-                    system: 0.0,
-                }]
-            },
+            |p| p.each_thread = vec![CpuSeconds { user: f64::NAN, system: 0.0 }],
             |p| p.folded[0].frames[0] = "\u{1b}[2J".to_owned(),
             |p| p.folded[0].frames[0] = "a".repeat(MAX_FUNCTION + 1),
             |p| p.folded[0].softirq_frames = 3,

@@ -82,11 +82,8 @@ impl Change {
     /// quartiles and a change that is not small.
     pub fn significance(&self) -> Significance {
         let apart = |was: [f64; 2], is: [f64; 2]| was[1] < is[0] || is[1] < was[0];
-        let changed = if self.worse_percent() > 0.0 {
-            Significance::Worse
-        } else {
-            Significance::Better
-        };
+        let changed =
+            if self.worse_percent() > 0.0 { Significance::Worse } else { Significance::Better };
         let is_small = self.change_percent.abs() < SINGLE_RUNS_DIFFER;
         match (self.was_interval, self.is_interval) {
             (Some(was), Some(is)) if apart(was, is) => changed,
@@ -106,27 +103,14 @@ impl Change {
 
     /// The change for the worse, percent; negative if it is better.
     pub fn worse_percent(&self) -> f64 {
-        if is_cost(&self.metric) {
-            self.change_percent
-        } else {
-            -self.change_percent
-        }
+        if is_cost(&self.metric) { self.change_percent } else { -self.change_percent }
     }
 }
 
 /// Whether a lower figure is better: times, errors and costs.
 pub fn is_cost(metric: &str) -> bool {
-    const COSTS: [&str; 9] = [
-        "latency",
-        "cpu",
-        "demand",
-        "retransmi",
-        "lost",
-        "loss",
-        "drop",
-        "jitter",
-        "reordered",
-    ];
+    const COSTS: [&str; 9] =
+        ["latency", "cpu", "demand", "retransmi", "lost", "loss", "drop", "jitter", "reordered"];
     metric.ends_with("_us") || COSTS.iter().any(|cost| metric.contains(cost))
 }
 
@@ -153,12 +137,7 @@ struct ObservedFigure {
 
 impl ObservedFigure {
     fn headline(metric: String, value: f64) -> Self {
-        Self {
-            metric,
-            value,
-            headline: true,
-            ..Self::default()
-        }
+        Self { metric, value, headline: true, ..Self::default() }
     }
 }
 
@@ -209,9 +188,7 @@ impl Observed {
         let mut all = Self::default();
         let is_sweep = sizes.len() > 1;
         for size in &sizes {
-            let own = rows
-                .iter()
-                .filter(|row| row.plan.traffic.message_bytes() == *size);
+            let own = rows.iter().filter(|row| row.plan.traffic.message_bytes() == *size);
             let suffix = match is_sweep {
                 true => format!("@{size}"),
                 false => String::new(),
@@ -236,17 +213,10 @@ impl Observed {
 
     /// The figures of a check.
     pub fn check(check: &Check) -> Self {
-        let mut all = Self {
-            started_at: check.started_at.clone(),
-            ..Self::default()
-        };
+        let mut all = Self { started_at: check.started_at.clone(), ..Self::default() };
         let legs = [
             (Direction::Up, check.up.as_ref(), &check.up_throughput_bps),
-            (
-                Direction::Down,
-                check.down.as_ref(),
-                &check.down_throughput_bps,
-            ),
+            (Direction::Down, check.down.as_ref(), &check.down_throughput_bps),
         ];
         for (direction, record, figure) in legs {
             let metric = format!("{}.throughput_bps", direction.word());
@@ -261,8 +231,7 @@ impl Observed {
                 ..ObservedFigure::headline(metric, value)
             }));
             let verdict = record.and_then(Record::verdict);
-            all.bottlenecks
-                .extend(verdict.map(|verdict| (direction, verdict.cause)));
+            all.bottlenecks.extend(verdict.map(|verdict| (direction, verdict.cause)));
         }
         for (name, latency) in [
             ("idle_latency_us", &check.idle_latency_us),
@@ -281,11 +250,7 @@ impl Observed {
         let figures = figures.into_iter().filter_map(|(metric, value)| {
             Some(ObservedFigure::headline(metric.to_owned(), value?))
         });
-        Self {
-            started_at: started_at.to_owned(),
-            figures: figures.collect(),
-            ..Self::default()
-        }
+        Self { started_at: started_at.to_owned(), figures: figures.collect(), ..Self::default() }
     }
 
     /// Its start, RFC 3339.
@@ -334,11 +299,7 @@ impl Observed {
         };
         let bottleneck = |(direction, is): &(Direction, Cause)| {
             let was = self.bottlenecks.iter().find(|(of, _)| of == direction)?;
-            Some(BottleneckChange {
-                direction: *direction,
-                was: was.1,
-                is: *is,
-            })
+            Some(BottleneckChange { direction: *direction, was: was.1, is: *is })
         };
         Baseline {
             started_at: self.started_at.clone(),
@@ -366,9 +327,7 @@ impl Observed {
         if matches!(first.plan.traffic, Traffic::Stream(_)) && first.direction == Direction::Both {
             for direction in Direction::Both.parts() {
                 let metric = format!("legs.{}.throughput_bps{suffix}", direction.word());
-                let values = rows
-                    .iter()
-                    .filter_map(|row| row.leg_to(*direction)?.throughput_bps);
+                let values = rows.iter().filter_map(|row| row.leg_to(*direction)?.throughput_bps);
                 self.median(metric, values, true);
             }
             return;
@@ -460,16 +419,10 @@ mod tests {
         let found = was.until(&is);
         assert_eq!(found.changes.len(), 1);
         let change = &found.changes[0];
-        assert_eq!(
-            (change.metric.as_str(), change.was),
-            ("throughput_bps", 11e6)
-        );
+        assert_eq!((change.metric.as_str(), change.was), ("throughput_bps", 11e6));
         assert!((change.change_percent + 20.0).abs() < 1e-9, "{change:?}");
         assert!((change.worse_percent() - 20.0).abs() < 1e-9);
-        assert_eq!(
-            (change.was_interval, change.is_interval),
-            (Some([10e6, 12e6]), None)
-        );
+        assert_eq!((change.was_interval, change.is_interval), (Some([10e6, 12e6]), None));
     }
 
     #[test]
@@ -501,15 +454,9 @@ mod tests {
             change.significance()
         };
         let medians = |is| judged([around(100.0), around(is)], [None; 2], is);
-        assert_eq!(
-            [80.0, 120.0, 92.0].map(medians),
-            [Worse, Better, WithinNoise]
-        );
+        assert_eq!([80.0, 120.0, 92.0].map(medians), [Worse, Better, WithinNoise]);
         let single = |is| judged([None; 2], [around(100.0), around(is)], is);
-        assert_eq!(
-            [80.0, 92.0, 97.0].map(single),
-            [Worse, TooFewRuns, WithinNoise]
-        );
+        assert_eq!([80.0, 92.0, 97.0].map(single), [Worse, TooFewRuns, WithinNoise]);
         assert_eq!(judged([around(100.0), None], [None; 2], 80.0), TooFewRuns);
     }
 
@@ -520,16 +467,7 @@ mod tests {
         draft.set("rate", "100").unwrap();
         was.plan = draft.resolve(1).unwrap();
         let [min, mean, p50, p90, p99, p999, max] = [100.0; 7];
-        was.latency_us = Some(LatencySummary {
-            min,
-            mean,
-            p50,
-            p90,
-            p99,
-            p999,
-            max,
-            count: 9,
-        });
+        was.latency_us = Some(LatencySummary { min, mean, p50, p90, p99, p999, max, count: 9 });
         let mut is = was.clone();
         is.plan.streams = 4;
         is.latency_us.as_mut().unwrap().p50 = 150.0;
@@ -551,10 +489,7 @@ mod tests {
         };
         let change = of(-20.0).until(&of(5.0)).changes.remove(0);
         assert_eq!(change.metric, "latency_us.p99.effect_percent");
-        assert_eq!(
-            (change.was, change.is, change.change_percent),
-            (-20.0, 5.0, 25.0)
-        );
+        assert_eq!((change.was, change.is, change.change_percent), (-20.0, 5.0, 25.0));
         assert!(change.headline && change.worse_percent() == 25.0);
     }
 }

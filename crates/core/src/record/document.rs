@@ -38,11 +38,7 @@ pub enum Status {
 impl Status {
     /// The status by whether the run ended as planned.
     pub fn new(is_complete: bool) -> Self {
-        if is_complete {
-            Self::Complete
-        } else {
-            Self::Partial
-        }
+        if is_complete { Self::Complete } else { Self::Partial }
     }
 }
 
@@ -467,13 +463,9 @@ mod tests {
         assert_eq!(agreed(&[99e6, 100e6]), Some(100e6));
         assert_eq!(agreed(&[99e6, 11.7e9, 100e6]), Some(100e6));
         assert_eq!(agreed(&[392e6, 100e6, 390e6, 150e6, 391e6]), Some(390e6));
-        for at_odds in [
-            &[][..],
-            &[99e6],
-            &[99e6, 150e6],
-            &[99e6, 150e6, 392e6],
-            &[99e6, 101e6, 150e6, 392e6],
-        ] {
+        for at_odds in
+            [&[][..], &[99e6], &[99e6, 150e6], &[99e6, 150e6, 392e6], &[99e6, 101e6, 150e6, 392e6]]
+        {
             assert_eq!(agreed(at_odds), None, "{at_odds:?}");
         }
     }

@@ -79,10 +79,7 @@ const MIN_STEPS: usize = 16;
 impl Leg {
     /// A direction without any figures.
     pub fn new(direction: Direction) -> Self {
-        Self {
-            direction,
-            ..Self::default()
-        }
+        Self { direction, ..Self::default() }
     }
 
     /// TCP's figures from the sender's kernel.

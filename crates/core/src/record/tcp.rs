@@ -35,13 +35,8 @@ pub enum SenderEvidence {
 impl TcpEvidence {
     /// The figures of another tool that sends.
     pub fn told(retransmitted_segments: u64) -> Self {
-        let sender = SenderEvidence::Told {
-            retransmitted_segments,
-        };
-        Self {
-            sender: Some(sender),
-            receiver: None,
-        }
+        let sender = SenderEvidence::Told { retransmitted_segments };
+        Self { sender: Some(sender), receiver: None }
     }
 
     /// The figures of the sender's kernel; `None` if it was not read.
@@ -56,28 +51,20 @@ impl TcpEvidence {
     pub fn retransmitted_segments(&self) -> Option<u64> {
         Some(match self.sender.as_ref()? {
             SenderEvidence::Read(sender) => sender.retransmitted_segments,
-            SenderEvidence::Told {
-                retransmitted_segments,
-            } => *retransmitted_segments,
+            SenderEvidence::Told { retransmitted_segments } => *retransmitted_segments,
         })
     }
 }
 
 impl From<TcpSender> for TcpEvidence {
     fn from(sender: TcpSender) -> Self {
-        Self {
-            sender: Some(SenderEvidence::Read(Box::new(sender))),
-            receiver: None,
-        }
+        Self { sender: Some(SenderEvidence::Read(Box::new(sender))), receiver: None }
     }
 }
 
 impl From<TcpReceiver> for TcpEvidence {
     fn from(receiver: TcpReceiver) -> Self {
-        Self {
-            sender: None,
-            receiver: Some(receiver),
-        }
+        Self { sender: None, receiver: Some(receiver) }
     }
 }
 
@@ -89,9 +76,9 @@ impl<'de> Deserialize<'de> for TcpEvidence {
         let told = sender.get("retransmitted_segments").and_then(Value::as_u64);
         Ok(Self {
             sender: match told.filter(|_| sender.len() == 1) {
-                Some(retransmitted_segments) => Some(SenderEvidence::Told {
-                    retransmitted_segments,
-                }),
+                Some(retransmitted_segments) => {
+                    Some(SenderEvidence::Told { retransmitted_segments })
+                }
                 None => read(sender)?.map(SenderEvidence::Read),
             },
             receiver: read(receiver)?,

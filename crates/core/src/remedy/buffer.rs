@@ -12,9 +12,7 @@ pub fn buffer_for(product_bytes: f64, payload_share: Option<f64>) -> u64 {
 /// A size at least as large that the kernel takes for a buffer.
 pub fn power_of_two(bytes: f64) -> u64 {
     // The cast saturates.
-    (bytes.ceil() as u64)
-        .clamp(MIN_BUFFER, MAX_BUFFER)
-        .next_power_of_two()
+    (bytes.ceil() as u64).clamp(MIN_BUFFER, MAX_BUFFER).next_power_of_two()
 }
 
 /// What is in flight over the product of rate and delay: acknowledgements come in batches, and what

@@ -142,30 +142,16 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
             note = format!("with {}", policy(object.as_ref(), *key, *value));
             "linerate qos apply FILE".to_owned()
         }
-        Change::TrafficClass {
-            object,
-            device,
-            rate,
-            value,
-        } => {
+        Change::TrafficClass { object, device, rate, value } => {
             let (rate, value) = (rate.typed(), value.typed());
             format!("tc class change dev {device} classid {object} htb rate {rate} ceil {value}")
         }
-        Change::Discipline {
-            object,
-            value,
-            rate,
-        } => discipline(object, *value, *rate),
+        Change::Discipline { object, value, rate } => discipline(object, *value, *rate),
         Change::Module { object } => format!("modprobe {object}"),
         Change::ProcessLimit { object, value } => {
             return process_limit(*object, *value, at_server, place);
         }
-        Change::Program {
-            object,
-            program: name,
-            port,
-            value,
-        } => {
+        Change::Program { object, program: name, port, value } => {
             let (words, what) = program(*object, name.as_ref(), *port, value.as_deref());
             note = what;
             words
@@ -217,18 +203,16 @@ fn look(object: LookObject, end: Option<End>, run: Option<&Run<'_>>) -> (String,
             format!("tracepath -n {}", peer(run, end)),
             "shows behind which router the MTU is small",
         ),
-        (LookObject::RouterRules, _) => (
-            "nft list ruleset".to_owned(),
-            "on the routers: shows a rule with tcp option maxseg",
-        ),
+        (LookObject::RouterRules, _) => {
+            ("nft list ruleset".to_owned(), "on the routers: shows a rule with tcp option maxseg")
+        }
         (LookObject::Path, Some(run)) => (format!("linerate check {}", target(&run.target)), ""),
         (LookObject::Path, None) => ("linerate check HOST".to_owned(), ""),
         (LookObject::CpuTime, Some(run)) => (again(run, "profile", None), ""),
         (LookObject::CpuTime, None) => ("linerate profile HOST".to_owned(), ""),
-        (LookObject::Programs, _) => (
-            "top -o %CPU".to_owned(),
-            "shows which programs have the CPUs: run it while they rest",
-        ),
+        (LookObject::Programs, _) => {
+            ("top -o %CPU".to_owned(), "shows which programs have the CPUs: run it while they rest")
+        }
         (LookObject::ReceiveBuffers, _) => ("linerate host show net.ipv4.tcp_rmem".to_owned(), ""),
         (LookObject::SendBuffers, _) => ("linerate host show net.ipv4.tcp_wmem".to_owned(), ""),
     }
@@ -269,9 +253,7 @@ fn program(
         }
         _ => {
             let name = name.unwrap_or("the program");
-            let asked = value
-                .map(|bytes| format!(", or with {bytes} bytes"))
-                .unwrap_or_default();
+            let asked = value.map(|bytes| format!(", or with {bytes} bytes")).unwrap_or_default();
             let look = format!("linerate explain --port {port}");
             (look, format!("after {name} runs without {option}{asked}"))
         }
@@ -280,11 +262,7 @@ fn program(
 
 /// A hard limit is raised by root alone, and no further than `fs.nr_open`.
 fn raised_before(program: &str, at_server: bool) -> String {
-    let place = if at_server {
-        " on the endpoint's host"
-    } else {
-        ""
-    };
+    let place = if at_server { " on the endpoint's host" } else { "" };
     format!("as root, before `linerate {program}`{place}")
 }
 
@@ -423,10 +401,7 @@ mod tests {
 
     #[test]
     fn a_devices_name_is_quoted_in_the_command_that_sets_its_setting() {
-        let command = host_set([
-            ("device.$(reboot).tso", "on"),
-            ("net.ipv4.tcp_rmem", "1 2 3"),
-        ]);
+        let command = host_set([("device.$(reboot).tso", "on"), ("net.ipv4.tcp_rmem", "1 2 3")]);
         assert_eq!(
             command,
             "linerate host set 'device.$(reboot).tso'=on net.ipv4.tcp_rmem='1 2 3'"

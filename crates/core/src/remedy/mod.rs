@@ -249,13 +249,7 @@ impl From<Name> for String {
 impl Remedy {
     /// A remedy without a command.
     pub fn new(change: Change, end: Option<End>) -> Self {
-        Self {
-            change,
-            end,
-            reason: String::new(),
-            command: String::new(),
-            first: None,
-        }
+        Self { change, end, reason: String::new(), command: String::new(), first: None }
     }
 
     /// A remedy that gives an option of the run another value.
@@ -341,10 +335,7 @@ mod tests {
             "linerate host set net.core.rmem_max=7 && linerate capacity --receive-window 7"
         );
         let there = option().after(limit(End::Server)).typed(None).command;
-        assert!(
-            there.contains("=7  # on the endpoint's host, and then: "),
-            "{there}"
-        );
+        assert!(there.contains("=7  # on the endpoint's host, and then: "), "{there}");
     }
 
     #[test]

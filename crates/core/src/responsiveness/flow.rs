@@ -33,11 +33,8 @@ pub fn waits(looks: &[Look]) -> Vec<Wait> {
     let mut waits = Vec::new();
     for (number, look) in looks.iter().enumerate() {
         now_s += look.seconds;
-        let sent_s = until_sent(
-            look.unsent_bytes,
-            &looks[number + 1..],
-            recent_s / recent_bytes as f64,
-        );
+        let sent_s =
+            until_sent(look.unsent_bytes, &looks[number + 1..], recent_s / recent_bytes as f64);
         if let (Some(rtt_us), Some(sent_s)) = (look.rtt_us, sent_s) {
             let us = rtt_us + sent_s * 1e6;
             waits.push(Wait { at_s: now_s, us });
@@ -74,12 +71,7 @@ mod tests {
     use super::*;
 
     fn look(bytes: u64, unsent_bytes: u64) -> Look {
-        Look {
-            seconds: 0.1,
-            bytes,
-            unsent_bytes,
-            rtt_us: Some(20e3),
-        }
+        Look { seconds: 0.1, bytes, unsent_bytes, rtt_us: Some(20e3) }
     }
 
     #[test]
@@ -96,10 +88,7 @@ mod tests {
 
     #[test]
     fn a_flow_without_a_round_trip_or_without_a_byte_answers_nothing() {
-        let unknown = Look {
-            rtt_us: None,
-            ..look(0, 0)
-        };
+        let unknown = Look { rtt_us: None, ..look(0, 0) };
         assert_eq!(waits(&[unknown, look(0, 7), look(0, 7)]), []);
     }
 

@@ -75,11 +75,7 @@ mod tests {
             (400.0, "F"),
             (9e9, "F"),
         ] {
-            assert_eq!(
-                Grade::new(added_ms * 1e3).to_string(),
-                letter,
-                "{added_ms} ms"
-            );
+            assert_eq!(Grade::new(added_ms * 1e3).to_string(), letter, "{added_ms} ms");
         }
     }
 }

@@ -64,19 +64,10 @@ impl Backlog {
         let grown_us = (self.round_trip_us - self.idle_us).max(0.0);
         // It cannot hold more than the round trip has grown by.
         let qdisc_us = self.qdisc_bytes.map_or(0.0, us).min(grown_us);
-        let queue = |place, delay_us, bytes| Queue {
-            place,
-            delay_us,
-            bytes,
-            remedy: None,
-        };
+        let queue = |place, delay_us, bytes| Queue { place, delay_us, bytes, remedy: None };
         let unread = self.unread_bytes.unwrap_or(0);
         let mut queues = vec![
-            queue(
-                Place::SendSocket,
-                us(self.unsent_bytes),
-                Some(of_each(self.unsent_bytes)),
-            ),
+            queue(Place::SendSocket, us(self.unsent_bytes), Some(of_each(self.unsent_bytes))),
             queue(Place::SendQdisc, qdisc_us, self.qdisc_bytes),
             queue(Place::Path, grown_us - qdisc_us, None),
             queue(Place::ReceiveSocket, us(unread), Some(of_each(unread))),
@@ -112,29 +103,17 @@ mod tests {
     #[test]
     fn what_load_adds_is_shared_out_over_the_queues() {
         let queues = backlog().queues();
-        let found: Vec<_> = queues
-            .iter()
-            .map(|queue| (queue.place, queue.delay_us))
-            .collect();
+        let found: Vec<_> = queues.iter().map(|queue| (queue.place, queue.delay_us)).collect();
         assert_eq!(
             found,
-            [
-                (Place::SendQdisc, 60e3),
-                (Place::SendSocket, 40e3),
-                (Place::Path, 40e3)
-            ]
+            [(Place::SendQdisc, 60e3), (Place::SendSocket, 40e3), (Place::Path, 40e3)]
         );
         assert_eq!(queues[1].bytes, Some(100_000));
     }
 
     #[test]
     fn what_no_host_holds_is_on_the_path() {
-        let queues = Backlog {
-            unsent_bytes: 0,
-            qdisc_bytes: None,
-            ..backlog()
-        }
-        .queues();
+        let queues = Backlog { unsent_bytes: 0, qdisc_bytes: None, ..backlog() }.queues();
         assert_eq!(queues.len(), 1);
         assert_eq!((queues[0].place, queues[0].delay_us), (Place::Path, 100e3));
     }

@@ -57,19 +57,10 @@ fn less_unsent(host: &SendingHost<'_>) -> Option<Remedy> {
 /// here already. What TCP carries is what the link does without headers: 94 % with Ethernet's.
 fn discipline(host: &SendingHost<'_>, goodput_bps: Option<f64>) -> Option<Remedy> {
     let has = |kind: &Discipline| host.disciplines.iter().any(|name| name == kind.name());
-    let value = [Discipline::Cake, Discipline::FqCodel]
-        .into_iter()
-        .find(has)?;
+    let value = [Discipline::Cake, Discipline::FqCodel].into_iter().find(has)?;
     let object = Name::new(host.device?)?;
     let rate = goodput_bps.map(|bps| BitRate(bps as u64));
-    let remedy = Remedy::new(
-        Change::Discipline {
-            object,
-            value,
-            rate,
-        },
-        Some(host.end),
-    );
+    let remedy = Remedy::new(Change::Discipline { object, value, rate }, Some(host.end));
     Some(match rate {
         Some(_) => remedy.because("better on the router before the bottleneck"),
         None => remedy,
@@ -81,10 +72,7 @@ fn bbr(host: &SendingHost<'_>) -> Option<Remedy> {
     let available = host.sysctls.get(AVAILABLE)?;
     let is_there = available.split_whitespace().any(|name| name == "bbr");
     let in_use = host.sysctls.get(CONGESTION)?.trim() == "bbr";
-    let change = Change::HostSetting {
-        object: CONGESTION.to_owned(),
-        value: "bbr".to_owned(),
-    };
+    let change = Change::HostSetting { object: CONGESTION.to_owned(), value: "bbr".to_owned() };
     let remedy = Remedy::new(change, Some(host.end));
     (is_there && !in_use).then(|| remedy.because("for what this host sends; others fill the queue"))
 }
@@ -99,18 +87,10 @@ mod tests {
         disciplines: &[&str],
         congestion: &str,
     ) -> Option<String> {
-        let queue = Queue {
-            place,
-            delay_us,
-            bytes: None,
-            remedy: None,
-        };
-        let settings = [
-            (UNSENT_LIMIT, "4294967295"),
-            (CONGESTION, congestion),
-            (AVAILABLE, "reno bbr cubic"),
-        ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let queue = Queue { place, delay_us, bytes: None, remedy: None };
+        let settings =
+            [(UNSENT_LIMIT, "4294967295"), (CONGESTION, congestion), (AVAILABLE, "reno bbr cubic")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()));
         let disciplines: Vec<String> = disciplines.iter().map(|&name| name.to_owned()).collect();
         let host = SendingHost {
             end: End::Client,
@@ -132,10 +112,7 @@ mod tests {
                 .starts_with("tc qdisc replace dev eth0 root cake bandwidth 94mbit")
         );
         let shaped = found(Place::Path, &["fq", "fq_codel"]);
-        assert!(
-            shaped.contains("htb rate 94mbit") && shaped.contains("fq_codel"),
-            "{shaped}"
-        );
+        assert!(shaped.contains("htb rate 94mbit") && shaped.contains("fq_codel"), "{shaped}");
         assert!(
             found(Place::Path, &[])
                 .starts_with("linerate host set net.ipv4.tcp_congestion_control=bbr")
@@ -155,9 +132,6 @@ mod tests {
     fn what_is_short_or_cannot_be_helped_has_no_remedy() {
         assert_eq!(command(Place::Path, 4e3, &["cake"], "cubic"), None);
         assert_eq!(command(Place::Path, 90e3, &[], "bbr"), None);
-        assert_eq!(
-            command(Place::ReceiveSocket, 90e3, &["cake"], "cubic"),
-            None
-        );
+        assert_eq!(command(Place::ReceiveSocket, 90e3, &["cake"], "cubic"), None);
     }
 }

@@ -136,10 +136,7 @@ mod tests {
     use super::*;
 
     fn probes(connect_us: f64, request_us: f64) -> Vec<Probe> {
-        let probe = Probe {
-            connect_us,
-            request_us,
-        };
+        let probe = Probe { connect_us, request_us };
         vec![probe; 40]
     }
 
@@ -174,11 +171,8 @@ mod tests {
 
     #[test]
     fn load_that_makes_a_path_faster_adds_nothing() {
-        let samples = Samples {
-            idle: probes(12e3, 12e3),
-            loaded: probes(9e3, 9e3),
-            ..Samples::default()
-        };
+        let samples =
+            Samples { idle: probes(12e3, 12e3), loaded: probes(9e3, 9e3), ..Samples::default() };
         let score = samples.score().unwrap();
         assert_eq!((score.added_us, score.grade), (0.0, Grade::APlus));
     }

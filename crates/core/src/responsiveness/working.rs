@@ -134,10 +134,7 @@ mod tests {
     use super::*;
 
     fn seen(goodput_bps: f64, round_trip_us: f64) -> Seen {
-        Seen {
-            goodput_bps,
-            round_trip_us: Some(round_trip_us),
-        }
+        Seen { goodput_bps, round_trip_us: Some(round_trip_us) }
     }
 
     /// Intervals until it is over, of a path that is told by the number of flows.
@@ -165,10 +162,7 @@ mod tests {
         // Five windows fill the path; then its queue grows with each flow, to its end.
         let working = run(16, |flows, _| {
             let flows = f64::from(flows);
-            seen(
-                flows.min(5.0) * 20e6,
-                30e3 + (flows - 5.0).clamp(0.0, 3.0) * 40e3,
-            )
+            seen(flows.min(5.0) * 20e6, 30e3 + (flows - 5.0).clamp(0.0, 3.0) * 40e3)
         });
         assert_eq!(working.stable(), (true, true));
         assert!(working.flows() >= 8, "{working:?}");
@@ -176,24 +170,17 @@ mod tests {
 
     #[test]
     fn a_queue_that_still_fills_is_not_stable_yet() {
-        let working = run(8, |_, interval| {
-            seen(94e6, 30e3 + f64::from(interval.min(9)) * 50e3)
-        });
+        let working = run(8, |_, interval| seen(94e6, 30e3 + f64::from(interval.min(9)) * 50e3));
         assert!(working.intervals() > 10, "{working:?}");
         assert_eq!(working.stable(), (true, true));
     }
 
     #[test]
     fn a_load_that_never_settles_ends_in_time_and_says_so() {
-        let restless = run(8, |_, interval| {
-            seen(1e6 * 1.5f64.powi(interval as i32), 30e3)
-        });
+        let restless = run(8, |_, interval| seen(1e6 * 1.5f64.powi(interval as i32), 30e3));
         assert_eq!((restless.intervals(), restless.flows()), (20, 8));
         assert!(!restless.stable().1);
-        let silent = run(8, |_, _| Seen {
-            goodput_bps: 94e6,
-            round_trip_us: None,
-        });
+        let silent = run(8, |_, _| Seen { goodput_bps: 94e6, round_trip_us: None });
         assert_eq!(silent.stable(), (true, false));
         let dead = run(8, |_, _| seen(0.0, 30e3));
         assert_eq!(dead.stable(), (false, false));

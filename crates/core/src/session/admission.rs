@@ -36,8 +36,7 @@ impl Owner<'_> {
 
 /// Admits a test that is valid, is of an operation that the endpoint has, and is within the limits.
 pub(super) fn test(test: &Test, owner: &Owner<'_>) -> Result<(), Refusal> {
-    test.check()
-        .or_else(|error| refuse(Reason::Test, error.to_string()))?;
+    test.check().or_else(|error| refuse(Reason::Test, error.to_string()))?;
     let operation = match &test.traffic {
         Traffic::Stream(_) => "stream",
         Traffic::Rr(exchange) if exchange.stamp => STAMP,
@@ -79,14 +78,8 @@ pub(super) fn changes(changes: &[HostChange], owner: &Owner<'_>) -> Result<(), R
 
 /// Admits a profile if the endpoint profiles its host, and at that rate.
 pub(super) fn profile(request: &ProfileRequest, owner: &Owner<'_>) -> Result<(), Refusal> {
-    owner.must_have(
-        PROFILE,
-        Reason::Test,
-        "the endpoint does not profile its host",
-    )?;
-    request
-        .check()
-        .or_else(|message| refuse(Reason::Limit, message))
+    owner.must_have(PROFILE, Reason::Test, "the endpoint does not profile its host")?;
+    request.check().or_else(|message| refuse(Reason::Limit, message))
 }
 
 /// Admits a trace if the endpoint traces, and as much as that.
@@ -94,9 +87,7 @@ pub(super) fn trace(request: &TraceRequest, owner: &Owner<'_>) -> Result<(), Ref
     owner.must_have(TRACE, Reason::Test, "the endpoint traces no way back")?;
     // The endpoint checks the size again with the client's address, whatever its family.
     let config = request.config(IpAddr::V4(Ipv4Addr::LOCALHOST), None);
-    config
-        .map(drop)
-        .or_else(|error| refuse(Reason::Limit, error.to_string()))
+    config.map(drop).or_else(|error| refuse(Reason::Limit, error.to_string()))
 }
 
 /// Admits connections to be held if the endpoint holds connections, and as many as that.

@@ -26,11 +26,7 @@ pub(super) enum Incoming<M> {
 
 impl Channel {
     pub(super) fn new(limit: usize, seal: Option<Seal>) -> Self {
-        Self {
-            reader: FrameReader::new(limit),
-            seal,
-            out: VecDeque::new(),
-        }
+        Self { reader: FrameReader::new(limit), seal, out: VecDeque::new() }
     }
 
     pub(super) fn set_limit(&mut self, limit: usize) {

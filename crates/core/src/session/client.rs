@@ -74,9 +74,7 @@ impl Client {
     }
 
     fn greet(&mut self, key: Option<&Key>) -> Result<(), SessionError> {
-        let hello = Hello::new(HelloKind::Control {
-            sealed: key.is_some(),
-        });
+        let hello = Hello::new(HelloKind::Control { sealed: key.is_some() });
         self.channel.send_raw(hello.encode().to_vec());
         match key {
             Some(key) => {
@@ -92,9 +90,7 @@ impl Client {
 
     fn introduce(&mut self) -> Result<(), SessionError> {
         self.stage = Stage::Introducing;
-        self.channel.send(&ClientMessage::Introduce {
-            software: self.software.clone(),
-        })
+        self.channel.send(&ClientMessage::Introduce { software: self.software.clone() })
     }
 
     /// Takes bytes from the endpoint.

@@ -289,12 +289,7 @@ pub struct FlowHalf {
 impl FlowHalf {
     /// A flow without any figures.
     pub fn new(id: u32, direction: Direction, sends: bool) -> Self {
-        Self {
-            id,
-            direction,
-            sends,
-            ..Self::default()
-        }
+        Self { id, direction, sends, ..Self::default() }
     }
 }
 
@@ -362,10 +357,7 @@ mod tests {
     }
 
     fn report(flows: Vec<FlowHalf>) -> HalfReport {
-        HalfReport {
-            flows,
-            ..HalfReport::default()
-        }
+        HalfReport { flows, ..HalfReport::default() }
     }
 
     #[test]
@@ -400,10 +392,7 @@ mod tests {
             |bytes: &str| format!(r#"{{"say":"progress","at_s":1,"received_bytes":{bytes}}}"#);
         assert!(ServerMessage::parse(progress("36028797018963968").as_bytes()).is_ok());
         for absurd in ["18446744073709551615", "1e300", "-1", "null", "[]"] {
-            assert!(
-                ServerMessage::parse(progress(absurd).as_bytes()).is_err(),
-                "{absurd}"
-            );
+            assert!(ServerMessage::parse(progress(absurd).as_bytes()).is_err(), "{absurd}");
         }
         let rate =
             br#"{"say":"welcome","software":"","token":"","operations":[],"limits":{"clients":1,

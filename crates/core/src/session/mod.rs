@@ -105,10 +105,7 @@ struct Silence {
 impl Silence {
     /// A run begins.
     fn new(now: Duration) -> Self {
-        Self {
-            since: now,
-            ..Self::default()
-        }
+        Self { since: now, ..Self::default() }
     }
 
     /// A message came. Returns the new deadline.
@@ -125,11 +122,7 @@ impl Silence {
     }
 
     fn deadline(&self, now: Duration) -> Duration {
-        now + if self.is_held_up {
-            GRACE
-        } else {
-            SILENCE_TIMEOUT
-        }
+        now + if self.is_held_up { GRACE } else { SILENCE_TIMEOUT }
     }
 }
 
@@ -177,10 +170,7 @@ impl SessionError {
             Self::Timeout(_) => RefusalReason::Timeout,
             _ => RefusalReason::Protocol,
         };
-        Refusal {
-            reason,
-            message: self.to_string(),
-        }
+        Refusal { reason, message: self.to_string() }
     }
 }
 

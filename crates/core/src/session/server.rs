@@ -153,10 +153,7 @@ impl Server {
         let Some(welcome) = self.welcome.as_ref().filter(|_| is_in_turn) else {
             return Err(SessionError::OutOfTurn("from the client"));
         };
-        let owner = Owner {
-            limits: &welcome.limits,
-            operations: &welcome.operations,
-        };
+        let owner = Owner { limits: &welcome.limits, operations: &welcome.operations };
         if let Err(refusal) = request.admit(&owner) {
             // Refused without asking the driver; the session goes on.
             return self.channel.send(&ServerMessage::Refuse(refusal));
@@ -252,10 +249,7 @@ impl Server {
     /// Ends the session with a reason that is sent to the client.
     pub fn hang_up(&mut self, reason: RefusalReason, message: &str) {
         if self.stage != Stage::Closed {
-            self.fail(SessionError::Refused(Refusal {
-                reason,
-                message: message.to_owned(),
-            }));
+            self.fail(SessionError::Refused(Refusal { reason, message: message.to_owned() }));
         }
     }
 
@@ -281,10 +275,7 @@ impl Server {
         if runs {
             self.silence = Silence::new(now);
         }
-        self.run_until = self
-            .planned
-            .filter(|_| runs)
-            .map(|planned| now + planned + GRACE);
+        self.run_until = self.planned.filter(|_| runs).map(|planned| now + planned + GRACE);
     }
 
     fn fail(&mut self, error: SessionError) {

@@ -30,25 +30,18 @@ fn test_of(seconds: u64, streams: u32) -> Test {
 }
 
 fn open(test: &Test) -> Open {
-    Open {
-        test: Box::new(test.clone()),
-        profile: None,
-    }
+    Open { test: Box::new(test.clone()), profile: None }
 }
 
 fn treat(changes: &[HostChange]) -> Treat {
-    Treat {
-        changes: changes.to_vec(),
-    }
+    Treat { changes: changes.to_vec() }
 }
 
 fn welcome() -> Welcome {
     Welcome {
         software: "0.1.0".into(),
         token: "00".repeat(16),
-        operations: ["stream", TREATMENTS, TRACE, CAPACITY]
-            .map(Into::into)
-            .into(),
+        operations: ["stream", TREATMENTS, TRACE, CAPACITY].map(Into::into).into(),
         limits: Limits {
             clients: 4,
             streams: 8,
@@ -88,13 +81,7 @@ impl Pair {
             panic!("a control connection");
         };
         let server = Server::new(now, server_key, sealed);
-        let mut pair = Self {
-            now,
-            client,
-            server,
-            welcome,
-            piece,
-        };
+        let mut pair = Self { now, client, server, welcome, piece };
         pair.exchange();
         pair
     }
@@ -143,37 +130,24 @@ impl Pair {
         self.client.ask(self.now, treat(changes));
         let asked = ServerEvent::Request(treat(changes).into());
         assert_eq!(self.server_event(), Some(asked));
-        self.server
-            .reply(self.now, Reply::Treat(vec!["as asked".into()]));
+        self.server.reply(self.now, Reply::Treat(vec!["as asked".into()]));
         let answer = ClientEvent::Reply(Reply::Treat(vec!["as asked".into()]));
         assert_eq!(self.client_event(), Some(answer));
     }
 
     fn untreat(&mut self) {
         self.client.ask(self.now, Untreat);
-        assert_eq!(
-            self.server_event(),
-            Some(ServerEvent::Request(Request::Untreat(Untreat)))
-        );
+        assert_eq!(self.server_event(), Some(ServerEvent::Request(Request::Untreat(Untreat))));
         self.server.reply(self.now, Reply::Untreat(()));
-        assert_eq!(
-            self.client_event(),
-            Some(ClientEvent::Reply(Reply::Untreat(())))
-        );
+        assert_eq!(self.client_event(), Some(ClientEvent::Reply(Reply::Untreat(()))));
     }
 
     fn run_one_test(&mut self) {
         let test = test_of(10, 2);
         self.client.ask(self.now, open(&test));
-        assert_eq!(
-            self.server_event(),
-            Some(ServerEvent::Request(open(&test).into()))
-        );
+        assert_eq!(self.server_event(), Some(ServerEvent::Request(open(&test).into())));
         self.server.reply(self.now, Reply::Open(()));
-        assert_eq!(
-            self.client_event(),
-            Some(ClientEvent::Reply(Reply::Open(())))
-        );
+        assert_eq!(self.client_event(), Some(ClientEvent::Reply(Reply::Open(()))));
         self.server.ready(self.now);
         assert_eq!(self.client_event(), Some(ClientEvent::Ready));
         self.client.begin(self.now, Some(7));
@@ -182,23 +156,14 @@ impl Pair {
         for _ in 0..10 {
             self.advance(Duration::from_secs(1));
             self.server.progress(Progress::default());
-            assert!(matches!(
-                self.client_event(),
-                Some(ClientEvent::Progress(_))
-            ));
+            assert!(matches!(self.client_event(), Some(ClientEvent::Progress(_))));
         }
         self.server.finished();
         assert_eq!(self.client_event(), Some(ClientEvent::Finished));
         self.client.ask(self.now, End);
-        assert_eq!(
-            self.server_event(),
-            Some(ServerEvent::Request(Request::End(End)))
-        );
+        assert_eq!(self.server_event(), Some(ServerEvent::Request(Request::End(End))));
         self.server.reply(self.now, Reply::End(Box::default()));
-        assert_eq!(
-            self.client_event(),
-            Some(ClientEvent::Reply(Reply::End(Box::default())))
-        );
+        assert_eq!(self.client_event(), Some(ClientEvent::Reply(Reply::End(Box::default()))));
     }
 }
 
@@ -221,10 +186,7 @@ fn tests_run_one_after_another_in_clear_and_sealed() {
 }
 
 fn change(key: &str) -> HostChange {
-    HostChange::Sysctl {
-        key: key.into(),
-        value: "0".into(),
-    }
+    HostChange::Sysctl { key: key.into(), value: "0".into() }
 }
 
 fn changes() -> [HostChange; 1] {

@@ -137,10 +137,7 @@ fn complete(policy: &QosPolicy) -> Result<Value, TreatmentError> {
 /// The address of a [`RouteSetting::Source`], if the change is one.
 pub(super) fn source_of(change: &HostChange) -> Option<IpAddr> {
     match change {
-        HostChange::Route {
-            setting: RouteSetting::Source,
-            value,
-        } => value.parse().ok(),
+        HostChange::Route { setting: RouteSetting::Source, value } => value.parse().ok(),
         _ => None,
     }
 }

@@ -24,11 +24,7 @@ impl Treatments {
             let fault = faults.next().or_else(|| fault_of_end(treatment, record));
             if let Some((found, why)) = fault {
                 let treatment = treatment.to_string();
-                return Err(TreatmentError::NotTaken {
-                    treatment,
-                    found,
-                    why,
-                });
+                return Err(TreatmentError::NotTaken { treatment, found, why });
             }
         }
         Ok(())
@@ -59,17 +55,13 @@ fn fault_of_flow(treatment: &Treatment, flow: &FlowRecord) -> Option<Fault> {
         (
             Setting::Route(RouteSetting::Mtu) | Setting::Device(DeviceSetting::Mtu),
             Value::Number(mtu),
-        ) if treatment.is_at(sender) && u64::from(tcp.pmtu_bytes) > *mtu => fault(
-            format!("pmtu_bytes {}", tcp.pmtu_bytes),
-            "the sender's path has a larger MTU",
-        ),
+        ) if treatment.is_at(sender) && u64::from(tcp.pmtu_bytes) > *mtu => {
+            fault(format!("pmtu_bytes {}", tcp.pmtu_bytes), "the sender's path has a larger MTU")
+        }
         (Setting::Route(RouteSetting::Advmss), Value::Number(mss))
             if treatment.is_at(receiver) && u64::from(tcp.mss_bytes) > *mss =>
         {
-            fault(
-                format!("mss_bytes {}", tcp.mss_bytes),
-                "the sender's segments are larger",
-            )
+            fault(format!("mss_bytes {}", tcp.mss_bytes), "the sender's segments are larger")
         }
         _ => None,
     }

@@ -167,10 +167,7 @@ impl Treatment {
         match (self.entry.setting, &self.key) {
             (Setting::Device(setting), _) => Some(HostChange::Device { setting, value }),
             (Setting::Route(setting), _) => Some(HostChange::Route { setting, value }),
-            (Setting::Sysctl, Some(key)) => Some(HostChange::Sysctl {
-                key: key.clone(),
-                value,
-            }),
+            (Setting::Sysctl, Some(key)) => Some(HostChange::Sysctl { key: key.clone(), value }),
             (Setting::Qos, _) => match &self.value {
                 Value::Policy(policy) => Some(HostChange::Qos(policy.clone())),
                 _ => None,
@@ -248,13 +245,7 @@ impl FromStr for Treatment {
         };
         // Several numbers are separated by white space, which is written as one blank.
         let text = written.split_ascii_whitespace().collect::<Vec<_>>();
-        Ok(Self {
-            entry,
-            end,
-            key,
-            value,
-            text: text.join(" "),
-        })
+        Ok(Self { entry, end, key, value, text: text.join(" ") })
     }
 }
 

@@ -26,11 +26,7 @@ pub struct Pair {
 /// # Errors
 /// The control contradicts a treatment that was given, such as `tso=on` beside `checksum_offload`.
 pub fn pair(a: &Treatments, b: &Treatments) -> Result<Pair, TreatmentError> {
-    let mut made = Pair {
-        a: a.clone(),
-        b: b.clone(),
-        notes: Vec::new(),
-    };
+    let mut made = Pair { a: a.clone(), b: b.clone(), notes: Vec::new() };
     if a == b {
         let note = "Both sides are treated alike: what differs is chance.";
         made.notes.push(note.to_owned());
@@ -88,12 +84,7 @@ const CONTROLS: [DeviceSetting; 3] = [DeviceSetting::Tso, DeviceSetting::Uso, De
 
 /// Pairs of treatments that exclude each other at one end, and the reason. The names are without
 /// the end.
-type Exclusion = (
-    &'static str,
-    &'static str,
-    fn(&Value, &Value) -> bool,
-    &'static str,
-);
+type Exclusion = (&'static str, &'static str, fn(&Value, &Value) -> bool, &'static str);
 
 /// # Errors
 /// Two treatments of one side exclude each other.
@@ -142,37 +133,17 @@ const SOCKET_WINS: &str = "the option of the socket wins, and the setting would 
 const EXCLUSIONS: &[Exclusion] = &[
     ("checksum_offload", "tso", off_and_on, NEEDS_CHECKSUMS),
     ("checksum_offload", "uso", off_and_on, NEEDS_CHECKSUMS),
-    (
-        "quickack",
-        "route_quickack",
-        differ,
-        "the route wins, and the option would do nothing",
-    ),
-    (
-        "source",
-        "route_source",
-        always,
-        "a bound socket does not ask the route for its address",
-    ),
+    ("quickack", "route_quickack", differ, "the route wins, and the option would do nothing"),
+    ("source", "route_source", always, "a bound socket does not ask the route for its address"),
     (
         "mtu",
         "route_mtu",
         less_than,
         "the route would send packets that are too large for the device",
     ),
-    (
-        "adaptive_rx",
-        "rx_usecs",
-        on_and_any,
-        "a driver that adapts it sets rx_usecs by itself",
-    ),
+    ("adaptive_rx", "rx_usecs", on_and_any, "a driver that adapts it sets rx_usecs by itself"),
     ("receive_window", "net.ipv4.tcp_rmem", always, SOCKET_WINS),
     ("send_buffer", "net.ipv4.tcp_wmem", always, SOCKET_WINS),
-    (
-        "congestion",
-        "net.ipv4.tcp_congestion_control",
-        always,
-        SOCKET_WINS,
-    ),
+    ("congestion", "net.ipv4.tcp_congestion_control", always, SOCKET_WINS),
     ("busy_poll", "net.core.busy_read", always, SOCKET_WINS),
 ];

@@ -57,8 +57,7 @@ impl Pair {
     fn differing(&self) -> impl Iterator<Item = &Treatment> {
         let sides = [(&self.a, &self.b), (&self.b, &self.a)];
         sides.into_iter().flat_map(|(one, other)| {
-            one.iter()
-                .filter(move |it| !other.iter().any(|same| same == *it))
+            one.iter().filter(move |it| !other.iter().any(|same| same == *it))
         })
     }
 
@@ -101,9 +100,7 @@ mod tests {
 
     fn said(pair: &Pair) -> Vec<String> {
         let found = pair.misplaced(&stream(Direction::Up)).into_iter();
-        found
-            .map(|caveat| format!("{}: {}", caveat.message, caveat.remedy))
-            .collect()
+        found.map(|caveat| format!("{}: {}", caveat.message, caveat.remedy)).collect()
     }
 
     fn stream(direction: Direction) -> Test {
@@ -134,16 +131,8 @@ mod tests {
         for (a, b, metrics) in [
             ("gro=on", "gro=off", &[RECEIVER_CPU][..]),
             ("none", "zerocopy=on", &[SENDER_CPU]),
-            (
-                "checksum_offload=on",
-                "checksum_offload=off",
-                &[SENDER_CPU, RECEIVER_CPU],
-            ),
-            (
-                "none",
-                "sysctl:net.core.busy_read=50",
-                &[SENDER_CPU, RECEIVER_CPU],
-            ),
+            ("checksum_offload=on", "checksum_offload=off", &[SENDER_CPU, RECEIVER_CPU]),
+            ("none", "sysctl:net.core.busy_read=50", &[SENDER_CPU, RECEIVER_CPU]),
             ("none", "mss=536", &[]),
             ("tso=on,mss=1000", "tso=on,mss=536", &[]),
         ] {

@@ -172,9 +172,7 @@ impl Entry {
             _ => &[],
         };
         aliases.iter().any(|alias| alias.replace('-', "_") == name)
-            || elsewhere(self.name)
-                .split_whitespace()
-                .any(|own| own == name)
+            || elsewhere(self.name).split_whitespace().any(|own| own == name)
     }
 }
 

@@ -13,8 +13,7 @@ use crate::record::Record;
 use crate::units::{BitRate, ByteCount, Span};
 
 fn read(text: &str) -> Treatments {
-    text.parse()
-        .unwrap_or_else(|error| panic!("{text}: {error}"))
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn refusal(text: &str) -> String {
@@ -49,22 +48,16 @@ fn texts(kind: ValueKind) -> BoxedStrategy<String> {
         | ValueKind::Rate { least, most }
         | ValueKind::RateOrMax { least, most }
         | ValueKind::Number { least, most, .. } => number(least, most).boxed(),
-        ValueKind::Numbers {
-            count, least, most, ..
-        } => proptest::collection::vec(number(least, most), count)
-            .prop_map(|numbers| numbers.join(" "))
-            .boxed(),
+        ValueKind::Numbers { count, least, most, .. } => {
+            proptest::collection::vec(number(least, most), count)
+                .prop_map(|numbers| numbers.join(" "))
+                .boxed()
+        }
         ValueKind::Name => "[a-z][a-z0-9_]{0,14}".boxed(),
         ValueKind::Dscp => (0..64u8).prop_map(|n| n.to_string()).boxed(),
-        ValueKind::Address => any::<std::net::IpAddr>()
-            .prop_map(|ip| ip.to_string())
-            .boxed(),
-        ValueKind::Cpus => select(vec!["0-3,8", "0", "none"])
-            .prop_map(str::to_owned)
-            .boxed(),
-        ValueKind::Policy => select(vec!["off", "passthrough"])
-            .prop_map(str::to_owned)
-            .boxed(),
+        ValueKind::Address => any::<std::net::IpAddr>().prop_map(|ip| ip.to_string()).boxed(),
+        ValueKind::Cpus => select(vec!["0-3,8", "0", "none"]).prop_map(str::to_owned).boxed(),
+        ValueKind::Policy => select(vec!["off", "passthrough"]).prop_map(str::to_owned).boxed(),
     }
 }
 
@@ -148,21 +141,13 @@ fn names_are_unique_and_none_is_refused() {
 #[test]
 fn every_setting_of_a_host_has_its_entry() {
     use DeviceSetting as D;
-    let switches = [
-        D::ChecksumOffload,
-        D::Tso,
-        D::Uso,
-        D::Gso,
-        D::Gro,
-        D::AdaptiveRx,
-    ];
+    let switches = [D::ChecksumOffload, D::Tso, D::Uso, D::Gso, D::Gro, D::AdaptiveRx];
     let switches = switches.map(|setting| (setting, "on"));
     let figures = [(D::Mtu, "1500"), (D::RxUsecs, "50")];
     for (setting, value) in switches.into_iter().chain(figures) {
-        assert!(read(&format!("{setting}={value}"))
-            .host_changes(End::Client)
-            .iter()
-            .all(|change| matches!(change, HostChange::Device { setting: own, .. } if *own == setting)));
+        assert!(read(&format!("{setting}={value}")).host_changes(End::Client).iter().all(
+            |change| matches!(change, HostChange::Device { setting: own, .. } if *own == setting)
+        ));
     }
     use RouteSetting as R;
     for setting in [R::Mtu, R::Advmss, R::Quickack, R::Source] {
@@ -192,15 +177,9 @@ fn without_an_end_sockets_are_of_both_and_hosts_of_the_client() {
     let treatments = read("mss=536,tso=off,server.gro=off,sysctl:net.ipv4.tcp_sack=0");
     let texts = |end| {
         let changes = treatments.host_changes(end);
-        changes
-            .iter()
-            .map(HostChange::to_string)
-            .collect::<Vec<_>>()
+        changes.iter().map(HostChange::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(
-        texts(End::Client),
-        ["tso=off", "sysctl:net.ipv4.tcp_sack=0"]
-    );
+    assert_eq!(texts(End::Client), ["tso=off", "sysctl:net.ipv4.tcp_sack=0"]);
     assert_eq!(texts(End::Server), ["gro=off"]);
     let ends = [End::Client, End::Server];
     let mss = treatments.iter().next().unwrap();
@@ -209,10 +188,7 @@ fn without_an_end_sockets_are_of_both_and_hosts_of_the_client() {
 
 #[test]
 fn treatments_with_the_same_effect_are_equal() {
-    assert_eq!(
-        read("receive_window=64KiB,tso=off"),
-        read("client.tso=off, receive_window=65536")
-    );
+    assert_eq!(read("receive_window=64KiB,tso=off"), read("client.tso=off, receive_window=65536"));
     assert_ne!(read("tso=off"), read("server.tso=off"));
     assert_eq!(read("none"), Treatments::default());
     assert_eq!(read(" none "), Treatments::default());
@@ -226,37 +202,19 @@ fn values_travel_as_the_kernel_has_them() {
     };
     assert_eq!(value, "4096 131072 6291456");
     let json = serde_json::to_string(&read("server.mtu=1400").host_changes(End::Server)).unwrap();
-    assert_eq!(
-        json,
-        r#"[{"scope":"device","setting":"mtu","value":"1400"}]"#
-    );
+    assert_eq!(json, r#"[{"scope":"device","setting":"mtu","value":"1400"}]"#);
 }
 
 #[test]
 fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
     for (text, message) in [
         ("", "``: write `none` for nothing"),
-        (
-            "mss",
-            "`mss`: write NAME=VALUE, with commas between several, or `none`",
-        ),
-        (
-            "none,mss=536",
-            "`none`: it means that there is none, and stands alone",
-        ),
+        ("mss", "`mss`: write NAME=VALUE, with commas between several, or `none`"),
+        ("none,mss=536", "`none`: it means that there is none, and stands alone"),
         ("=536", "`=536`: a name belongs before the `=`"),
-        (
-            "msss=536",
-            "there is no treatment `msss`; did you mean `mss`?",
-        ),
-        (
-            "cc=reno",
-            "there is no treatment `cc`; did you mean `congestion`?",
-        ),
-        (
-            "fq-rate=1mbit",
-            "there is no treatment `fq-rate`; did you mean `pacing`?",
-        ),
+        ("msss=536", "there is no treatment `msss`; did you mean `mss`?"),
+        ("cc=reno", "there is no treatment `cc`; did you mean `congestion`?"),
+        ("fq-rate=1mbit", "there is no treatment `fq-rate`; did you mean `pacing`?"),
         (
             "net.ipv4.tcp_sack=0",
             "there is no treatment `net.ipv4.tcp_sack`; did you mean `sysctl:net.ipv4.tcp_sack`?",
@@ -309,14 +267,8 @@ fn what_is_wrong_is_said_with_its_range_or_the_nearest_name() {
             "`adaptive_rx=on` and `rx_usecs=50` exclude each other: a driver that adapts it sets \
              rx_usecs by itself",
         ),
-        (
-            "mss:x=1",
-            "`mss:x=1`: only `sysctl` has a key after a colon",
-        ),
-        (
-            "sysctl=1",
-            "`sysctl=1`: write the key, as in sysctl:net.ipv4.tcp_sack=0",
-        ),
+        ("mss:x=1", "`mss:x=1`: only `sysctl` has a key after a colon"),
+        ("sysctl=1", "`sysctl=1`: write the key, as in sysctl:net.ipv4.tcp_sack=0"),
     ] {
         assert_eq!(refusal(text), message, "{text}");
     }
@@ -341,15 +293,9 @@ fn only_listed_settings_of_one_device_are_taken() {
         "net.ipv4.route.flush",
         "net.ipv6.conf.all.forwarding",
     ] {
-        let change = HostChange::Sysctl {
-            key: key.to_owned(),
-            value: "1".to_owned(),
-        };
+        let change = HostChange::Sysctl { key: key.to_owned(), value: "1".to_owned() };
         let error = change.check().unwrap_err().to_string();
-        assert!(
-            error.contains("is not among those that a treatment may change"),
-            "{key}"
-        );
+        assert!(error.contains("is not among those that a treatment may change"), "{key}");
     }
     let vlan = HostChange::Sysctl {
         key: "net.ipv4.conf.eth0/100.forwarding".to_owned(),
@@ -384,17 +330,12 @@ fn an_endpoint_refuses_what_a_stranger_makes_up() {
 fn checksums_are_compared_with_segmentation_off_on_both_sides() {
     let made = pair(&read("none"), &read("checksum_offload=off")).unwrap();
     assert_eq!(made.a.to_string(), "tso=off,uso=off,gso=off");
-    assert_eq!(
-        made.b.to_string(),
-        "checksum_offload=off,tso=off,uso=off,gso=off"
-    );
+    assert_eq!(made.b.to_string(), "checksum_offload=off,tso=off,uso=off,gso=off");
     assert_eq!(
         made.notes,
-        [
-            "On the client's device tso, uso, gso are off on both sides: Linux switches \
+        ["On the client's device tso, uso, gso are off on both sides: Linux switches \
              segmentation offload off together \
-             with checksum offload, and its cost would be taken for that of the checksum."
-        ]
+             with checksum offload, and its cost would be taken for that of the checksum."]
     );
     let at_server = pair(
         &read("server.checksum_offload=on,server.tso=off,server.uso=off,server.gso=off"),
@@ -410,11 +351,8 @@ fn checksums_are_compared_with_segmentation_off_on_both_sides() {
 
 #[test]
 fn a_control_that_contradicts_what_was_asked_is_refused() {
-    let error = pair(
-        &read("checksum_offload=on,tso=on"),
-        &read("checksum_offload=off"),
-    )
-    .unwrap_err();
+    let error =
+        pair(&read("checksum_offload=on,tso=on"), &read("checksum_offload=off")).unwrap_err();
     let begin = "`checksum_offload` and `tso=on` exclude each other";
     assert!(error.to_string().starts_with(begin), "{error}");
 }
@@ -452,11 +390,7 @@ fn treatments_of_sockets_become_options_of_the_test() {
         panic!("{test:?}");
     };
     assert_eq!(stream.send, SendMethod::ZeroCopy);
-    assert!(
-        serde_json::to_string(&test)
-            .unwrap()
-            .contains(r#""source":"192.0.2.1""#)
-    );
+    assert!(serde_json::to_string(&test).unwrap().contains(r#""source":"192.0.2.1""#));
 }
 
 #[test]
@@ -566,19 +500,16 @@ fn an_option_that_the_traffic_lacks_is_no_treatment() {
         assert!(is_unfit, "{text}: {error}");
     }
     // The endpoint would change the route to the address of the control connection.
-    for text in [
-        "source=192.0.2.1,server.route_mtu=1400",
-        "route_source=192.0.2.1,server.route_advmss=536",
-    ] {
+    for text in
+        ["source=192.0.2.1,server.route_mtu=1400", "route_source=192.0.2.1,server.route_advmss=536"]
+    {
         let error = read(text).apply_to(&mut stream(Protocol::Tcp)).unwrap_err();
         assert!(error.to_string().contains("control connection"), "{error}");
     }
     let own = "source=192.0.2.1,route_mtu=1400,server.mtu=1400";
     read(own).apply_to(&mut stream(Protocol::Tcp)).unwrap();
     let mut routed = stream(Protocol::Tcp);
-    read("route_source=192.0.2.1")
-        .apply_to(&mut routed)
-        .unwrap();
+    read("route_source=192.0.2.1").apply_to(&mut routed).unwrap();
     assert_eq!(routed.options.source, Some("192.0.2.1".parse().unwrap()));
     let mut datagrams = stream(Protocol::Udp);
     read("receive_window=1MiB,send_buffer=1MiB,dscp=LE,busy_poll=10")
@@ -605,10 +536,7 @@ fn a_policys_text_travels_with_its_name() {
     let message = before[0].check().unwrap_err().to_string();
     assert!(message.contains("`qos=mark.toml`: it must be a policy's file that was read"));
     treatments.load(&policies).unwrap();
-    assert_eq!(
-        treatments.to_string(),
-        "qos=mark.toml,server.qos=passthrough"
-    );
+    assert_eq!(treatments.to_string(), "qos=mark.toml,server.qos=passthrough");
     let changes = treatments.host_changes(End::Client);
     assert_eq!(changes[0].check(), Ok(()));
     let json = serde_json::to_string(&changes).unwrap();
@@ -616,10 +544,7 @@ fn a_policys_text_travels_with_its_name() {
         json,
         r##"[{"scope":"qos","policy":"file","name":"mark.toml","text":"[filter.all]\npolicy = \"mark\"\n"}]"##
     );
-    assert_eq!(
-        serde_json::from_str::<Vec<HostChange>>(&json).unwrap(),
-        changes
-    );
+    assert_eq!(serde_json::from_str::<Vec<HostChange>>(&json).unwrap(), changes);
     let json = serde_json::to_string(&treatments.host_changes(End::Server)).unwrap();
     assert_eq!(json, r#"[{"scope":"qos","policy":"passthrough"}]"#);
 }

@@ -145,12 +145,7 @@ impl ValueKind {
         let (most, unit) = rest.split_once(' ').unwrap_or((rest, ""));
         let (least, most) = (least.parse().ok()?, most.parse().ok()?);
         Some(match count {
-            Some(count) => Self::Numbers {
-                count,
-                least,
-                most,
-                unit,
-            },
+            Some(count) => Self::Numbers { count, least, most, unit },
             None => Self::Number { least, most, unit },
         })
     }
@@ -211,12 +206,9 @@ impl ValueKind {
                 | Self::Number { least, most, .. },
                 Value::Number(number),
             ) => (least..=most).contains(number),
-            (
-                Self::Numbers {
-                    count, least, most, ..
-                },
-                Value::Numbers(numbers),
-            ) => numbers.len() == count && numbers.iter().all(|n| (least..=most).contains(n)),
+            (Self::Numbers { count, least, most, .. }, Value::Numbers(numbers)) => {
+                numbers.len() == count && numbers.iter().all(|n| (least..=most).contains(n))
+            }
             (Self::Name, Value::Name(name)) => is_name(name),
             (Self::Switch, Value::Switch(_))
             | (Self::Dscp, Value::Dscp(_))
@@ -318,9 +310,7 @@ fn short_bytes(bytes: u64) -> String {
 fn short_time(ms: u64) -> String {
     let units = [(3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")];
     let unit = units.into_iter().find(|(scale, _)| ms >= *scale);
-    unit.map_or("0".to_owned(), |(scale, unit)| {
-        format!("{}{unit}", ms / scale)
-    })
+    unit.map_or("0".to_owned(), |(scale, unit)| format!("{}{unit}", ms / scale))
 }
 
 impl fmt::Display for ValueKind {
@@ -328,12 +318,7 @@ impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Switch => f.write_str("on or off"),
-            Self::Numbers {
-                count,
-                least,
-                most,
-                unit,
-            } => {
+            Self::Numbers { count, least, most, unit } => {
                 let each = Self::Number { least, most, unit };
                 write!(f, "{count} numbers with blanks between them, each {each}")
             }

@@ -36,10 +36,8 @@ impl QosPolicy {
         match text {
             "off" => Some(Self::Off),
             "passthrough" => Some(Self::Passthrough),
-            name => is_file_name(name).then(|| Self::File {
-                name: name.to_owned(),
-                text: String::new(),
-            }),
+            name => is_file_name(name)
+                .then(|| Self::File { name: name.to_owned(), text: String::new() }),
         }
     }
 

@@ -51,11 +51,7 @@ impl DatagramHeader {
         let second = rest.first_chunk::<8>()?;
         let word = u64::from_be_bytes(*first);
         Some(Self {
-            phase: if word & MEASURED == 0 {
-                Phase::WarmUp
-            } else {
-                Phase::Measured
-            },
+            phase: if word & MEASURED == 0 { Phase::WarmUp } else { Phase::Measured },
             sequence: word & !MEASURED,
             sent_ns: u64::from_be_bytes(*second),
         })

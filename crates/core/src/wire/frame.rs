@@ -67,11 +67,7 @@ pub struct FrameReader {
 impl FrameReader {
     /// A reader that accepts bodies of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self {
-            buffer: Vec::new(),
-            taken: 0,
-            limit,
-        }
+        Self { buffer: Vec::new(), taken: 0, limit }
     }
 
     /// Changes the limit for the next frames.
@@ -107,10 +103,7 @@ impl FrameReader {
         };
         let length = (u32::from_be_bytes(*header) & 0x00ff_ffff) as usize;
         if length > self.limit {
-            return Err(FrameError::TooLong {
-                length,
-                limit: self.limit,
-            });
+            return Err(FrameError::TooLong { length, limit: self.limit });
         }
         let end = FRAME_HEADER + length;
         let Some(body) = waiting.get(FRAME_HEADER..end) else {
@@ -154,13 +147,7 @@ mod tests {
     fn a_frame_over_the_limit_is_refused_by_its_header_alone() {
         let mut reader = FrameReader::new(100);
         reader.push(&[1, 0, 0, 101]);
-        assert_eq!(
-            reader.next_frame(),
-            Err(FrameError::TooLong {
-                length: 101,
-                limit: 100
-            })
-        );
+        assert_eq!(reader.next_frame(), Err(FrameError::TooLong { length: 101, limit: 100 }));
     }
 
     #[test]

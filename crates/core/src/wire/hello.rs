@@ -66,10 +66,7 @@ pub fn is_hello_start(first: u8) -> bool {
 impl Hello {
     /// A hello of this version.
     pub fn new(kind: HelloKind) -> Self {
-        Self {
-            version: WIRE_VERSION,
-            kind,
-        }
+        Self { version: WIRE_VERSION, kind }
     }
 
     /// The bytes to send.
@@ -104,9 +101,7 @@ impl Hello {
             return Err(HelloError::Version(version));
         }
         let kind = match bytes[9] {
-            1 => HelloKind::Control {
-                sealed: bytes[12] & FLAG_SEALED != 0,
-            },
+            1 => HelloKind::Control { sealed: bytes[12] & FLAG_SEALED != 0 },
             2 => HelloKind::Data {
                 token: Token(std::array::from_fn(|at| bytes[16 + at])),
                 flow: u32::from_be_bytes([bytes[32], bytes[33], bytes[34], bytes[35]]),

@@ -50,9 +50,8 @@ impl Key {
     /// A message authentication code: only who has the key can make it. HMAC (RFC 2104) with
     /// BLAKE2s, of whose 32 bytes the first 16 are taken.
     pub fn mac(&self, text: &[u8]) -> u128 {
-        let mut hash = DefaultResolver
-            .resolve_hash(&HashChoice::Blake2s)
-            .expect("snow is built with BLAKE2");
+        let mut hash =
+            DefaultResolver.resolve_hash(&HashChoice::Blake2s).expect("snow is built with BLAKE2");
         let mut code = [0; 32];
         hash.hmac(&self.0, text, &mut code);
         u128::from_be_bytes(*code.first_chunk().expect("it has 32 bytes"))
@@ -121,18 +120,13 @@ impl Seal {
     fn new(key: &Key, client: bool) -> Result<Self, SealError> {
         let parameters = PATTERN.parse().map_err(|_| SealError::Setup)?;
         let builder = snow::Builder::new(parameters).psk(0, &key.0);
-        let handshake = builder
-            .and_then(|builder| {
-                if client {
-                    builder.build_initiator()
-                } else {
-                    builder.build_responder()
-                }
-            })
-            .map_err(|_| SealError::Setup)?;
-        Ok(Self {
-            state: SealState::Handshake(Box::new(handshake)),
-        })
+        let handshake =
+            builder
+                .and_then(|builder| {
+                    if client { builder.build_initiator() } else { builder.build_responder() }
+                })
+                .map_err(|_| SealError::Setup)?;
+        Ok(Self { state: SealState::Handshake(Box::new(handshake)) })
     }
 
     /// Whether messages can be sealed.
@@ -149,9 +143,7 @@ impl Seal {
             return Err(SealError::Setup);
         };
         let mut out = vec![0; 128];
-        let n = handshake
-            .write_message(&[], &mut out)
-            .map_err(|_| SealError::Setup)?;
+        let n = handshake.write_message(&[], &mut out).map_err(|_| SealError::Setup)?;
         out.truncate(n);
         self.advance();
         Ok(out)
@@ -200,9 +192,7 @@ impl Seal {
         let mut sealed = Vec::with_capacity(message.len() + TAG * (message.len() / CHUNK + 1));
         let mut out = vec![0; CHUNK];
         for piece in message.chunks(CHUNK - TAG) {
-            let n = transport
-                .write_message(piece, &mut out)
-                .map_err(|_| SealError::NotReady)?;
+            let n = transport.write_message(piece, &mut out).map_err(|_| SealError::NotReady)?;
             sealed.extend_from_slice(&out[..n]);
         }
         Ok(sealed)
@@ -219,9 +209,7 @@ impl Seal {
         let mut message = Vec::with_capacity(sealed.len());
         let mut out = vec![0; CHUNK];
         for piece in sealed.chunks(CHUNK) {
-            let n = transport
-                .read_message(piece, &mut out)
-                .map_err(|_| SealError::WrongKey)?;
+            let n = transport.read_message(piece, &mut out).map_err(|_| SealError::WrongKey)?;
             message.extend_from_slice(&out[..n]);
         }
         Ok(message)
@@ -262,12 +250,8 @@ mod tests {
     fn pair() -> (Seal, Seal) {
         let mut client = Seal::client(&key("a")).unwrap();
         let mut server = Seal::server(&key("a")).unwrap();
-        server
-            .read_handshake(&client.write_handshake().unwrap())
-            .unwrap();
-        client
-            .read_handshake(&server.write_handshake().unwrap())
-            .unwrap();
+        server.read_handshake(&client.write_handshake().unwrap()).unwrap();
+        client.read_handshake(&server.write_handshake().unwrap()).unwrap();
         (client, server)
     }
 

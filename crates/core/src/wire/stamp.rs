@@ -172,10 +172,7 @@ mod tests {
 
     /// 2026-11-23, 12:00:00.25 UTC.
     const NOW: u64 = 1_795_435_200_250_000_000;
-    const ARRIVAL: StampArrival = StampArrival {
-        received_ns: NOW + 7_000,
-        ttl: 61,
-    };
+    const ARRIVAL: StampArrival = StampArrival { received_ns: NOW + 7_000, ttl: 61 };
 
     proptest! {
         #[test]
@@ -241,16 +238,10 @@ mod tests {
     #[test]
     fn fields_stand_where_rfc_8762_has_them() {
         let mut packet = [0xff; STAMP_BYTES];
-        let request = StampRequest {
-            sequence: 0x0102_0304,
-            sent_ns: NOW,
-            session: 0x0506,
-        };
+        let request = StampRequest { sequence: 0x0102_0304, sent_ns: NOW, session: 0x0506 };
         request.write(&mut packet);
         // 1,795,435,200 s after 1970 are 4,004,424,000 after 1900; a quarter of 2³².
-        let mut expected = vec![
-            1, 2, 3, 4, 0xee, 0xae, 0x65, 0x40, 0x40, 0, 0, 0, 32, 1, 5, 6,
-        ];
+        let mut expected = vec![1, 2, 3, 4, 0xee, 0xae, 0x65, 0x40, 0x40, 0, 0, 0, 32, 1, 5, 6];
         expected[4..8].copy_from_slice(&4_004_424_000u32.to_be_bytes());
         expected.resize(STAMP_BYTES, 0);
         assert_eq!(packet, expected[..]);
@@ -296,14 +287,8 @@ mod tests {
         packet[4..12].copy_from_slice(&[0, 0, 0, 2, 0, 0, 0, 5]);
         // Era 1 begins in February 2036.
         let era_1 = (1u64 << 32) - ERA + 2;
-        assert_eq!(
-            StampRequest::read(&packet).unwrap().sent_ns,
-            era_1 * SECOND_NS + 1
-        );
+        assert_eq!(StampRequest::read(&packet).unwrap().sent_ns, era_1 * SECOND_NS + 1);
         packet[12] |= 0x40;
-        assert_eq!(
-            StampRequest::read(&packet).unwrap().sent_ns,
-            2 * SECOND_NS + 5
-        );
+        assert_eq!(StampRequest::read(&packet).unwrap().sent_ns, 2 * SECOND_NS + 5);
     }
 }

@@ -16,19 +16,15 @@ impl Modules {
         let mut files = Vec::new();
         collect(src, src, &mut files);
         files.sort();
-        let texts: Vec<(&str, &str)> = files
-            .iter()
-            .map(|(path, text)| (path.as_str(), text.as_str()))
-            .collect();
+        let texts: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         Self::from_texts(&texts)
     }
 
     /// Those of files, each by its path below `src` and its text.
     pub(crate) fn from_texts(files: &[(&str, &str)]) -> Self {
-        let bare: Vec<(&str, Bare)> = files
-            .iter()
-            .map(|(path, text)| (*path, Bare::from(text)))
-            .collect();
+        let bare: Vec<(&str, Bare)> =
+            files.iter().map(|(path, text)| (*path, Bare::from(text))).collect();
         let tests: BTreeSet<String> = bare
             .iter()
             .flat_map(|(path, bare)| bare.tests.iter().map(|name| [module(path), name.clone()]))
@@ -36,30 +32,14 @@ impl Modules {
             .collect();
         let is_test = |path: &str| {
             let module = module(path);
-            tests
-                .iter()
-                .any(|test| module == *test || module.starts_with(&format!("{test}/")))
+            tests.iter().any(|test| module == *test || module.starts_with(&format!("{test}/")))
         };
-        let bare: Vec<_> = bare
-            .into_iter()
-            .filter(|(path, _)| !is_test(path))
-            .collect();
-        let root = |path: &str| {
-            module(path)
-                .split('/')
-                .next()
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let names: BTreeSet<String> = bare
-            .iter()
-            .map(|(path, _)| root(path))
-            .filter(|name| !name.is_empty())
-            .collect();
-        let mut modules: BTreeMap<String, BTreeMap<String, Place>> = names
-            .iter()
-            .map(|name| (name.clone(), BTreeMap::new()))
-            .collect();
+        let bare: Vec<_> = bare.into_iter().filter(|(path, _)| !is_test(path)).collect();
+        let root = |path: &str| module(path).split('/').next().unwrap_or_default().to_owned();
+        let names: BTreeSet<String> =
+            bare.iter().map(|(path, _)| root(path)).filter(|name| !name.is_empty()).collect();
+        let mut modules: BTreeMap<String, BTreeMap<String, Place>> =
+            names.iter().map(|name| (name.clone(), BTreeMap::new())).collect();
         for (path, bare) in &bare {
             let user = root(path);
             let Some(uses) = modules.get_mut(&user) else {
@@ -158,10 +138,7 @@ struct Bare {
 
 impl Bare {
     fn from(text: &str) -> Self {
-        let mut bare = Self {
-            lines: Vec::new(),
-            tests: Vec::new(),
-        };
+        let mut bare = Self { lines: Vec::new(), tests: Vec::new() };
         // Where a test's item is left out: its indentation, and whether its body has begun.
         let mut left_out: Option<usize> = None;
         for line in text.lines() {
@@ -214,9 +191,7 @@ fn declared(code: &str) -> Option<String> {
 /// The first name of a path, or of each path in braces.
 fn heads(path: &str) -> Vec<String> {
     let name = |text: &str| -> String {
-        text.chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect()
+        text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
     };
     let Some(list) = path.strip_prefix('{') else {
         return vec![name(path)];

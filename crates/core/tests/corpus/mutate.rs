@@ -26,20 +26,13 @@ pub(crate) fn seeds_in(directory: &Path) -> Vec<Vec<u8>> {
         .map(|entry| entry.expect("a readable directory").path())
         .collect();
     paths.sort();
-    paths
-        .iter()
-        .map(|path| fs::read(path).expect("a readable seed"))
-        .collect()
+    paths.iter().map(|path| fs::read(path).expect("a readable seed")).collect()
 }
 
 /// Whether a target holds for these bytes.
 pub(crate) fn stands(name: &str, target: fn(&[u8]), bytes: &[u8]) {
     let result = catch_unwind(AssertUnwindSafe(|| target(bytes)));
-    assert!(
-        result.is_ok(),
-        "{name} fails with {:?}",
-        String::from_utf8_lossy(bytes)
-    );
+    assert!(result.is_ok(), "{name} fails with {:?}", String::from_utf8_lossy(bytes));
 }
 
 /// One to four changes: bits, pieces left out, doubled or taken from another seed, absurd numbers.
@@ -73,9 +66,7 @@ fn absurd_number(bytes: &mut Vec<u8>, from: usize, number: &str) {
     let Some(start) = (from..bytes.len()).find(|i| bytes[*i].is_ascii_digit()) else {
         return;
     };
-    let end = (start..bytes.len())
-        .find(|i| !bytes[*i].is_ascii_digit())
-        .unwrap_or(bytes.len());
+    let end = (start..bytes.len()).find(|i| !bytes[*i].is_ascii_digit()).unwrap_or(bytes.len());
     bytes.splice(start..end, number.bytes());
 }
 

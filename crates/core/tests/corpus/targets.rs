@@ -198,10 +198,7 @@ pub(crate) fn datagram(bytes: &[u8]) {
 /// An answer has the length of the request, and repeats its number.
 fn stamp(bytes: &[u8]) {
     let mut answer = bytes.to_vec();
-    let arrival = StampArrival {
-        received_ns: 7,
-        ttl: 64,
-    };
+    let arrival = StampArrival { received_ns: 7, ttl: 64 };
     if reflect(&mut answer, arrival, None, 9) {
         let request = StampRequest::read(bytes).expect("an answer is longer than a request");
         let told = StampAnswer::read(&answer).expect("it was just written");
@@ -261,15 +258,9 @@ pub(crate) fn session(bytes: &[u8]) {
     // The endpoint has taken the hello.
     let _hello = client.poll_transmit();
     let mut server = Server::new(now, key, key.is_some());
-    let open = Open {
-        test: Box::new(test_of(Direction::Both)),
-        profile: None,
-    };
+    let open = Open { test: Box::new(test_of(Direction::Both)), profile: None };
     let treat = Treat {
-        changes: vec![HostChange::Sysctl {
-            key: "net.ipv4.tcp_sack".into(),
-            value: "0".into(),
-        }],
+        changes: vec![HostChange::Sysctl { key: "net.ipv4.tcp_sack".into(), value: "0".into() }],
     };
     let mut operations = operations.iter().copied().take(MAX_OPERATIONS);
     while let Some(operation) = operations.next() {
@@ -335,10 +326,7 @@ pub(crate) fn frame(bytes: &[u8]) {
     if let Some(layout) = frame::layout(bytes) {
         assert!(layout.ip + layout.ip_bytes as usize <= bytes.len());
     }
-    let router = RouterAddresses {
-        v4: Some([10, 0, 0, 1].into()),
-        v6: Some([0xfd; 16].into()),
-    };
+    let router = RouterAddresses { v4: Some([10, 0, 0, 1].into()), v6: Some([0xfd; 16].into()) };
     if let Some(answer) = frame::too_big(bytes, &router, mtu) {
         assert!(frame::layout(&answer).is_some_and(|layout| layout.ip_bytes <= 1280));
         assert_eq!(frame::too_big(&answer, &router, mtu), None);
@@ -357,11 +345,7 @@ fn segments(bytes: &[u8], offload: Offload, bit: u32) {
         total += segment.len();
         assert!(segment.len() <= bytes.len());
         frame::mark_ce(&mut segment);
-        let places = [
-            CorruptionPlace::Host,
-            CorruptionPlace::Wire,
-            CorruptionPlace::Payload,
-        ];
+        let places = [CorruptionPlace::Host, CorruptionPlace::Wire, CorruptionPlace::Payload];
         let place = places[count as usize % places.len()];
         frame::corrupt(&mut segment, &mut offload, Corruption { bit, place });
         frame::mark_verified(&mut segment, &mut offload);
@@ -406,19 +390,14 @@ fn hold_request() -> CapacityRequest {
 }
 
 fn hold_ports() -> HoldPorts {
-    HoldPorts {
-        tcp: vec![HoldPort { port: 9, count: 2 }],
-        ..HoldPorts::default()
-    }
+    HoldPorts { tcp: vec![HoldPort { port: 9, count: 2 }], ..HoldPorts::default() }
 }
 
 fn welcome() -> Welcome {
     Welcome {
         software: "fuzz".into(),
         token: "00".repeat(16),
-        operations: ["stream", TREATMENTS, TRACE, CAPACITY]
-            .map(Into::into)
-            .into(),
+        operations: ["stream", TREATMENTS, TRACE, CAPACITY].map(Into::into).into(),
         limits: Limits {
             clients: 1,
             streams: 8,
@@ -441,19 +420,12 @@ const MAX_OPERATIONS: usize = 200;
 /// Figures that can be read are analysed or refused, whatever their columns are called; a group's
 /// runs are all there.
 pub(crate) fn figures(bytes: &[u8]) {
-    let input = Input {
-        file: "figures",
-        label: "figures",
-        bytes,
-    };
+    let input = Input { file: "figures", label: "figures", bytes };
     let Ok(table) = analyze::read(&[input]) else {
         return;
     };
     for factor in table.columns().iter().take(3).cloned() {
-        let options = Options {
-            factor: Some(factor),
-            ..Options::default()
-        };
+        let options = Options { factor: Some(factor), ..Options::default() };
         let Ok(analysis) = analyze::analyze(&table, &options) else {
             continue;
         };
@@ -495,11 +467,7 @@ pub(crate) fn traced(bytes: &[u8]) {
     assert!(document.hops.len() <= usize::from(request.hops));
     assert!(document.paths.is_none() && document.watch.is_none() && document.reverse.is_none());
     let times = document.hops.iter().flat_map(|hop| &hop.rtt_us);
-    assert!(
-        times
-            .chain([&document.seconds])
-            .all(|time| time.is_finite() && *time >= 0.0)
-    );
+    assert!(times.chain([&document.seconds]).all(|time| time.is_finite() && *time >= 0.0));
     assert!(document.delay.steps.iter().all(|step| step.added_us >= 0.0));
     let again = serde_json::to_vec(&document).expect("a document can be written");
     let again = serde_json::from_slice(&again).expect("and read again");
@@ -517,10 +485,7 @@ pub(crate) fn held(bytes: &[u8]) {
     }
     let mut document: CapacityDocument =
         serde_json::from_str(HELD).expect("it is a whole document");
-    document.client = CapacityHalf {
-        limits: half.limits.clone(),
-        ..document.client
-    };
+    document.client = CapacityHalf { limits: half.limits.clone(), ..document.client };
     document.server = Some(*half);
     capacity::annotate(&mut document);
     let stops = document.limits.iter().map(|row| row.would_stop_at);
@@ -541,10 +506,7 @@ const HELD: &str = r#"{"schema":"linerate.capacity/1","started_at":"","host":"",
 pub(crate) fn codec_of(first: u8) -> ProbeCodec {
     let (source, target): (IpAddr, IpAddr) = match first & 1 {
         0 => ([198, 18, 0, 1].into(), [198, 18, 0, 2].into()),
-        _ => (
-            [0x2001, 2, 0, 0, 0, 0, 0, 1].into(),
-            [0x2001, 2, 0, 0, 0, 0, 0, 2].into(),
-        ),
+        _ => ([0x2001, 2, 0, 0, 0, 0, 0, 1].into(), [0x2001, 2, 0, 0, 0, 0, 0, 2].into()),
     };
     ProbeCodec {
         kind: [ProbeKind::Udp, ProbeKind::Icmp, ProbeKind::Tcp][usize::from(first >> 1) % 3],
@@ -565,32 +527,17 @@ pub(crate) fn icmp(bytes: &[u8]) {
     };
     let codec = codec_of(first);
     let target = codec.target;
-    let answers = [
-        codec.read_icmp(target, Some(60), message),
-        codec.read_tcp(target, Some(60), message),
-    ];
+    let answers =
+        [codec.read_icmp(target, Some(60), message), codec.read_tcp(target, Some(60), message)];
     for answer in answers.into_iter().flatten() {
         let identity = answer.identity;
-        assert!(
-            identity
-                .session
-                .is_none_or(|session| session == codec.session)
-        );
+        assert!(identity.session.is_none_or(|session| session == codec.session));
         assert!(identity.flow.is_none_or(|flow| flow < MAX_FLOWS));
         assert!(answer.mpls.len() <= 16);
-        assert!(
-            answer
-                .mpls
-                .iter()
-                .all(|label| label.label < 1 << 20 && label.traffic_class < 8)
-        );
+        assert!(answer.mpls.iter().all(|label| label.label < 1 << 20 && label.traffic_class < 8));
     }
     if let Some(identity) = codec.identify_datagram(message) {
-        assert!(
-            identity
-                .session
-                .is_none_or(|session| session == codec.session)
-        );
+        assert!(identity.session.is_none_or(|session| session == codec.session));
     }
 }
 
@@ -605,20 +552,11 @@ pub(crate) fn as_table(bytes: &[u8]) {
             assert!(table.len() <= text.lines().count());
             let addresses: [IpAddr; 2] =
                 [[198, 18, 0, 1].into(), [0x2001, 2, 0, 0, 0, 0, 0, 1].into()];
-            let found = addresses
-                .into_iter()
-                .filter_map(|address| table.origin(address));
-            assert!(
-                found
-                    .into_iter()
-                    .all(|origin| origin.name.chars().count() <= 60)
-            );
+            let found = addresses.into_iter().filter_map(|address| table.origin(address));
+            assert!(found.into_iter().all(|origin| origin.name.chars().count() <= 60));
         }
         Err(error) => {
-            let line = text
-                .lines()
-                .nth(error.line - 1)
-                .expect("a line of the table");
+            let line = text.lines().nth(error.line - 1).expect("a line of the table");
             assert!(error.column <= line.chars().count() + 1, "{error}");
         }
     }
@@ -728,12 +666,8 @@ pub(crate) fn iperf3_session(bytes: &[u8]) {
 /// either: a test that is taken is within the limits, an end that has closed says nothing more, and
 /// nobody waits without a deadline.
 pub(crate) fn netperf(bytes: &[u8]) {
-    let settings = netperf::Settings {
-        passphrase: None,
-        limits: NETPERF_LIMITS,
-        cpus: 2,
-        cpu_rate: 100.0,
-    };
+    let settings =
+        netperf::Settings { passphrase: None, limits: NETPERF_LIMITS, cpus: 2, cpu_rate: 100.0 };
     let mut now = Duration::ZERO;
     let mut server = netperf::Server::new(now, settings);
     let mut client = netperf::Client::new(now);
@@ -785,13 +719,8 @@ pub(crate) fn netperf(bytes: &[u8]) {
     }
 }
 
-const NETPERF_LIMITS: Limits = Limits {
-    connections: 0,
-    clients: 1,
-    streams: 1,
-    seconds: 60.0,
-    rate_bps: None,
-};
+const NETPERF_LIMITS: Limits =
+    Limits { connections: 0, clients: 1, streams: 1, seconds: 60.0, rate_bps: None };
 
 fn netperf_test() -> netperf::DataTest {
     use netperf::{Length, Role, Transport};

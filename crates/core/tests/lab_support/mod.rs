@@ -18,16 +18,10 @@ pub(crate) enum Walk {
 
 /// The ways to each of the addresses that a name means.
 pub(crate) fn walk(lab: &Topology, from: &str, to: &str) -> Vec<Walk> {
-    let start = lab
-        .nodes
-        .iter()
-        .position(|node| node.name == from)
-        .expect("there is one of that name");
+    let start =
+        lab.nodes.iter().position(|node| node.name == from).expect("there is one of that name");
     let addresses = &lab.node(to).expect("there is one of that name").interfaces[0].addresses;
-    addresses
-        .iter()
-        .map(|prefix| walk_to(lab, start, prefix.address))
-        .collect()
+    addresses.iter().map(|prefix| walk_to(lab, start, prefix.address)).collect()
 }
 
 fn walk_to(lab: &Topology, start: usize, to: IpAddr) -> Walk {
@@ -53,10 +47,7 @@ fn walk_to(lab: &Topology, start: usize, to: IpAddr) -> Walk {
 
 /// Longest prefix first, own networks included.
 fn next_hop(node: &Node, to: IpAddr) -> Option<IpAddr> {
-    let own = node
-        .interfaces
-        .iter()
-        .flat_map(|interface| &interface.addresses);
+    let own = node.interfaces.iter().flat_map(|interface| &interface.addresses);
     let own = own.map(|prefix| (*prefix, to));
     let routes = node.routes.iter().map(|route| (route.to, route.via));
     (own.chain(routes))
@@ -72,28 +63,19 @@ fn neighbour(lab: &Topology, at: usize, address: IpAddr) -> Option<usize> {
             _ => return None,
         };
         let addresses = &lab.nodes[far].interfaces[interface].addresses;
-        addresses
-            .iter()
-            .any(|prefix| prefix.address == address)
-            .then_some(far)
+        addresses.iter().any(|prefix| prefix.address == address).then_some(far)
     })
 }
 
 fn has(node: &Node, address: IpAddr) -> bool {
-    let mut own = node
-        .interfaces
-        .iter()
-        .flat_map(|interface| &interface.addresses);
+    let mut own = node.interfaces.iter().flat_map(|interface| &interface.addresses);
     own.any(|prefix| prefix.address == address)
 }
 
 /// Links between two nodes, if routers alone forward.
 pub(crate) fn hops_between(lab: &Topology, from: &str, to: &str) -> Option<u32> {
     let index = |name: &str| {
-        lab.nodes
-            .iter()
-            .position(|node| node.name == name)
-            .expect("there is one of that name")
+        lab.nodes.iter().position(|node| node.name == name).expect("there is one of that name")
     };
     let (start, end) = (index(from), index(to));
     let mut hops = vec![None; lab.nodes.len()];

@@ -67,10 +67,7 @@ impl Acceptor {
             let (socket, port) = listen_at(order, &poller, index)
                 .map_err(|error| format!("cannot listen: {error}"))?;
             ports.push(port);
-            listeners.push(Listener {
-                socket,
-                paused_until: None,
-            });
+            listeners.push(Listener { socket, paused_until: None });
         }
         let room = order.counts.iter().sum::<u64>() + SPARE;
         let acceptor = Self {
@@ -149,9 +146,7 @@ impl Acceptor {
             }
         };
         // The poller also reports bytes that have arrived already.
-        let watched = self
-            .poller
-            .add_edge(&stream, slot as u64, Interest::Readable);
+        let watched = self.poller.add_edge(&stream, slot as u64, Interest::Readable);
         if let Err(error) = watched {
             self.report.status.failures.count(cause_of(error));
             self.free.push(slot as u32);
@@ -246,8 +241,7 @@ impl Service for Acceptor {
         for (index, listener) in self.listeners.iter_mut().enumerate() {
             if listener.paused_until.is_some_and(|until| now >= until) {
                 listener.paused_until = None;
-                self.poller
-                    .add(&listener.socket, LISTENERS + index as u64)?;
+                self.poller.add(&listener.socket, LISTENERS + index as u64)?;
             }
         }
         // To look at all connections takes a while.
@@ -280,10 +274,7 @@ fn push(held: &mut Held, poller: &Poller, slot: usize) -> io::Result<()> {
 }
 
 fn listen_at(order: &Listen, poller: &Poller, index: usize) -> io::Result<(TcpListener, u16)> {
-    let options = ListenOptions {
-        backlog: order.backlog,
-        mptcp: Mptcp::Off,
-    };
+    let options = ListenOptions { backlog: order.backlog, mptcp: Mptcp::Off };
     let socket = listen(order.address, options)?;
     // Accepted connections inherit this: whatever ends this process, none of them stays.
     reset_on_close(&socket).map_err(io::Error::other)?;
@@ -339,12 +330,7 @@ mod tests {
 
     fn order(send_buffer: u32) -> Listen {
         Listen {
-            terms: Terms {
-                token: TOKEN,
-                request_bytes: 8,
-                response_bytes: 8,
-                descriptors: None,
-            },
+            terms: Terms { token: TOKEN, request_bytes: 8, response_bytes: 8, descriptors: None },
             address: "127.0.0.1:0".parse().expect("an address"),
             client: "127.0.0.1".parse().expect("an address"),
             counts: vec![10],
@@ -382,19 +368,12 @@ mod tests {
     fn a_connection_from_the_clients_address_counts_and_stays_if_it_names_the_session() {
         let (mut acceptor, mut stream) = acceptor_of_one();
         assert_eq!(counts(&acceptor), (1, 1, 1, 0, 0));
-        let header = Header {
-            kind: Kind::Open,
-            number: 0,
-        };
+        let header = Header { kind: Kind::Open, number: 0 };
         stream.write_all(&opening(TOKEN, header)).unwrap();
         wait_and_read(&mut acceptor);
         assert_eq!(counts(&acceptor), (1, 1, 0, 0, 0));
         acceptor.look(now_ns() + 1000 * SECOND).unwrap();
-        assert_eq!(
-            counts(&acceptor),
-            (1, 1, 0, 0, 0),
-            "for as long as it likes"
-        );
+        assert_eq!(counts(&acceptor), (1, 1, 0, 0, 0), "for as long as it likes");
     }
 
     #[test]
@@ -431,10 +410,6 @@ mod tests {
         let _stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         wait_readable(&listener, Duration::from_secs(60)).unwrap();
         let (taken, _) = accept(&listener).unwrap();
-        assert_eq!(
-            send_buffer(&taken).unwrap(),
-            8192,
-            "the kernel doubles what it is given"
-        );
+        assert_eq!(send_buffer(&taken).unwrap(), 8192, "the kernel doubles what it is given");
     }
 }

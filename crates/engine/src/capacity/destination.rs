@@ -45,8 +45,7 @@ impl Destination {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.window
-            .is_none_or(|window| self.begun - self.taken < window)
+        self.window.is_none_or(|window| self.begun - self.taken < window)
     }
 
     /// The next local address, if one is free.
@@ -149,10 +148,7 @@ mod tests {
 
     #[test]
     fn a_destination_that_stops_at_its_window_has_asked_by_then() {
-        let ends = (
-            "198.18.0.1:0".parse().unwrap(),
-            "198.18.0.2:7".parse().unwrap(),
-        );
+        let ends = ("198.18.0.1:0".parse().unwrap(), "198.18.0.2:7".parse().unwrap());
         for window in [1, 3, 100, 1000] {
             let mut destination =
                 Destination::new(ends, 1_000_000, (1024, 65_535), 0, Some(window));
@@ -163,10 +159,7 @@ mod tests {
                 }
                 let before = destination.taken;
                 destination.take(asked);
-                assert!(
-                    destination.taken > before,
-                    "nothing would ever open it again"
-                );
+                assert!(destination.taken > before, "nothing would ever open it again");
             }
         }
     }

@@ -126,10 +126,7 @@ impl<T: PoolTransport> Driver<T> {
                     begun_before: self.begun,
                 });
             }
-            Order::Hold {
-                heartbeat_s,
-                churn_per_s,
-            } => {
+            Order::Hold { heartbeat_s, churn_per_s } => {
                 self.hold = Some(Hold {
                     began: now,
                     period_ns: heartbeat_s * 1e9,
@@ -139,13 +136,9 @@ impl<T: PoolTransport> Driver<T> {
                 });
             }
             Order::Sweep => self.sweep = Some(0),
-            Order::Load {
-                connections,
-                seconds,
-                per_s,
-            } => self
-                .pool
-                .start_load(connections, seconds, per_s, &mut self.random),
+            Order::Load { connections, seconds, per_s } => {
+                self.pool.start_load(connections, seconds, per_s, &mut self.random)
+            }
             Order::PauseHeartbeats { seconds } => self.paused_until = now + (seconds * 1e9) as u64,
             Order::Stop => {
                 (self.ramp, self.hold, self.sweep) = (None, None, None);
@@ -260,11 +253,7 @@ impl<T: PoolTransport> Driver<T> {
     }
 
     fn advance_names(&mut self, now: u64) -> Option<u64> {
-        if now < self.paused_until {
-            Some(self.paused_until)
-        } else {
-            self.pool.name(now)
-        }
+        if now < self.paused_until { Some(self.paused_until) } else { self.pool.name(now) }
     }
 
     fn is_busy(&self) -> bool {
@@ -272,11 +261,7 @@ impl<T: PoolTransport> Driver<T> {
     }
 
     fn status(&self) -> Status {
-        Status {
-            busy: self.is_busy(),
-            stopped: self.stopped,
-            ..self.pool.report.status.clone()
-        }
+        Status { busy: self.is_busy(), stopped: self.stopped, ..self.pool.report.status.clone() }
     }
 }
 

@@ -65,11 +65,7 @@ impl Held {
                 }
                 continue;
             }
-            let whole = if self.is_ours {
-                HEADER_BYTES
-            } else {
-                OPENING_BYTES
-            };
+            let whole = if self.is_ours { HEADER_BYTES } else { OPENING_BYTES };
             let have = usize::from(self.have);
             let head = bytes.len().min(whole - have);
             self.part[have..have + head].copy_from_slice(&bytes[..head]);
@@ -133,18 +129,11 @@ mod tests {
     use linerate_core::capacity::wire::opening;
     use std::net::TcpListener;
 
-    const SIZES: Sizes = Sizes {
-        token: Token([7; 16]),
-        request_bytes: 20,
-        response_bytes: 100,
-    };
+    const SIZES: Sizes = Sizes { token: Token([7; 16]), request_bytes: 20, response_bytes: 100 };
 
     fn held() -> Held {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        Held::new(
-            TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
-            0,
-        )
+        Held::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap(), 0)
     }
 
     fn header(kind: Kind) -> Header {
@@ -169,10 +158,7 @@ mod tests {
             let mut held = held();
             let bytes = opening(SIZES.token, header(Kind::Open));
             assert_eq!(feed(&mut held, &bytes, piece), Fed::Taken);
-            assert!(
-                held.is_ours && held.out.is_sent(),
-                "nobody has asked for an answer"
-            );
+            assert!(held.is_ours && held.out.is_sent(), "nobody has asked for an answer");
             let mut request = header(Kind::Request).encode().to_vec();
             request.resize(20, 0);
             assert_eq!(feed(&mut held, &request, piece), Fed::Taken);
@@ -181,11 +167,7 @@ mod tests {
             let beat = header(Kind::Heartbeat).encode();
             assert_eq!(feed(&mut held, &beat, piece), Fed::Taken);
             assert_eq!(held.out.header(), beat);
-            assert_eq!(
-                feed(&mut held, &beat, piece),
-                Fed::Stranger,
-                "not answered yet"
-            );
+            assert_eq!(feed(&mut held, &beat, piece), Fed::Stranger, "not answered yet");
         }
     }
 

@@ -98,12 +98,8 @@ impl Holding {
         };
         let before = readings::memory();
         let counters = ProtocolCounters::read().ok();
-        let tcp = shares
-            .iter()
-            .map(|share| WorkerRole::AcceptTcp(listen(*share)));
-        let udp = udp_shares
-            .iter()
-            .map(|share| WorkerRole::AnswerUdp(listen(*share)));
+        let tcp = shares.iter().map(|share| WorkerRole::AcceptTcp(listen(*share)));
+        let udp = udp_shares.iter().map(|share| WorkerRole::AnswerUdp(listen(*share)));
         let workers = Workers::start([tcp.collect(), udp.collect()])
             .map_err(|error| format!("the endpoint cannot start its workers: {error}"))?;
         Ok(Self {
@@ -220,18 +216,16 @@ impl Holding {
         let (client, counters) = (self.client, self.counters.take());
         let claim = self.claim.take();
         let (sender, receiver) = sync_channel(1);
-        let closing = thread::Builder::new()
-            .name("closing".into())
-            .spawn(move || {
-                workers.end(CLOSING);
-                // Here and not with the session, which may end before.
-                drop(claim);
-                half.memory.after = readings::memory_when_closed(&half.memory.before, false);
-                half.counters = readings::counters_since(counters.as_ref());
-                half.facts = Some(Box::new(host::facts(Some(client))));
-                // The session may have gone.
-                let _ = sender.send(Box::new(half));
-            });
+        let closing = thread::Builder::new().name("closing".into()).spawn(move || {
+            workers.end(CLOSING);
+            // Here and not with the session, which may end before.
+            drop(claim);
+            half.memory.after = readings::memory_when_closed(&half.memory.before, false);
+            half.counters = readings::counters_since(counters.as_ref());
+            half.facts = Some(Box::new(host::facts(Some(client))));
+            // The session may have gone.
+            let _ = sender.send(Box::new(half));
+        });
         // If no thread can be started, the workers end with the closure, and the receiver notices
         // that its sender is gone.
         drop(closing);
@@ -241,10 +235,7 @@ impl Holding {
 
 /// The connections of each worker for TCP, and the sockets of that for UDP.
 fn shares(request: &CapacityRequest) -> [Vec<u64>; 2] {
-    let each = descriptor_limit()
-        .hard
-        .saturating_sub(DESCRIPTOR_RESERVE)
-        .max(1);
+    let each = descriptor_limit().hard.saturating_sub(DESCRIPTOR_RESERVE).max(1);
     [
         share::workers(request.connections, each, MAX_WORKERS),
         // UDP needs no socket for each peer: one process answers all.

@@ -119,13 +119,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn load(per_s: Option<f64>) -> CapacityLoad {
-        CapacityLoad::new(
-            (0..10).collect(),
-            2,
-            (0, 1.0),
-            per_s,
-            &mut SplitMix64::new(1),
-        )
+        CapacityLoad::new((0..10).collect(), 2, (0, 1.0), per_s, &mut SplitMix64::new(1))
     }
 
     #[test]
@@ -154,18 +148,9 @@ mod tests {
             panic!("one is due");
         };
         assert_eq!(due, tenth);
-        assert!(
-            matches!(load.next(3 * tenth), Turn::Wait(_)),
-            "none is idle"
-        );
+        assert!(matches!(load.next(3 * tenth), Turn::Wait(_)), "none is idle");
         load.answered(slot);
-        assert_eq!(
-            load.next(3 * tenth + 1),
-            Turn::Send {
-                slot,
-                due: 2 * tenth
-            }
-        );
+        assert_eq!(load.next(3 * tenth + 1), Turn::Send { slot, due: 2 * tenth });
         assert_eq!(load.late, 1);
     }
 

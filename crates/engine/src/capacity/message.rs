@@ -102,11 +102,7 @@ pub(super) enum Order {
     Sweep,
     /// Send requests on this many connections for `seconds`: `per_s` in all, or each when the one
     /// before is answered.
-    Load {
-        connections: u64,
-        seconds: f64,
-        per_s: Option<f64>,
-    },
+    Load { connections: u64, seconds: f64, per_s: Option<f64> },
     /// Send nothing for `seconds` that can wait, because something else is measured.
     PauseHeartbeats { seconds: f64 },
     /// End all of these.
@@ -191,11 +187,7 @@ pub(super) struct Report {
 impl Report {
     /// The sum of several reports.
     pub(super) fn sum<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
-        let mut sum = Self {
-            memory_before: Some(0),
-            memory: Some(0),
-            ..Self::default()
-        };
+        let mut sum = Self { memory_before: Some(0), memory: Some(0), ..Self::default() };
         for one in all {
             sum.add(one);
         }
@@ -229,10 +221,9 @@ impl Report {
         }
         self.cpu.user += other.cpu.user;
         self.cpu.system += other.cpu.system;
-        for (sum, one) in [
-            (&mut self.memory_before, other.memory_before),
-            (&mut self.memory, other.memory),
-        ] {
+        for (sum, one) in
+            [(&mut self.memory_before, other.memory_before), (&mut self.memory, other.memory)]
+        {
             *sum = sum.zip(one).map(|(sum, one)| sum + one);
         }
     }
@@ -272,10 +263,7 @@ pub(super) struct Channel {
 impl Channel {
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self {
-            stream,
-            incoming: Vec::new(),
-        })
+        Ok(Self { stream, incoming: Vec::new() })
     }
 
     /// Sends a whole message.
@@ -352,10 +340,7 @@ mod tests {
         let (a, b) = UnixStream::pair().unwrap();
         let (mut a, mut b) = (Channel::new(a).unwrap(), Channel::new(b).unwrap());
         assert_eq!(b.receive::<Order>().unwrap(), None);
-        let ramp = Order::Ramp {
-            to: 7,
-            rate_per_s: Some(0.5),
-        };
+        let ramp = Order::Ramp { to: 7, rate_per_s: Some(0.5) };
         a.send(&ramp).unwrap();
         a.send(&Order::Sweep).unwrap();
         assert_eq!(b.receive().unwrap(), Some(ramp));

@@ -37,11 +37,7 @@ pub(super) struct Opening {
 
 impl Opening {
     pub(super) fn new(asked: u64, shares: Vec<u64>) -> Self {
-        Self {
-            asked,
-            shares,
-            ..Self::default()
-        }
+        Self { asked, shares, ..Self::default() }
     }
 
     /// Adds a step to the course. If there are too many, every second one is dropped.
@@ -56,11 +52,7 @@ impl Opening {
     fn order(&self, index: usize, to: u64, rate_per_s: Option<u64>) -> Order {
         let part = self.shares[index] as f64 / self.asked as f64;
         Order::Ramp {
-            to: if to == self.asked {
-                self.shares[index]
-            } else {
-                (part * to as f64) as u64
-            },
+            to: if to == self.asked { self.shares[index] } else { (part * to as f64) as u64 },
             rate_per_s: rate_per_s.map(|rate| rate as f64 * part),
         }
     }
@@ -71,11 +63,8 @@ impl Round<'_> {
     /// open.
     pub(super) fn open_tcp(&mut self) -> Result<(), MeasureError> {
         let total = self.openings[TCP].asked;
-        let steps: &[u64] = if self.document.test.latency && total >= MIN_STEPPED {
-            &[10, 2, 1]
-        } else {
-            &[1]
-        };
+        let steps: &[u64] =
+            if self.document.test.latency && total >= MIN_STEPPED { &[10, 2, 1] } else { &[1] };
         for part in steps {
             self.phase = CapacityPhase::Opening;
             let goes_on = self.ramp(TCP, total / part)?;
@@ -105,17 +94,12 @@ impl Round<'_> {
         let rate = self.document.test.rate_per_s;
         let opening = &self.openings[which];
         let pool = self.workers.pool(which);
-        let orders = pool
-            .enumerate()
-            .map(|(share, index)| (index, opening.order(share, to, rate)));
+        let orders = pool.enumerate().map(|(share, index)| (index, opening.order(share, to, rate)));
         let goes_on = self.watch_ramp(which, (before, began), orders.collect())?;
         let totals = self.workers.status(self.workers.pool(which));
         let opening = &mut self.openings[which];
         opening.seconds = before + since(began, totals.last_open_ns);
-        opening.step(RampStep {
-            at_s: opening.seconds,
-            opened: totals.opened,
-        });
+        opening.step(RampStep { at_s: opening.seconds, opened: totals.opened });
         Ok(goes_on && totals.stopped.is_none())
     }
 
@@ -183,9 +167,8 @@ impl Round<'_> {
         }
         self.phase = CapacityPhase::Measuring;
         // Connections that name the session would not be idle.
-        self.workers.tell_all(&Order::PauseHeartbeats {
-            seconds: (QUIET + MEASURING).as_secs_f64(),
-        });
+        self.workers
+            .tell_all(&Order::PauseHeartbeats { seconds: (QUIET + MEASURING).as_secs_f64() });
         // The last connections are still being accepted.
         self.turns(QUIET)?;
         let mut histogram = LatencyHistogram::new();
@@ -196,10 +179,7 @@ impl Round<'_> {
             self.probe = None;
         }
         if let Some(latency_us) = histogram.summary() {
-            self.document.latency.push(LatencyAt {
-                population,
-                latency_us,
-            });
+            self.document.latency.push(LatencyAt { population, latency_us });
         }
         Ok(())
     }
@@ -222,11 +202,7 @@ impl Round<'_> {
             let Some(probe) = &mut self.probe else {
                 break;
             };
-            let kept = if slice == 0 {
-                &mut warm_up
-            } else {
-                &mut *histogram
-            };
+            let kept = if slice == 0 { &mut warm_up } else { &mut *histogram };
             if let Err(error) = probe.run(EXCHANGES, kept) {
                 return Ok(Err(error));
             }
@@ -274,10 +250,7 @@ impl Probe {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         reset_on_close(&stream).map_err(io::Error::other)?;
-        let header = Header {
-            kind: Kind::OpenAnswered,
-            number: 0,
-        };
+        let header = Header { kind: Kind::OpenAnswered, number: 0 };
         stream.write_all(&opening(token, header))?;
         let mut probe = Self { stream, number: 0 };
         probe.expect(header)?;
@@ -288,10 +261,7 @@ impl Probe {
     pub(super) fn run(&mut self, count: u64, histogram: &mut LatencyHistogram) -> io::Result<()> {
         for _ in 0..count {
             self.number += 1;
-            let header = Header {
-                kind: Kind::Heartbeat,
-                number: self.number,
-            };
+            let header = Header { kind: Kind::Heartbeat, number: self.number };
             let began = now_ns();
             self.stream.write_all(&header.encode())?;
             self.expect(header)?;
@@ -303,11 +273,7 @@ impl Probe {
     fn expect(&mut self, header: Header) -> io::Result<()> {
         let mut answer = [0; HEADER_BYTES];
         self.stream.read_exact(&mut answer)?;
-        if answer == header.encode() {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::InvalidData.into())
-        }
+        if answer == header.encode() { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 }
 

@@ -72,11 +72,7 @@ pub(super) fn churn(asked_per_s: u64, report: &Report, hold_seconds: f64) -> Opt
         asked_per_s,
         closed: report.churn_closed,
         opened: report.churn_opened,
-        per_s: if hold_seconds > 0.0 {
-            report.churn_opened as f64 / hold_seconds
-        } else {
-            0.0
-        },
+        per_s: if hold_seconds > 0.0 { report.churn_opened as f64 / hold_seconds } else { 0.0 },
     })
 }
 
@@ -103,10 +99,7 @@ pub(super) fn add_server(
     document.server = server;
     let mut there = None;
     if let Some(half) = &mut document.server {
-        let caveats = half
-            .caveats
-            .drain(..)
-            .map(|caveat| caveat.told_by(End::Server));
+        let caveats = half.caveats.drain(..).map(|caveat| caveat.told_by(End::Server));
         document.caveats.extend(caveats);
         there = half.facts.take().map(|facts| *facts);
         // The growth of its processes counts for the pool that was tested first.

@@ -20,19 +20,12 @@ impl Outgoing {
     /// A message of `length` bytes, its header included.
     pub(super) fn new(header: Header, length: u32) -> Self {
         let length = length.max(HEADER_BYTES as u32);
-        Self {
-            header: header.encode(),
-            length,
-            left: length,
-        }
+        Self { header: header.encode(), length, left: length }
     }
 
     /// A header that was sent in another way.
     pub(super) fn sent(header: Header) -> Self {
-        Self {
-            left: 0,
-            ..Self::new(header, 0)
-        }
+        Self { left: 0, ..Self::new(header, 0) }
     }
 
     /// The header of the last message.
@@ -51,11 +44,7 @@ impl Outgoing {
     /// The connection has failed.
     pub(super) fn push_after(&mut self, first: &[u8], mut stream: &TcpStream) -> io::Result<bool> {
         let (header, filler) = self.remaining();
-        let parts = [
-            IoSlice::new(first),
-            IoSlice::new(header),
-            IoSlice::new(filler),
-        ];
+        let parts = [IoSlice::new(first), IoSlice::new(header), IoSlice::new(filler)];
         match stream.write_vectored(&parts) {
             Ok(n) if n < first.len() => Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => {
@@ -117,10 +106,7 @@ mod tests {
         let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut receiver, _) = listener.accept().unwrap();
         sender.set_nonblocking(true).unwrap();
-        let header = Header {
-            kind: Kind::Request,
-            number: 7,
-        };
+        let header = Header { kind: Kind::Request, number: 7 };
         const LENGTH: u32 = 16 << 20;
         let mut message = Outgoing::new(header, LENGTH);
         message.push(&sender).unwrap();

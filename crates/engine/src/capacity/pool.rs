@@ -231,11 +231,7 @@ impl<T: PoolTransport> Pool<T> {
             return Ok(());
         };
         let waits = socket.wants_room();
-        let interest = if waits {
-            Interest::Either
-        } else {
-            Interest::Readable
-        };
+        let interest = if waits { Interest::Either } else { Interest::Readable };
         if let Err(error) = self.poller.add_edge(socket, slot as u64, interest) {
             let cause = cause_of(error);
             self.end(slot, cause);
@@ -376,12 +372,8 @@ impl<T: PoolTransport> Pool<T> {
         (one.stage, one.since) = (stage, since);
         self.unanswered += 1;
         let number = self.number(slot);
-        let message = Message {
-            token: self.token,
-            header: Header { kind, number },
-            length,
-            answer,
-        };
+        let message =
+            Message { token: self.token, header: Header { kind, number }, length, answer };
         let Some(socket) = &mut self.all[slot].socket else {
             return;
         };
@@ -606,11 +598,7 @@ fn destinations<T: PoolTransport>(order: &Connect) -> Vec<Destination> {
 /// to make up for ports that other programs have.
 fn start_of(first: u64, (low, high): (u16, u16)) -> u64 {
     let size = u64::from(high.saturating_sub(low)) + 1;
-    if size * 5 >= MAX_AT_PORT * 7 {
-        first % MAX_AT_PORT * 7 / 5
-    } else {
-        first
-    }
+    if size * 5 >= MAX_AT_PORT * 7 { first % MAX_AT_PORT * 7 / 5 } else { first }
 }
 
 pub(super) const NS_PER_S: u64 = 1_000_000_000;
@@ -642,10 +630,7 @@ mod tests {
 
     /// A pool with room for four connections to a listener.
     fn pool(patience_s: u32) -> (Pool<Tcp>, TcpListener) {
-        let options = ListenOptions {
-            backlog: 64,
-            mptcp: Mptcp::Off,
-        };
+        let options = ListenOptions { backlog: 64, mptcp: Mptcp::Off };
         let listener =
             listen("127.0.0.1:0".parse().expect("an address"), options).expect("loopback is there");
         let peer = listener.local_addr().expect("it has one");
@@ -655,17 +640,9 @@ mod tests {
 
     fn order(peer: SocketAddr, patience_s: u32) -> Connect {
         Connect {
-            terms: Terms {
-                token: TOKEN,
-                request_bytes: 8,
-                response_bytes: 8,
-                descriptors: None,
-            },
+            terms: Terms { token: TOKEN, request_bytes: 8, response_bytes: 8, descriptors: None },
             peer,
-            ports: vec![HoldPort {
-                port: peer.port(),
-                count: 4,
-            }],
+            ports: vec![HoldPort { port: peer.port(), count: 4 }],
             sources: vec!["127.0.0.1:0".parse().expect("an address")],
             port_range: (33_000, 60_000),
             backlog: 1024,
@@ -757,8 +734,7 @@ mod tests {
     #[test]
     fn a_lost_datagram_is_sent_again_and_counts_as_retransmitted() {
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
-        peer.set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut pool: Pool<Udp> = Pool::new(&order(peer.local_addr().unwrap(), 90)).unwrap();
         pool.begin(true).unwrap();
         let asked = || {
@@ -778,10 +754,7 @@ mod tests {
             turn(&mut pool);
         }
         let (proof, _) = asked();
-        assert_eq!(
-            (proof.cookie, pool.report.status.open, pool.opening),
-            (9, 0, 1)
-        );
+        assert_eq!((proof.cookie, pool.report.status.open, pool.opening), (9, 0, 1));
         answer(proof);
         while pool.report.status.open == 0 {
             turn(&mut pool);

@@ -60,26 +60,18 @@ impl<'a> Round<'a> {
         let source = client.local_address()?;
         document.client.limits = limits(options);
         let limits = &document.client.limits;
-        let each = limits
-            .descriptors_each
-            .unwrap_or(0)
-            .saturating_sub(DESCRIPTOR_RESERVE)
-            .max(1);
+        let each = limits.descriptors_each.unwrap_or(0).saturating_sub(DESCRIPTOR_RESERVE).max(1);
         let most = limits.workers_most.unwrap_or(MAX_WORKERS);
         let tcp = share::workers(test.connections, each, most);
         let udp = share::workers(test.udp_sockets, each, most);
         let roles = roles(client, test, options, &ports, source, [&tcp, &udp]);
-        let workers = Workers::start(roles).map_err(MeasureError::host(
-            "cannot start the processes that hold connections",
-        ))?;
+        let workers = Workers::start(roles)
+            .map_err(MeasureError::host("cannot start the processes that hold connections"))?;
         let mut round = Self {
             client,
             observe,
             workers,
-            openings: [
-                Opening::new(test.connections, tcp),
-                Opening::new(test.udp_sockets, udp),
-            ],
+            openings: [Opening::new(test.connections, tcp), Opening::new(test.udp_sockets, udp)],
             ports,
             source,
             probe: None,
@@ -133,9 +125,7 @@ impl<'a> Round<'a> {
     /// # Errors
     /// The session failed; the user has stopped the run.
     pub(super) fn turn(&mut self) -> Result<(), MeasureError> {
-        self.workers
-            .listen(TURN)
-            .map_err(MeasureError::host("cannot wait for the workers"))?;
+        self.workers.listen(TURN).map_err(MeasureError::host("cannot wait for the workers"))?;
         let events = self.client.control_events();
         for event in events {
             match event {
@@ -190,10 +180,7 @@ impl<'a> Round<'a> {
         let tcp = &self.openings[TCP].shares;
         self.workers.tell_each(self.workers.all(), |index| {
             let share = tcp.get(index).copied().unwrap_or(0) as f64;
-            Order::Hold {
-                heartbeat_s,
-                churn_per_s: churn * share / connections,
-            }
+            Order::Hold { heartbeat_s, churn_per_s: churn * share / connections }
         });
         let began = now();
         let held = self.turns(time);
@@ -226,11 +213,7 @@ impl<'a> Round<'a> {
             };
             match share {
                 0 => Order::Stop,
-                connections => Order::Load {
-                    connections,
-                    seconds,
-                    per_s,
-                },
+                connections => Order::Load { connections, seconds, per_s },
             }
         });
         self.finish_orders(load.time.0 + PROVING)
@@ -278,9 +261,7 @@ impl<'a> Round<'a> {
         let reports = [TCP, UDP].map(|which| workers.report(workers.pool(which)));
         let account = workers.account();
         workers.end(CLOSING);
-        let CapacityHalf {
-            mut memory, limits, ..
-        } = document.client;
+        let CapacityHalf { mut memory, limits, .. } = document.client;
         memory.after = readings::memory_when_closed(&memory.before, true);
         document.client = CapacityHalf {
             memory,
@@ -354,10 +335,7 @@ fn roles(
             })
             .collect()
     };
-    [
-        of(&ports.tcp, tcp, WorkerRole::OpenTcp),
-        of(&ports.udp, udp, WorkerRole::OpenUdp),
-    ]
+    [of(&ports.tcp, tcp, WorkerRole::OpenTcp), of(&ports.udp, udp, WorkerRole::OpenUdp)]
 }
 
 fn grown(before: Option<u64>, after: Option<u64>) -> Option<u64> {

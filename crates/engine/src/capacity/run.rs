@@ -108,10 +108,7 @@ impl Client {
     ) -> Result<CapacityOutcome, MeasureError> {
         self.check_holds()?;
         test.check().map_err(|error| {
-            self.refused(Refusal {
-                reason: RefusalReason::Test,
-                message: error.to_string(),
-            })
+            self.refused(Refusal { reason: RefusalReason::Test, message: error.to_string() })
         })?;
         are_local(&test.sources)?;
         if test.find_limit {

@@ -16,9 +16,7 @@ pub(super) fn workers(total: u64, each: u64, max: u64) -> Vec<u64> {
 /// Divides `total` into parts that differ by 1 at most; the larger ones come first.
 pub(super) fn even(total: u64, parts: u64) -> Vec<u64> {
     let (share, more) = (total / parts.max(1), total % parts.max(1));
-    (0..parts)
-        .map(|part| share + u64::from(part < more))
-        .collect()
+    (0..parts).map(|part| share + u64::from(part < more)).collect()
 }
 
 /// The connections that each port of an endpoint's worker takes: fewer than there are local ports

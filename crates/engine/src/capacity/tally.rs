@@ -36,8 +36,7 @@ impl SocketTally {
     /// The causes that have occurred, with their counts.
     pub(super) fn list(&self) -> Vec<Failure> {
         let all = self.0.iter();
-        all.map(|(&cause, &count)| Failure { cause, count })
-            .collect()
+        all.map(|(&cause, &count)| Failure { cause, count }).collect()
     }
 }
 

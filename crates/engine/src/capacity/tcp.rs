@@ -101,10 +101,8 @@ impl PoolTransport for Tcp {
         if !self.is_connected {
             self.is_connected = is_established(&self.stream, first.peer).map_err(cause_of)?;
         }
-        let asked = (first.asks > 0).then_some(Header {
-            kind: Kind::OpenAnswered,
-            number: first.asks,
-        });
+        let asked =
+            (first.asks > 0).then_some(Header { kind: Kind::OpenAnswered, number: first.asks });
         if !self.is_connected || !(first.names || asked.is_some()) {
             return Ok(self.is_connected);
         }
@@ -202,10 +200,7 @@ fn is_port_taken(error: &BeginError) -> bool {
 
 const NO_ADDRESS: ErrorKind = ErrorKind::AddrNotAvailable;
 /// The first message that names the session and asks for no answer.
-pub(super) const PLAIN: Header = Header {
-    kind: Kind::Open,
-    number: 0,
-};
+pub(super) const PLAIN: Header = Header { kind: Kind::Open, number: 0 };
 /// Most connections that are begun and not accepted at a listener whose backlog is twice as long.
 const WINDOW: u64 = 1024;
 /// A SYN is retransmitted after 1 s (RFC 6298, 2.1): a handshake that took less than half of that
@@ -228,15 +223,8 @@ mod tests {
             Tcp::open(source, peer).unwrap()
         });
         let mut connection = opened.unwrap();
-        assert_eq!(
-            connection.take(b"x"),
-            ParsedAnswer::None,
-            "no message waits"
-        );
-        let header = Header {
-            kind: Kind::Request,
-            number: 9,
-        };
+        assert_eq!(connection.take(b"x"), ParsedAnswer::None, "no message waits");
+        let header = Header { kind: Kind::Request, number: 9 };
         let mut answer = header.encode().to_vec();
         answer.resize(100, 0);
         for piece in 1..=100 {
@@ -249,10 +237,6 @@ mod tests {
             assert_eq!(connection.take(b"x"), ParsedAnswer::None);
         }
         connection.expect(Outgoing::sent(header), 8);
-        assert_eq!(
-            connection.take(&[0; 8]),
-            ParsedAnswer::None,
-            "another header"
-        );
+        assert_eq!(connection.take(&[0; 8]), ParsedAnswer::None, "another header");
     }
 }

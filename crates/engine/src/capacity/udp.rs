@@ -32,11 +32,7 @@ pub(super) struct Udp {
 impl Udp {
     /// Sends the present message, for the first time or again.
     fn ask(&mut self, token: Token) -> Result<(), FailureCause> {
-        let datagram = Datagram {
-            token,
-            cookie: self.cookie,
-            header: self.header(),
-        };
+        let datagram = Datagram { token, cookie: self.cookie, header: self.header() };
         self.sent = now_ns();
         match self.socket.send(&datagram.encode()) {
             // What the kernel does not take now is sent again later.
@@ -51,10 +47,7 @@ impl Udp {
     }
 
     fn header(&self) -> Header {
-        Header {
-            kind: Kind::Heartbeat,
-            number: self.number,
-        }
+        Header { kind: Kind::Heartbeat, number: self.number }
     }
 
     /// The answer to the present message. Late answers to earlier messages, and datagrams of
@@ -98,14 +91,7 @@ impl PoolTransport for Udp {
             Err(error) => return Err(cause_of(error)),
         };
         socket.set_nonblocking(true).map_err(cause_of)?;
-        Ok(Some(Self {
-            socket,
-            cookie: 0,
-            number: 0,
-            tries: 0,
-            challenge_tries: 0,
-            sent: 0,
-        }))
+        Ok(Some(Self { socket, cookie: 0, number: 0, tries: 0, challenge_tries: 0, sent: 0 }))
     }
 
     /// Asks for the cookie, and then sends it back.

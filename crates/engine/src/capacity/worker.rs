@@ -90,9 +90,7 @@ fn prepare(role: WorkerRole) -> Result<(Work, Vec<u16>), String> {
 
 fn drive<T: PoolTransport + 'static>(order: &Connect) -> Result<Work, String> {
     let (pool, seed) = (Pool::<T>::new(order)?, order.seed);
-    Ok(Box::new(move |parent| {
-        Driver::new(pool, parent, seed)?.run()
-    }))
+    Ok(Box::new(move |parent| Driver::new(pool, parent, seed)?.run()))
 }
 
 /// Sets the limit on descriptors: as many as the host allows, or as few as the role says.
@@ -204,10 +202,7 @@ impl Parent {
     /// The other end is closed.
     pub(super) fn tell(&mut self, now: u64, status: Status) -> io::Result<()> {
         self.next_status = now + STATUS_EVERY;
-        let status = Status {
-            orders: self.orders,
-            ..status
-        };
+        let status = Status { orders: self.orders, ..status };
         if status != self.sent {
             self.channel.send(&WorkerMessage::Status(status.clone()))?;
             self.sent = status;
@@ -221,10 +216,8 @@ impl Parent {
     /// The other end is closed.
     pub(super) fn report(&mut self, mut report: Report) -> io::Result<()> {
         let usage = CpuUsage::of_process();
-        report.cpu = CpuSeconds {
-            user: usage.user.as_secs_f64(),
-            system: usage.system.as_secs_f64(),
-        };
+        report.cpu =
+            CpuSeconds { user: usage.user.as_secs_f64(), system: usage.system.as_secs_f64() };
         (report.memory_before, report.memory) = (self.memory_before, own_memory());
         report.status.orders = self.orders;
         self.channel.send(&WorkerMessage::Report(Box::new(report)))

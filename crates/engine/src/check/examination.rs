@@ -193,9 +193,7 @@ impl<'a> Examination<'a> {
 
     fn responsiveness_request(&self, direction: Direction) -> responsiveness::Request {
         let by_direction = &self.check.loaded_latency_by_direction_us;
-        let loaded_us = by_direction
-            .get(direction.word())
-            .map_or(0.0, |loaded| loaded.p50);
+        let loaded_us = by_direction.get(direction.word()).map_or(0.0, |loaded| loaded.p50);
         let interval = Duration::from_secs_f64(loaded_us / 1e6) * 2;
         let interval = interval.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
         let record = match direction {
@@ -317,8 +315,5 @@ impl<'a> Examination<'a> {
 }
 
 fn worse(by_direction: &BTreeMap<String, LatencySummary>) -> Option<LatencySummary> {
-    by_direction
-        .values()
-        .max_by(|a, b| a.p50.total_cmp(&b.p50))
-        .copied()
+    by_direction.values().max_by(|a, b| a.p50.total_cmp(&b.p50)).copied()
 }

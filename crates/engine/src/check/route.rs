@@ -22,10 +22,7 @@ pub(super) fn trace_to(target: &Target, seed: u64, stop: &Stop) -> Option<Box<Tr
     if address.is_loopback() {
         return None;
     }
-    let config = TraceConfig {
-        timeout: TIMEOUT,
-        ..TraceConfig::new(address)
-    };
+    let config = TraceConfig { timeout: TIMEOUT, ..TraceConfig::new(address) };
     let options = TraceOptions {
         source: target.source,
         device: target.device.clone(),

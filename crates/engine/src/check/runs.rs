@@ -17,10 +17,7 @@ pub(super) struct Runs {
 
 impl Runs {
     fn throughputs(&self) -> Vec<f64> {
-        self.records
-            .iter()
-            .filter_map(Record::throughput_bps)
-            .collect()
+        self.records.iter().filter_map(Record::throughput_bps).collect()
     }
 
     pub(super) fn figure(&self) -> Option<Figure> {
@@ -52,16 +49,12 @@ impl Runs {
     /// A doubt where not all runs have the same cause.
     pub(super) fn disagreement(&self, direction: &str) -> Option<Caveat> {
         let causes = self.causes();
-        let counted: Vec<String> = causes
-            .iter()
-            .map(|(cause, runs)| format!("{} in {runs}", cause.words()))
-            .collect();
+        let counted: Vec<String> =
+            causes.iter().map(|(cause, runs)| format!("{} in {runs}", cause.words())).collect();
         (causes.len() > 1).then(|| {
             let all = self.records.len();
-            let message = format!(
-                "of {all} runs {direction} the bottleneck was {}",
-                counted.join(", ")
-            );
+            let message =
+                format!("of {all} runs {direction} the bottleneck was {}", counted.join(", "));
             Caveat::new(
                 CaveatKind::NotOneFigure,
                 message,
@@ -91,10 +84,7 @@ mod tests {
     use super::*;
 
     fn run(cause: Cause, rate_bps: f64) -> Record {
-        let verdict = Verdict {
-            cause,
-            ..Verdict::default()
-        };
+        let verdict = Verdict { cause, ..Verdict::default() };
         let test = bulk(Direction::Up, Duration::from_secs(1), Duration::ZERO, 1);
         Record {
             legs: vec![Leg {
@@ -109,13 +99,7 @@ mod tests {
     #[test]
     fn the_verdict_of_a_check_is_that_of_most_of_its_runs_and_others_are_told() {
         let (path, cpu) = (Cause::PathRate, Cause::CpuSend);
-        let records = [
-            (path, 95e6),
-            (cpu, 90e6),
-            (cpu, 60e6),
-            (path, 93e6),
-            (path, 94e6),
-        ];
+        let records = [(path, 95e6), (cpu, 90e6), (cpu, 60e6), (path, 93e6), (path, 94e6)];
         let runs = Runs {
             records: records.map(|(cause, bps)| run(cause, bps)).to_vec(),
             ..Runs::default()
@@ -127,10 +111,7 @@ mod tests {
         );
         let usual = runs.median().unwrap();
         assert_eq!(usual.throughput_bps(), Some(94e6));
-        let same = Runs {
-            records: vec![run(path, 95e6), run(path, 90e6)],
-            ..Runs::default()
-        };
+        let same = Runs { records: vec![run(path, 95e6), run(path, 90e6)], ..Runs::default() };
         assert_eq!(same.disagreement("up"), None);
         // The page's figure is that of the run that the verdict is of.
         let Some(Figure::One(one)) = same.figure() else {

@@ -49,18 +49,13 @@ pub(super) fn bulk(direction: Direction, time: Duration, warm_up: Duration, seed
 /// The test by datagrams that fit a path of 1500 bytes.
 pub(super) fn over_udp(mut test: Test, rate: BitRate) -> Test {
     test.protocol = Protocol::Udp;
-    test.traffic = Traffic::Stream(StreamTest {
-        rate_bps: Some(rate),
-        ..StreamTest::new(1448)
-    });
+    test.traffic = Traffic::Stream(StreamTest { rate_bps: Some(rate), ..StreamTest::new(1448) });
     test
 }
 
 pub(super) fn probe(time: Duration, warm_up: Duration, seed: u64) -> Test {
-    let traffic = Traffic::Rr(ExchangeTest {
-        rate_per_s: Some(PROBES_PER_S),
-        ..ExchangeTest::new(1, 1)
-    });
+    let traffic =
+        Traffic::Rr(ExchangeTest { rate_per_s: Some(PROBES_PER_S), ..ExchangeTest::new(1, 1) });
     test(traffic, Direction::Up, time, warm_up, seed)
 }
 
@@ -80,10 +75,7 @@ fn test(
         extent: Extent::Time(Span(time)),
         warm_up: Span(warm_up),
         interval: Span(time / 5),
-        options: SocketOptions {
-            nodelay,
-            ..SocketOptions::default()
-        },
+        options: SocketOptions { nodelay, ..SocketOptions::default() },
         seed,
     }
 }

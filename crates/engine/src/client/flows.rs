@@ -29,10 +29,7 @@ impl Client {
     ) -> Result<(Vec<Flow>, FlowSource), MeasureError> {
         if test.connects_within_run() {
             self.await_ready()?;
-            return Ok((
-                Vec::new(),
-                FlowSource::Connect(Box::new(self.connector(test))),
-            ));
+            return Ok((Vec::new(), FlowSource::Connect(Box::new(self.connector(test)))));
         }
         let mut flows = Vec::with_capacity(test.flows() as usize);
         if test.protocol == Protocol::Udp {
@@ -40,17 +37,13 @@ impl Client {
         } else {
             let connector = self.connector(test);
             for id in 0..test.flows() {
-                let stream = connector
-                    .socket(id)
-                    .and_then(|socket| connector.connect(socket, id, &[]));
+                let stream =
+                    connector.socket(id).and_then(|socket| connector.connect(socket, id, &[]));
                 if self.stop.is_requested() {
                     return Err(MeasureError::Interrupted);
                 }
                 let stream = stream.map_err(MeasureError::connect(self.peer))?;
-                flows.push(Flow {
-                    id,
-                    socket: FlowSocket::Tcp(stream),
-                });
+                flows.push(Flow { id, socket: FlowSocket::Tcp(stream) });
             }
             self.await_ready()?;
         }
@@ -150,10 +143,7 @@ impl Connect for Connector {
         } else {
             connect_unless(socket, self.peer, timeout, given_up)?
         };
-        let hello = Hello::new(HelloKind::Data {
-            token: self.token,
-            flow,
-        });
+        let hello = Hello::new(HelloKind::Data { token: self.token, flow });
         send_together(&stream, &hello.encode(), first)?;
         Ok(stream)
     }
@@ -190,11 +180,7 @@ pub(crate) fn udp_flow_socket(
 ) -> Result<UdpSocket, MeasureError> {
     let port = options.source_port_of(id);
     let socket = udp_socket(target, peer, port).map_err(MeasureError::connect(peer))?;
-    apply_udp(
-        &socket,
-        options,
-        sends(End::Client, flow_direction(test, id)),
-    )?;
+    apply_udp(&socket, options, sends(End::Client, flow_direction(test, id)))?;
     Ok(socket)
 }
 
@@ -307,12 +293,7 @@ struct UnboundFlow {
 
 impl UnboundFlow {
     fn new(socket: UdpSocket, token: Token, flow: u32) -> Self {
-        let handshake = Handshake {
-            kind: HandshakeStep::Ask,
-            token,
-            flow,
-            cookie: 0,
-        };
+        let handshake = Handshake { kind: HandshakeStep::Ask, token, flow, cookie: 0 };
         Self { socket, handshake }
     }
 
@@ -346,9 +327,6 @@ impl UnboundFlow {
     }
 
     fn into_flow(self) -> Flow {
-        Flow {
-            id: self.handshake.flow,
-            socket: FlowSocket::Udp(self.socket),
-        }
+        Flow { id: self.handshake.flow, socket: FlowSocket::Udp(self.socket) }
     }
 }

@@ -228,10 +228,7 @@ impl Client {
 
     /// This host's address on the control connection, with port 0.
     pub(crate) fn local_address(&self) -> Result<SocketAddr, MeasureError> {
-        let mut local = self
-            .socket
-            .local_addr()
-            .map_err(MeasureError::connect(self.peer))?;
+        let mut local = self.socket.local_addr().map_err(MeasureError::connect(self.peer))?;
         local.set_port(0);
         Ok(local)
     }
@@ -260,10 +257,8 @@ impl Client {
             let there_us = self.ask(operation::Clock)?;
             let round_trip_ns = now_ns() - from_ns;
             let here_us = (from_ns + round_trip_ns / 2) / 1_000;
-            let clock = FarClock {
-                round_trip_ns,
-                ahead_us: there_us.wrapping_sub(here_us).cast_signed(),
-            };
+            let clock =
+                FarClock { round_trip_ns, ahead_us: there_us.wrapping_sub(here_us).cast_signed() };
             soonest = Some(soonest.map_or(clock, |before: FarClock| before.min(clock)));
             if asked >= CLOCK_QUESTIONS || now() - began > CLOCK_TIME {
                 break;
@@ -310,10 +305,8 @@ impl Client {
             let (target, stop) = (&self.target, &self.stop);
             let measure = |direction| move || train::measure(target, direction, seed, stop);
             let found: Vec<_> = thread::scope(|scope| {
-                let threads: Vec<_> = directions
-                    .iter()
-                    .map(|part| scope.spawn(measure(*part)))
-                    .collect();
+                let threads: Vec<_> =
+                    directions.iter().map(|part| scope.spawn(measure(*part))).collect();
                 threads.into_iter().map(|thread| thread.join()).collect()
             });
             for (direction, found) in directions.iter().zip(found) {
@@ -364,10 +357,7 @@ impl Client {
         observe: Observe<'_>,
     ) -> Result<Outcome, MeasureError> {
         test.check().map_err(|error| {
-            self.refused(Refusal {
-                reason: RefusalReason::Test,
-                message: error.to_string(),
-            })
+            self.refused(Refusal { reason: RefusalReason::Test, message: error.to_string() })
         })?;
         // This end keeps to the endpoint's rate limit by itself.
         let test = &match self.welcome.limits.rate_bps {
@@ -376,10 +366,7 @@ impl Client {
         };
         self.run_over = Stop::new();
         let asked = self.profile.filter(|_| self.endpoint_profiles());
-        self.ask(Open {
-            test: Box::new(test.clone()),
-            profile: asked,
-        })?;
+        self.ask(Open { test: Box::new(test.clone()), profile: asked })?;
         let (flows, source) = self.connect_flows(test)?;
         let start = wait().ok_or(MeasureError::Interrupted)?;
         self.session.begin(now(), start.there_us);
@@ -419,9 +406,7 @@ impl Client {
         }
         // From here on the host may be changed, whatever the answer is.
         self.treated = true;
-        self.ask(Treat {
-            changes: changes.to_vec(),
-        })
+        self.ask(Treat { changes: changes.to_vec() })
     }
 
     /// Makes the endpoint undo what this session has changed on its host, if it has changed
@@ -515,17 +500,11 @@ impl Client {
     }
 
     pub(crate) fn session_error(&self, reason: SessionError) -> MeasureError {
-        MeasureError::Session {
-            peer: self.peer,
-            reason,
-        }
+        MeasureError::Session { peer: self.peer, reason }
     }
 
     pub(crate) fn refused(&self, refusal: Refusal) -> MeasureError {
-        MeasureError::Refused {
-            peer: self.peer,
-            refusal,
-        }
+        MeasureError::Refused { peer: self.peer, refusal }
     }
 
     /// Watches a running test until it is over at both ends.
@@ -536,9 +515,8 @@ impl Client {
         observe: Observe<'_>,
     ) -> Result<(), MeasureError> {
         let began = now();
-        let deadline = test
-            .seconds()
-            .map(|seconds| began + Duration::from_secs_f64(seconds) + GRACE);
+        let deadline =
+            test.seconds().map(|seconds| began + Duration::from_secs_f64(seconds) + GRACE);
         let mut remote = Remote::default();
         let mut over_since = None;
         loop {
@@ -587,16 +565,10 @@ impl Client {
         let (server, facts) = thread::scope(|scope| {
             let facts = scope.spawn(|| host::facts_by(Some(peer), device.as_deref()));
             let server = self.ask_at_the_end(operation::End, false, LAST_REPORT);
-            let facts = facts
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let facts = facts.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (server.map(|report| *report), facts)
         });
-        let HalfEnd {
-            mut report,
-            exchange,
-            cut_short,
-        } = half.stop(facts);
+        let HalfEnd { mut report, exchange, cut_short } = half.stop(facts);
         let (mut server, error) = both(server, watched);
         let profiles = Profiles {
             client: report.profile.take(),
@@ -686,11 +658,7 @@ fn settle(test: &Test, half: &Half, remote: &Remote) -> Duration {
             };
             let arrived = remote.progress.received_bytes + half.progress().received_bytes;
             // Once a whole train has arrived there is nothing to wait for: `check` sends eight.
-            if arrived >= sent {
-                Duration::ZERO
-            } else {
-                SETTLE
-            }
+            if arrived >= sent { Duration::ZERO } else { SETTLE }
         }
         // A TCP receiver has seen its end.
         (Traffic::Stream(_), Protocol::Tcp | Protocol::Mptcp) => Duration::ZERO,
@@ -717,13 +685,7 @@ fn placeholder() -> Welcome {
         software: String::new(),
         token: String::new(),
         operations: Vec::new(),
-        limits: Limits {
-            clients: 0,
-            streams: 0,
-            seconds: 0.0,
-            rate_bps: None,
-            connections: 0,
-        },
+        limits: Limits { clients: 0, streams: 0, seconds: 0.0, rate_bps: None, connections: 0 },
         facts: Box::default(),
     }
 }

@@ -44,9 +44,7 @@ impl Slot {
             }
             let left = match session.ask(operation::Slot { seconds })? {
                 SlotState::Leased(_) => {
-                    return Ok(Self {
-                        _session: Some(session),
-                    });
+                    return Ok(Self { _session: Some(session) });
                 }
                 SlotState::Busy(left) => Duration::from_secs_f64(left),
             };

@@ -73,11 +73,7 @@ impl Client {
         caveats: &mut Vec<Caveat>,
     ) -> Result<Option<OneWayLoss>, MeasureError> {
         let rate = PAYLOAD * 8 * PACKETS_PER_S;
-        let rate = self
-            .welcome
-            .limits
-            .rate_bps
-            .map_or(rate, |most| rate.min(most));
+        let rate = self.welcome.limits.rate_bps.map_or(rate, |most| rate.min(most));
         let test = numbered(direction, BitRate(rate.max(1)), dscp, seed);
         let outcome = match self.run(&test, &mut |_| true) {
             Err(MeasureError::Refused { refusal, .. }) => {
@@ -92,30 +88,18 @@ impl Client {
             (None, Some(udp)) => {
                 // Drops at the socket's buffer are no losses of the path.
                 let arrived = udp.received + udp.socket_drops.unwrap_or(0);
-                Ok(OneWayLoss::new(
-                    udp.sent,
-                    arrived,
-                    udp.duplicated,
-                    udp.reordered,
-                ))
+                Ok(OneWayLoss::new(udp.sent, arrived, udp.duplicated, udp.reordered))
             }
         }
     }
 }
 
 fn doubt(what: &str, why: &str) -> Caveat {
-    Caveat::new(
-        CaveatKind::NotReadable,
-        format!("{what}: the endpoint refuses: {why}"),
-        "",
-    )
+    Caveat::new(CaveatKind::NotReadable, format!("{what}: the endpoint refuses: {why}"), "")
 }
 
 fn numbered(direction: Direction, rate: BitRate, dscp: Dscp, seed: u64) -> Test {
-    let traffic = Traffic::Stream(StreamTest {
-        rate_bps: Some(rate),
-        ..StreamTest::new(PAYLOAD)
-    });
+    let traffic = Traffic::Stream(StreamTest { rate_bps: Some(rate), ..StreamTest::new(PAYLOAD) });
     let extent = Extent::Count(PACKETS);
     let mut test = one_flow(traffic, Protocol::Udp, direction, extent);
     test.options.dscp = Some(dscp);

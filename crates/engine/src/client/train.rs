@@ -114,10 +114,7 @@ fn test(direction: Direction, datagrams: u64, message_bytes: u64, seed: u64) -> 
         ..StreamTest::new(message_bytes)
     });
     let extent = Extent::Count(datagrams);
-    Test {
-        seed,
-        ..one_flow(traffic, Protocol::Udp, direction, extent)
-    }
+    Test { seed, ..one_flow(traffic, Protocol::Udp, direction, extent) }
 }
 
 fn found(record: &Record) -> Option<PathTrain> {

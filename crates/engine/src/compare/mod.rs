@@ -137,10 +137,7 @@ pub fn compare_sides(
                 if let (Some(a), Some(b)) = (a.load, b.load) {
                     ledger.add_load(a, b);
                 }
-                read_back = ReadBack {
-                    a: a.read_back,
-                    b: b.read_back,
-                };
+                read_back = ReadBack { a: a.read_back, b: b.read_back };
             }
             Err(failed) if ledger.pairs().is_empty() => return Err(failed),
             Err(failed) => {
@@ -154,14 +151,8 @@ pub fn compare_sides(
             observer.pair(&standing);
         }
     }
-    let document = document::assemble(
-        sides.a,
-        options,
-        &ledger,
-        preflight,
-        read_back,
-        error.as_ref(),
-    )?;
+    let document =
+        document::assemble(sides.a, options, &ledger, preflight, read_back, error.as_ref())?;
     Ok((document, error))
 }
 
@@ -176,10 +167,7 @@ fn run_pair(
 ) -> Result<[Treated; 2], MeasureError> {
     let number = ledger.pairs().len() as u64 + 1;
     // Both runs of a pair draw the same random choices.
-    let test = Test {
-        seed: options.test.seed.wrapping_add(number),
-        ..options.test.clone()
-    };
+    let test = Test { seed: options.test.seed.wrapping_add(number), ..options.test.clone() };
     let mut run = |side: Side| {
         observer.phase(&format!("pair {number}, {}", side.name()));
         let (client, what) = (sides.of(side)?, options.what());
@@ -200,20 +188,13 @@ const BESIDE_S: f64 = 0.3;
 impl CompareOptions {
     /// The pairs of runs that are to come, by these figures.
     fn ledger(&self, metrics: Vec<Metric>) -> Result<Ledger, MeasureError> {
-        let design = Design {
-            metrics: metrics.len(),
-            ..self.design.clone()
-        };
+        let design = Design { metrics: metrics.len(), ..self.design.clone() };
         Ok(Ledger::new(metrics, &self.forbidden, &design)?)
     }
 
     fn what(&self) -> What {
         let is_responsiveness = self.metrics.iter().any(Metric::is_responsiveness);
-        if is_responsiveness {
-            What::Responsiveness
-        } else {
-            What::Run
-        }
+        if is_responsiveness { What::Responsiveness } else { What::Run }
     }
 
     fn treatments(&self, side: Side) -> &Treatments {

@@ -88,10 +88,8 @@ pub(super) fn examine(
         let is_there = |metric: &Metric| metric.of(&record).is_some_and(|value| value > 0.0);
         metrics.retain(|metric| options.metrics.contains(metric) || is_there(metric));
         // Such as what the endpoint could not forget of the run before.
-        let unread = record
-            .caveats
-            .into_iter()
-            .filter(|caveat| caveat.kind == CaveatKind::NotReadable);
+        let unread =
+            record.caveats.into_iter().filter(|caveat| caveat.kind == CaveatKind::NotReadable);
         caveats.extend(unread);
     }
     caveats.dedup();
@@ -121,10 +119,7 @@ fn idle_test(seed: u64) -> Test {
         extent: Extent::Time(Span(WATCHED)),
         warm_up: Span(Duration::ZERO),
         interval: Span(WATCHED),
-        options: SocketOptions {
-            nodelay: true,
-            ..SocketOptions::default()
-        },
+        options: SocketOptions { nodelay: true, ..SocketOptions::default() },
         seed,
     }
 }
@@ -158,10 +153,7 @@ fn not_quiet(idle: &IdleLoad, shared: bool, forbidden: &[Fault]) -> Option<Cavea
     (!busy.is_empty()).then(|| {
         Caveat::new(
             CaveatKind::BusyHost,
-            format!(
-                "before the first run {}: the runs scatter more",
-                busy.join(" and ")
-            ),
+            format!("before the first run {}: the runs scatter more", busy.join(" and ")),
             match (shared, forbidden.contains(&Fault::BusyHost)) {
                 (false, false) => "end what else runs there, or --forbid busy_host",
                 (false, true) => {
@@ -192,10 +184,7 @@ fn shortened(test: &Test) -> Test {
         Extent::Time(time) => Extent::Time(time.min(Span(MAX_WARM_UP))),
         other => other,
     };
-    Test {
-        extent,
-        ..test.clone()
-    }
+    Test { extent, ..test.clone() }
 }
 
 fn has_figures(record: &Record, metrics: &[Metric]) -> Result<(), MeasureError> {
@@ -218,10 +207,7 @@ mod tests {
 
     #[test]
     fn what_to_do_about_a_busy_host_is_never_what_was_done_or_cannot_help() {
-        let busy = IdleLoad {
-            client_cpu_percent: Some(60.0),
-            server_cpu_percent: None,
-        };
+        let busy = IdleLoad { client_cpu_percent: Some(60.0), server_cpu_percent: None };
         let remedy = |shared, forbidden: &[Fault]| {
             let caveat = not_quiet(&busy, shared, forbidden).unwrap();
             serde_json::to_value(&caveat.remedy).unwrap().to_string()

@@ -101,11 +101,7 @@ impl Watch {
     fn connection(&self, seen: &SeenConnection) -> Connection {
         let seconds = self.seconds();
         let (sent, received) = seen.bytes();
-        let vantage = if sent >= received {
-            Vantage::Sender
-        } else {
-            Vantage::Receiver
-        };
+        let vantage = if sent >= received { Vantage::Sender } else { Vantage::Receiver };
         let (local, remote) = (seen.local.to_string(), seen.remote.to_string());
         let mut connection = Connection::new(local, remote, vantage);
         connection.state = State::from_number(seen.state);
@@ -137,8 +133,5 @@ impl SeenConnection {
 }
 
 pub(super) fn process(owner: &Owner) -> Process {
-    Process {
-        pid: owner.pid,
-        name: owner.name.clone(),
-    }
+    Process { pid: owner.pid, name: owner.name.clone() }
 }

@@ -101,11 +101,7 @@ fn while_it_carried(readings: &[WatchReading], sends: bool) -> Vec<WatchReading>
 pub(super) fn waiting_share(seen: &SeenConnection, sends: bool) -> Option<f64> {
     let looks = seen.readings.get(1..).filter(|looks| !looks.is_empty())?;
     let waits = |reading: &&WatchReading| {
-        if sends {
-            is_full(reading)
-        } else {
-            reading.unread == 0
-        }
+        if sends { is_full(reading) } else { reading.unread == 0 }
     };
     Some(looks.iter().filter(waits).count() as f64 / looks.len() as f64)
 }
@@ -166,11 +162,8 @@ fn receiver_facts(
 fn triple(settings: &Settings, key: &str) -> [u64; 3] {
     let words = settings.get(key).map(|text| text.split_whitespace());
     let figures: Vec<u64> = words.into_iter().flatten().flat_map(str::parse).collect();
-    let usual = if key.ends_with("wmem") {
-        [4096, 16_384, 4_194_304]
-    } else {
-        [4096, 131_072, 6_291_456]
-    };
+    let usual =
+        if key.ends_with("wmem") { [4096, 16_384, 4_194_304] } else { [4096, 131_072, 6_291_456] };
     figures.try_into().unwrap_or(usual)
 }
 
@@ -188,9 +181,7 @@ impl Moved {
             let bytes = reading.payload(sends).saturating_sub(first.payload(sends));
             (at_s, bytes, *reading)
         };
-        Self {
-            totals: readings.iter().map(total).collect(),
-        }
+        Self { totals: readings.iter().map(total).collect() }
     }
 
     fn seconds(&self) -> f64 {
@@ -215,9 +206,7 @@ impl Moved {
     fn rates(&self, step_s: f64) -> Vec<f64> {
         let count = (self.seconds() / step_s + 1e-6).floor() as usize;
         let total = |step: usize| self.at(step as f64 * step_s);
-        (0..count)
-            .map(|step| (total(step + 1) - total(step)) * 8.0 / step_s)
-            .collect()
+        (0..count).map(|step| (total(step + 1) - total(step)) * 8.0 / step_s).collect()
     }
 
     fn intervals(&self, width_s: f64) -> Vec<Interval> {
@@ -272,11 +261,7 @@ mod tests {
     use super::*;
 
     fn info(mss: u32) -> TcpInfo {
-        TcpInfo {
-            snd_mss: mss,
-            advmss: mss,
-            ..TcpInfo::default()
-        }
+        TcpInfo { snd_mss: mss, advmss: mss, ..TcpInfo::default() }
     }
 
     #[test]

@@ -148,10 +148,8 @@ impl Owners {
     ) -> EndReport {
         let sends = connection.vantage == Vantage::Sender;
         let micros = |share: f64| (share * connection.seconds * 1e6) as u64;
-        let mut end = EndReport {
-            blocked_us: waiting_share(seen, sends).map(micros),
-            ..host.clone()
-        };
+        let mut end =
+            EndReport { blocked_us: waiting_share(seen, sends).map(micros), ..host.clone() };
         let whose = Whose::of(watch, seen);
         let Some((since, before)) = self.0.get(&whose) else {
             return end;

@@ -28,9 +28,7 @@ pub fn listeners(selection: &Selection) -> Result<ConnectionsDocument, Connectio
     })??;
     let wanted: HashSet<u32> = listeners.iter().map(|(inode, _)| *inode).collect();
     let owners = owner::owners(&wanted, pids.as_deref()).map_err(ConnectionsError::Proc)?;
-    let mut document = ConnectionsDocument::new(Source::Host {
-        namespace: selection.place.name(),
-    });
+    let mut document = ConnectionsDocument::new(Source::Host { namespace: selection.place.name() });
     document.started_at = format_rfc3339(SystemTime::now());
     for (inode, mut listener) in listeners {
         listener.process = owners.by_inode.get(&inode).map(process);
@@ -62,10 +60,7 @@ fn found(
     inodes: Option<&HashSet<u32>>,
 ) -> Result<Vec<(u32, Listener)>, ConnectionsError> {
     let mut diag = SockDiag::open()?;
-    let filter = |states| Filter {
-        states,
-        ..selection.filter()
-    };
+    let filter = |states| Filter { states, ..selection.filter() };
     let mut half_open: HashMap<SocketAddr, u64> = HashMap::new();
     diag.sockets(&filter(Filter::HALF_OPEN), |socket| {
         *half_open.entry(socket.local).or_default() += 1;
@@ -105,22 +100,18 @@ impl Host {
         let value = |name: &str| counters.as_ref()?.value(name);
         Self {
             somaxconn: somaxconn.and_then(|text| text.trim().parse().ok()),
-            totals: value("TcpExtListenOverflows")
-                .zip(value("TcpExtListenDrops"))
-                .map(|(overflows, drops)| ListenTotals {
+            totals: value("TcpExtListenOverflows").zip(value("TcpExtListenDrops")).map(
+                |(overflows, drops)| ListenTotals {
                     overflows,
                     drops,
                     syn_cookies: value("TcpExtSyncookiesSent").unwrap_or(0),
-                }),
+                },
+            ),
         }
     }
 
     /// The kernel cuts what a program asks for in `listen` (net/socket.c, `__sys_listen`).
     fn limit_by(&self, limit: u64) -> LimitSource {
-        if self.somaxconn == Some(limit) {
-            LimitSource::Somaxconn
-        } else {
-            LimitSource::Program
-        }
+        if self.somaxconn == Some(limit) { LimitSource::Somaxconn } else { LimitSource::Program }
     }
 }

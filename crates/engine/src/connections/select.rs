@@ -88,9 +88,9 @@ pub(super) fn sockets_of(pids: &[u32]) -> Result<HashSet<u32>, ConnectionsError>
         }
     }
     match refused {
-        Some(pid) if inodes.is_empty() => Err(ConnectionsError::NotPermitted {
-            what: format!("process {pid}"),
-        }),
+        Some(pid) if inodes.is_empty() => {
+            Err(ConnectionsError::NotPermitted { what: format!("process {pid}") })
+        }
         _ => Ok(inodes),
     }
 }
@@ -112,17 +112,14 @@ impl Place {
             Self::Named(name) => Path::new(NAMED).join(name),
             Self::OfProcess(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
         };
-        Namespace::open(path)
-            .map(Some)
-            .map_err(|error| match (kind(&error), self) {
-                (Some(NotFound), Self::OfProcess(pid)) => ConnectionsError::NoProcess { pid: *pid },
-                (Some(NotFound), Self::Named(name)) => ConnectionsError::NoNamespace {
-                    name: name.clone(),
-                    known: names(),
-                },
-                (Some(PermissionDenied), _) => self.not_permitted(),
-                _ => ConnectionsError::Namespace(error),
-            })
+        Namespace::open(path).map(Some).map_err(|error| match (kind(&error), self) {
+            (Some(NotFound), Self::OfProcess(pid)) => ConnectionsError::NoProcess { pid: *pid },
+            (Some(NotFound), Self::Named(name)) => {
+                ConnectionsError::NoNamespace { name: name.clone(), known: names() }
+            }
+            (Some(PermissionDenied), _) => self.not_permitted(),
+            _ => ConnectionsError::Namespace(error),
+        })
     }
 
     fn not_permitted(&self) -> ConnectionsError {
@@ -139,9 +136,9 @@ impl Place {
             None => Ok(work()),
             Some(namespace) => namespace.run(work).map_err(|error| match kind(&error) {
                 Some(PermissionDenied) => self.not_permitted(),
-                Some(InvalidInput) => ConnectionsError::NotANamespace {
-                    name: self.name().unwrap_or_default(),
-                },
+                Some(InvalidInput) => {
+                    ConnectionsError::NotANamespace { name: self.name().unwrap_or_default() }
+                }
                 _ => ConnectionsError::Namespace(error),
             }),
         }

@@ -33,11 +33,7 @@ pub(crate) struct WatchReading {
 impl WatchReading {
     /// Payload bytes of its life: those acknowledged if this host sends, else those received.
     pub(super) fn payload(&self, sends: bool) -> u64 {
-        if sends {
-            self.info.bytes_acked
-        } else {
-            self.info.bytes_received
-        }
+        if sends { self.info.bytes_acked } else { self.info.bytes_received }
     }
 }
 
@@ -115,9 +111,7 @@ impl Watch {
             looks: 0,
             began_ns: now_ns(),
             last_ns: now_ns(),
-            source: Source::Host {
-                namespace: selection.place.name(),
-            },
+            source: Source::Host { namespace: selection.place.name() },
             facts,
             owners: HashMap::new(),
             searched: Duration::ZERO,
@@ -192,14 +186,9 @@ impl Watch {
 
     /// Looks for the owners of new sockets at once: a socket that has ended has none any more.
     fn find_owners_of_new(&mut self) -> Result<(), ConnectionsError> {
-        let changed = self
-            .changed
-            .iter()
-            .filter_map(|cookie| self.seen.get(cookie));
-        let new: HashSet<u32> = changed
-            .filter(|one| one.is_new && !one.has_ended)
-            .map(|one| one.inode)
-            .collect();
+        let changed = self.changed.iter().filter_map(|cookie| self.seen.get(cookie));
+        let new: HashSet<u32> =
+            changed.filter(|one| one.is_new && !one.has_ended).map(|one| one.inode).collect();
         let may_take = (now_ns().saturating_sub(self.began_ns) / SEARCHED_PART).max(SEARCH_NS);
         if self.searched.as_nanos() >= may_take.into() {
             return Ok(());
@@ -296,11 +285,7 @@ impl SeenConnection {
             memory: socket.memory.unwrap_or_default(),
             unread: 0,
         };
-        Self {
-            readings: vec![first],
-            is_new: true,
-            ..Self::new(socket)
-        }
+        Self { readings: vec![first], is_new: true, ..Self::new(socket) }
     }
 
     /// Takes in what the kernel says of it. True if anything has moved since the watch began, or

@@ -85,10 +85,7 @@ impl Acceptor {
                 turns,
                 occupancy: Occupancy::new(PATIENCE),
                 budget: Budget::new(
-                    Cost::of_host(
-                        endpoint.options.max_memory,
-                        endpoint.options.limits.connections,
-                    ),
+                    Cost::of_host(endpoint.options.max_memory, endpoint.options.limits.connections),
                     endpoint.options.admission.clone(),
                 ),
                 clients: Clients::new(endpoint.options.limits),
@@ -125,9 +122,7 @@ impl Acceptor {
                 }
             }
             let left_out = self.log_limit.sum_up(Instant::now());
-            left_out
-                .into_iter()
-                .for_each(|event| (self.context.log)(event));
+            left_out.into_iter().for_each(|event| (self.context.log)(event));
         }
         self.finish();
         Ok(())
@@ -135,11 +130,7 @@ impl Acceptor {
 
     /// An idle endpoint wakes up once a minute.
     fn patience(&self) -> Duration {
-        if self.context.options.one_off {
-            ONE_OFF_TICK
-        } else {
-            self.log_limit.patience()
-        }
+        if self.context.options.one_off { ONE_OFF_TICK } else { self.log_limit.patience() }
     }
 
     fn is_over(&self) -> bool {
@@ -171,12 +162,8 @@ impl Acceptor {
         if stream.set_nonblocking(true).is_err() {
             return;
         }
-        let mut pending = Pending {
-            stream,
-            peer,
-            hello: Vec::with_capacity(HELLO_BYTES),
-            refused: false,
-        };
+        let mut pending =
+            Pending { stream, peer, hello: Vec::with_capacity(HELLO_BYTES), refused: false };
         // Mostly the hello has arrived already, because the listener defers.
         match pending.look() {
             Some(look) => self.hand_on(pending, look),
@@ -236,14 +223,10 @@ impl Acceptor {
     fn start_session(&mut self, pending: Pending, sealed: bool) {
         let peer = pending.peer;
         let newcomer = self.context.options.key.as_ref().map(|_| &pending.stream);
-        let admitted = self
-            .context
-            .clients
-            .admit(peer.ip(), None, newcomer)
-            .and_then(|presence| {
-                let thread = self.context.take_thread(peer.ip());
-                Ok((presence, thread.map_err(|refusal| refusal.message)?))
-            });
+        let admitted = self.context.clients.admit(peer.ip(), None, newcomer).and_then(|presence| {
+            let thread = self.context.take_thread(peer.ip());
+            Ok((presence, thread.map_err(|refusal| refusal.message)?))
+        });
         let admitted = match admitted {
             Ok(admitted) => admitted,
             Err(message) => return self.refuse(pending, RefusalReason::Busy, message),
@@ -256,10 +239,7 @@ impl Acceptor {
 
     /// Refuses a connection, logs that, and leaves the client a moment to read the reason.
     fn refuse(&mut self, pending: Pending, reason: RefusalReason, message: String) {
-        let bytes = refusal_frame(Refusal {
-            reason,
-            message: message.clone(),
-        });
+        let bytes = refusal_frame(Refusal { reason, message: message.clone() });
         self.context.log_refusal(pending.peer, message);
         self.say_last(pending.stream, pending.peer, &bytes);
     }
@@ -270,12 +250,7 @@ impl Acceptor {
         if stream.write_all(bytes).is_err() || stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
-        let pending = Pending {
-            stream,
-            peer,
-            hello: Vec::new(),
-            refused: true,
-        };
+        let pending = Pending { stream, peer, hello: Vec::new(), refused: true };
         self.waiting.keep(pending, LINGER);
     }
 }

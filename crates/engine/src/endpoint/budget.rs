@@ -146,12 +146,11 @@ fn own_buffer(test: &Test) -> u64 {
             DATAGRAMS * message_bytes
         }
         // A pattern differs in each flow; of a message sent without a copy the kernel holds pages.
-        StreamTest {
-            message_bytes,
-            verify,
-            send,
-            ..
-        } if sends && (*verify || *send == SendMethod::ZeroCopy) => 2 * message_bytes,
+        StreamTest { message_bytes, verify, send, .. }
+            if sends && (*verify || *send == SendMethod::ZeroCopy) =>
+        {
+            2 * message_bytes
+        }
         _ => 0,
     }
 }
@@ -159,10 +158,7 @@ fn own_buffer(test: &Test) -> u64 {
 impl Budget {
     pub(super) fn new(all: Cost, admission: Option<Arc<dyn Admission>>) -> Self {
         let taken = HashMap::new();
-        Self {
-            accounts: Arc::new(Mutex::new(Accounts { all, taken })),
-            admission,
-        }
+        Self { accounts: Arc::new(Mutex::new(Accounts { all, taken })), admission }
     }
 
     /// Takes the resources of a test. Only a client that `has_key` may have all that there is.
@@ -172,10 +168,9 @@ impl Budget {
     pub(super) fn take(&self, peer: IpAddr, test: &Test, has_key: bool) -> Result<Claim, Refusal> {
         let mut claim = self.take_cost(peer, Cost::of_test(test), has_key)?;
         if let Some(admission) = &self.admission {
-            let booked = admission.admit(peer, test).map_err(|message| Refusal {
-                reason: RefusalReason::Limit,
-                message,
-            })?;
+            let booked = admission
+                .admit(peer, test)
+                .map_err(|message| Refusal { reason: RefusalReason::Limit, message })?;
             claim.booked = Some(booked);
         }
         Ok(claim)
@@ -199,33 +194,22 @@ impl Budget {
     /// # Errors
     /// None is available.
     pub(super) fn take_thread(&self, peer: IpAddr, has_key: bool) -> Result<Claim, Refusal> {
-        let cost = Cost {
-            descriptors: 1,
-            threads: 1,
-            ..Cost::default()
-        };
+        let cost = Cost { descriptors: 1, threads: 1, ..Cost::default() };
         self.take_cost(peer, cost, has_key)
     }
 
     fn take_cost(&self, peer: IpAddr, cost: Cost, has_key: bool) -> Result<Claim, Refusal> {
         let address = one_address(peer);
         lock(&self.accounts).take(address, cost, has_key)?;
-        Ok(Claim {
-            budget: self.clone(),
-            address,
-            cost,
-            booked: None,
-        })
+        Ok(Claim { budget: self.clone(), address, cost, booked: None })
     }
 }
 
 impl Accounts {
     fn take(&mut self, address: IpAddr, cost: Cost, has_key: bool) -> Result<(), Refusal> {
         let none = Cost::default();
-        let of_all = self
-            .taken
-            .values()
-            .fold(none, |sum, taken| sum.map(*taken, u64::saturating_add));
+        let of_all =
+            self.taken.values().fold(none, |sum, taken| sum.map(*taken, u64::saturating_add));
         let of_one = self.taken.get(&address).copied().unwrap_or_default();
         within(self.all, of_all, cost, "all tests")?;
         if !has_key {
@@ -249,13 +233,7 @@ impl Accounts {
 fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refusal> {
     const MEMORY: &str = "of memory";
     let of = |cost: Cost| {
-        let Cost {
-            memory,
-            descriptors,
-            threads,
-            spinners,
-            connections,
-        } = cost;
+        let Cost { memory, descriptors, threads, spinners, connections } = cost;
         [memory, descriptors, threads, spinners, connections]
     };
     let names = [
@@ -277,11 +255,7 @@ fn within(limit: Cost, taken: Cost, cost: Cost, whose: &str) -> Result<(), Refus
         _ => count.to_string(),
     };
     Err(Refusal {
-        reason: if cost > limit {
-            RefusalReason::Limit
-        } else {
-            RefusalReason::Busy
-        },
+        reason: if cost > limit { RefusalReason::Limit } else { RefusalReason::Busy },
         message: format!(
             "the endpoint has {} {what} for {whose}{option}: {} taken, {} asked for",
             shown(limit),
@@ -312,37 +286,20 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    const ALL: Cost = Cost {
-        memory: 100 << 20,
-        descriptors: 1000,
-        threads: 100,
-        spinners: 4,
-        connections: 1000,
-    };
+    const ALL: Cost =
+        Cost { memory: 100 << 20, descriptors: 1000, threads: 100, spinners: 4, connections: 1000 };
 
     fn cost(memory: u64, threads: u64, spinners: u64) -> Cost {
-        Cost {
-            memory: memory << 20,
-            descriptors: 0,
-            threads,
-            spinners,
-            connections: 0,
-        }
+        Cost { memory: memory << 20, descriptors: 0, threads, spinners, connections: 0 }
     }
 
     fn connections(connections: u64) -> Cost {
-        Cost {
-            connections,
-            ..Cost::default()
-        }
+        Cost { connections, ..Cost::default() }
     }
 
     fn accounts() -> Accounts {
         let budget = Budget::new(ALL, None);
-        Arc::into_inner(budget.accounts)
-            .unwrap()
-            .into_inner()
-            .unwrap()
+        Arc::into_inner(budget.accounts).unwrap().into_inner().unwrap()
     }
 
     #[test]
@@ -360,18 +317,10 @@ mod tests {
             }
             let refused = accounts.take(a, more, false).unwrap_err();
             assert_eq!(refused.reason, RefusalReason::Busy);
-            assert!(
-                refused.message.contains("of one address"),
-                "{}",
-                refused.message
-            );
+            assert!(refused.message.contains("of one address"), "{}", refused.message);
             accounts.take(b, quarter, false).unwrap();
             let refused = accounts.take(b, more, false).unwrap_err();
-            assert!(
-                refused.message.contains("for all tests"),
-                "{}",
-                refused.message
-            );
+            assert!(refused.message.contains("for all tests"), "{}", refused.message);
             assert!(accounts.take(a, more, true).is_err());
             accounts.give_back(b, quarter);
             accounts.take(a, quarter, true).unwrap();
@@ -385,11 +334,7 @@ mod tests {
         let words = "the endpoint has 75 MiB of memory for the tests of one address (serve's \
                      --max-memory): 0 B taken, 76 MiB asked for";
         assert_eq!(refused.message, words);
-        assert!(
-            accounts()
-                .take(a, cost(u64::MAX >> 20, 0, 0), true)
-                .is_err()
-        );
+        assert!(accounts().take(a, cost(u64::MAX >> 20, 0, 0), true).is_err());
     }
 
     #[test]

@@ -135,11 +135,7 @@ impl Clients {
         let mut present = self.present();
         let (number, client) = present.number(peer, tool);
         let address = client.address;
-        present.newcomers.push_back(Newcomer {
-            number,
-            address,
-            stream,
-        });
+        present.newcomers.push_back(Newcomer { number, address, stream });
         present.make_room(address);
         Ok(self.presence(number, client, ClientStanding::Newcomer))
     }
@@ -284,20 +280,13 @@ mod tests {
     #[test]
     fn one_address_can_take_three_quarters_of_the_places() {
         let clients = clients(8);
-        let mut here: Vec<_> = (0..6)
-            .map(|_| clients.admit(address(1), None, None).unwrap())
-            .collect();
+        let mut here: Vec<_> =
+            (0..6).map(|_| clients.admit(address(1), None, None).unwrap()).collect();
         let words = clients.admit(address(1), None, None).err().unwrap();
-        assert!(
-            words.contains("6 of at most 6 clients of one address"),
-            "{words}"
-        );
+        assert!(words.contains("6 of at most 6 clients of one address"), "{words}");
         here.extend((2..4).map(|n| clients.admit(address(n), None, None).unwrap()));
         let words = clients.admit(address(4), None, None).err().unwrap();
-        assert!(
-            words.contains("8 of at most 8 clients are there"),
-            "{words}"
-        );
+        assert!(words.contains("8 of at most 8 clients are there"), "{words}");
         here.clear();
         assert!(clients.is_empty());
         // All addresses of a /64 count as one, and so do the two forms of an IPv4 address.

@@ -116,10 +116,7 @@ impl Listeners {
         // If a flow accepts the connection first, this waits for one slice at most.
         let waits = || matches!(wait_readable(&*crr_listener, Duration::ZERO), Ok(true));
         let accepted = std::iter::from_fn(|| waits().then(|| crr_listener.accept().ok())?);
-        accepted
-            .take(max)
-            .filter(|(stream, _)| socket::bound_waits(stream, None).is_ok())
-            .collect()
+        accepted.take(max).filter(|(stream, _)| socket::bound_waits(stream, None).is_ok()).collect()
     }
 
     fn close(&self, listener: Arc<TcpListener>) {
@@ -209,10 +206,7 @@ impl Keeper {
             Some(HelloKind::Data { token, flow })
                 if (token, from) == (self.own.token, self.own.source) && flow < self.own.flows =>
             {
-                Some(SourceArrival {
-                    stream,
-                    known_bytes: HELLO_BYTES as u64,
-                })
+                Some(SourceArrival { stream, known_bytes: HELLO_BYTES as u64 })
             }
             Some(HelloKind::Data { token, flow }) => {
                 self.hand_on(stream, from, token, flow);

@@ -46,10 +46,7 @@ impl LeaseError {
 
 impl Lease {
     pub(super) fn new(place: HeldPlace) -> Self {
-        Self {
-            applied: None,
-            place,
-        }
+        Self { applied: None, place }
     }
 
     /// The session's use of the host.

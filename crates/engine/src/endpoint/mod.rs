@@ -365,14 +365,9 @@ impl Endpoint {
             _ => self.options.port,
         };
         let wanted = SocketAddr::new(address, port);
-        let fail = |source| MeasureError::Host {
-            what: format!("cannot listen on {wanted}"),
-            source,
-        };
-        let options = ListenOptions {
-            backlog: BACKLOG,
-            mptcp: Mptcp::On,
-        };
+        let fail =
+            |source| MeasureError::Host { what: format!("cannot listen on {wanted}"), source };
+        let options = ListenOptions { backlog: BACKLOG, mptcp: Mptcp::On };
         let listener = match socket::listen(wanted, options) {
             Err(error) if no_mptcp(&error) => {
                 self.note(format!("no MPTCP tests: {error}"));
@@ -386,8 +381,7 @@ impl Endpoint {
         // Whether a connection may begin with its data is this host's setting.
         let _ = socket::accept_with_handshake(&listener, BACKLOG);
         let local = listener.local_addr().map_err(fail)?;
-        self.datagrams
-            .push(socket::udp_socket(local, None, true).map_err(fail)?);
+        self.datagrams.push(socket::udp_socket(local, None, true).map_err(fail)?);
         self.listeners.push(listener);
         Ok(())
     }
@@ -418,10 +412,7 @@ impl Endpoint {
 
     /// Addresses at which the endpoint listens.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners
-            .iter()
-            .filter_map(|listener| listener.local_addr().ok())
-            .collect()
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
     /// What this host lacks, for the owner.

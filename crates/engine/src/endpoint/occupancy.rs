@@ -53,17 +53,11 @@ pub(super) struct HeldPlace {
 
 impl Occupancy {
     pub(super) fn new(patience: Duration) -> Self {
-        Self {
-            shared: Arc::default(),
-            patience,
-        }
+        Self { shared: Arc::default(), patience }
     }
 
     pub(super) fn place(&self, token: Token) -> HeldPlace {
-        HeldPlace {
-            occupancy: self.clone(),
-            token,
-        }
+        HeldPlace { occupancy: self.clone(), token }
     }
 
     fn users(&self) -> MutexGuard<'_, Users> {
@@ -147,10 +141,7 @@ impl HeldPlace {
     }
 
     fn leave_slot(&self) {
-        self.occupancy
-            .users()
-            .slot
-            .take_if(|(of, _)| *of == self.token);
+        self.occupancy.users().slot.take_if(|(of, _)| *of == self.token);
     }
 
     pub(super) fn end_test(&self) {

@@ -33,10 +33,7 @@ impl Default for GuessCounts {
 impl GuessCounts {
     /// Counts within this time.
     pub(super) fn within(lasts: Duration) -> Self {
-        Self {
-            lasts,
-            by_address: HashMap::new(),
-        }
+        Self { lasts, by_address: HashMap::new() }
     }
 
     /// Under which address this one is counted.
@@ -159,11 +156,7 @@ impl LogLimit {
     /// Time until [`LogLimit::sum_up`] is to be called again. Other threads count events too.
     pub(super) fn patience(&self) -> Duration {
         let counts = lock(&self.0);
-        if counts.refusals.is_empty() && counts.lines.is_empty() {
-            MINUTE
-        } else {
-            MINUTE / 60
-        }
+        if counts.refusals.is_empty() && counts.lines.is_empty() { MINUTE } else { MINUTE / 60 }
     }
 
     /// For each address whose minute is over, the number of events that the log did not get.
@@ -213,17 +206,11 @@ mod tests {
     }
 
     fn refused(peer: &str) -> ServeEvent {
-        ServeEvent::Refused {
-            peer: peer.parse().unwrap(),
-            reason: "junk".into(),
-        }
+        ServeEvent::Refused { peer: peer.parse().unwrap(), reason: "junk".into() }
     }
 
     fn left_out(peer: &str, what: &str) -> ServeEvent {
-        ServeEvent::LeftOut {
-            peer: peer.parse().unwrap(),
-            what: format!("{what} within a minute"),
-        }
+        ServeEvent::LeftOut { peer: peer.parse().unwrap(), what: format!("{what} within a minute") }
     }
 
     #[test]

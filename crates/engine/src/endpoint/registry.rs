@@ -70,10 +70,7 @@ impl Registry {
             is_admitted: false,
             inbox: None,
         });
-        Some(Registration {
-            registry: self.clone(),
-            name,
-        })
+        Some(Registration { registry: self.clone(), name })
     }
 
     /// Whether there is a session of that name.
@@ -140,13 +137,7 @@ impl Registration {
     /// last test that still wait are dropped.
     pub(crate) fn open(&self, flows: u32, source: Option<IpAddr>) -> Receiver<Flow> {
         let (sender, receiver) = sync_channel(INBOX);
-        let inbox = Inbox {
-            flows,
-            source,
-            sender,
-            bound: HashSet::new(),
-            next: 0,
-        };
+        let inbox = Inbox { flows, source, sender, bound: HashSet::new(), next: 0 };
         self.change(|entry| entry.inbox = Some(inbox));
         receiver
     }

@@ -81,15 +81,8 @@ impl Context {
     fn limits(&self) -> Limits {
         let limits = self.options.limits;
         let share = share_of_one(limits.connections);
-        let connections = if self.has_key() {
-            limits.connections
-        } else {
-            share
-        };
-        Limits {
-            connections,
-            ..limits
-        }
+        let connections = if self.has_key() { limits.connections } else { share };
+        Limits { connections, ..limits }
     }
 
     /// Takes a thread for a client of linerate's own.
@@ -210,10 +203,7 @@ fn operations(context: &Context) -> Vec<String> {
         TREATMENTS => context.options.allow_treatments,
         _ => true,
     };
-    Request::names()
-        .filter(allowed)
-        .map(str::to_owned)
-        .collect()
+    Request::names().filter(allowed).map(str::to_owned).collect()
 }
 
 pub(super) fn random_token() -> Result<Token, String> {
@@ -293,8 +283,7 @@ impl ControlSession<'_> {
             let patience = self.patience();
             socket.drive(&mut self.server, patience);
             if self.context.stop.is_requested() {
-                self.server
-                    .hang_up(RefusalReason::Stopping, "the endpoint is shutting down");
+                self.server.hang_up(RefusalReason::Stopping, "the endpoint is shutting down");
             }
         }
         self.leave(socket, reason);
@@ -402,11 +391,7 @@ impl ControlSession<'_> {
             };
             self.server.ready(now());
         } else {
-            self.stage = SessionStage::Binding {
-                test,
-                flows: Vec::new(),
-                arrivals,
-            };
+            self.stage = SessionStage::Binding { test, flows: Vec::new(), arrivals };
         }
         Ok(())
     }
@@ -467,11 +452,7 @@ impl ControlSession<'_> {
     fn look(&mut self) {
         match &mut self.stage {
             SessionStage::Idle | SessionStage::Bound { .. } => {}
-            SessionStage::Binding {
-                test,
-                flows,
-                arrivals,
-            } => {
+            SessionStage::Binding { test, flows, arrivals } => {
                 for flow in arrivals.try_iter() {
                     // The options were tried when the test was opened.
                     if prepare(test, &flow).is_ok() && flows.iter().all(|f| f.id != flow.id) {
@@ -487,11 +468,7 @@ impl ControlSession<'_> {
                     self.server.ready(now());
                 }
             }
-            SessionStage::Running {
-                half,
-                next_progress,
-                finished,
-            } => {
+            SessionStage::Running { half, next_progress, finished } => {
                 let now = now();
                 if now >= *next_progress {
                     *next_progress = now + PROGRESS_EVERY;
@@ -547,11 +524,8 @@ impl ControlSession<'_> {
     }
 
     fn begin(&mut self, at_us: Option<u64>) {
-        let SessionStage::Bound {
-            test,
-            flows,
-            source,
-        } = std::mem::replace(&mut self.stage, SessionStage::Idle)
+        let SessionStage::Bound { test, flows, source } =
+            std::mem::replace(&mut self.stage, SessionStage::Idle)
         else {
             return;
         };
@@ -584,17 +558,12 @@ impl ControlSession<'_> {
             SessionStage::Running { half, .. } => {
                 self.carried(&half);
                 let HalfEnd { mut report, .. } = half.stop(facts);
-                report
-                    .caveats
-                    .extend(self.context.options.limits.rate_bps.map(owners_limit));
+                report.caveats.extend(self.context.options.limits.rate_bps.map(owners_limit));
                 report.caveats.extend(self.remembered.take());
                 self.log_test(words::summary(&report));
                 report
             }
-            _ => HalfReport {
-                facts: Box::new(facts),
-                ..Default::default()
-            },
+            _ => HalfReport { facts: Box::new(facts), ..Default::default() },
         };
         // Before the answer, after which the client may open the next test at once.
         self.claim = None;
@@ -680,9 +649,7 @@ impl ControlSession<'_> {
     fn cannot_treat(&mut self, error: &LeaseError) {
         match error.reason() {
             Some(reason) => self.server.refuse(reason, error.to_string()),
-            None => self
-                .server
-                .hang_up(RefusalReason::Failed, &error.to_string()),
+            None => self.server.hang_up(RefusalReason::Failed, &error.to_string()),
         }
     }
 
@@ -703,9 +670,6 @@ impl ControlSession<'_> {
             Ok(true) => None,
             Err(error) => Some(error.to_string()),
         };
-        (self.context.log)(ServeEvent::Untreated {
-            peer: self.peer,
-            error,
-        });
+        (self.context.log)(ServeEvent::Untreated { peer: self.peer, error });
     }
 }

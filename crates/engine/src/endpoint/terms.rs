@@ -21,9 +21,9 @@ pub(super) fn within_rate(test: Box<Test>, limit: Option<u64>) -> Result<Box<Tes
     let share = test.share_of(limit);
     let mut test = test.slowed_to(limit);
     match (&mut test.traffic, test.protocol) {
-        (Traffic::Rr(_), Protocol::Udp) => Err(format!(
-            "the endpoint allows {limit} in all, and nobody slows requests over UDP"
-        )),
+        (Traffic::Rr(_), Protocol::Udp) => {
+            Err(format!("the endpoint allows {limit} in all, and nobody slows requests over UDP"))
+        }
         (Traffic::Stream(stream), Protocol::Udp)
             if stream.rate_bps.is_none_or(|rate| rate > share) =>
         {
@@ -75,12 +75,10 @@ pub(super) fn can_do(test: &Test, has_key: bool) -> Result<(), String> {
     let socket =
         socket::tcp_socket(here, None, Mptcp::Off).map_err(|error| fail(error.to_string()))?;
     let parts = test.direction.parts().iter();
-    parts
-        .map(|direction| sends(End::Server, *direction))
-        .try_for_each(|sends| {
-            options::apply_tcp(&socket, &test.options, End::Server, sends)
-                .map_err(|error| fail(words::chain(&error)))
-        })
+    parts.map(|direction| sends(End::Server, *direction)).try_for_each(|sends| {
+        options::apply_tcp(&socket, &test.options, End::Server, sends)
+            .map_err(|error| fail(words::chain(&error)))
+    })
 }
 
 /// Checks that a congestion control algorithm is loaded and allowed to every user. For root the

@@ -59,11 +59,7 @@ impl Tracing {
         })?;
         let longest = Duration::from_nanos(LONGEST_REVERSE.0);
         let allowed = Duration::try_from_secs_f64(limits.seconds).unwrap_or(longest);
-        Ok(Self {
-            stop,
-            until: now() + longest.min(allowed),
-            outcome,
-        })
+        Ok(Self { stop, until: now() + longest.min(allowed), outcome })
     }
 
     /// The outcome, once the trace is over. At its time limit the trace ends with what it has.
@@ -78,10 +74,9 @@ impl Tracing {
                 Some(Err((RefusalReason::Test, message)))
             }
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err((
-                RefusalReason::Test,
-                "the endpoint's trace failed".into(),
-            ))),
+            Err(TryRecvError::Disconnected) => {
+                Some(Err((RefusalReason::Test, "the endpoint's trace failed".into())))
+            }
         }
     }
 }

@@ -24,12 +24,7 @@ pub(super) struct UdpChallenges {
 
 impl UdpChallenges {
     pub(super) fn new(registry: Registry, turns: Turns) -> Self {
-        Self {
-            sockets: Vec::new(),
-            registry,
-            turns,
-            secret: RandomState::new(),
-        }
+        Self { sockets: Vec::new(), registry, turns, secret: RandomState::new() }
     }
 
     pub(super) fn add(&mut self, number: u64, socket: UdpSocket) {
@@ -78,11 +73,7 @@ impl UdpChallenges {
         let cookie = self.cookie(peer, handshake.token, handshake.flow);
         match handshake.kind {
             HandshakeStep::Ask => {
-                let challenge = Handshake {
-                    kind: HandshakeStep::Challenge,
-                    cookie,
-                    ..handshake
-                };
+                let challenge = Handshake { kind: HandshakeStep::Challenge, cookie, ..handshake };
                 // If this is lost, the client asks again.
                 let _ = socket::send_from(socket, &challenge.encode(), peer, local);
             }
@@ -116,10 +107,7 @@ impl UdpChallenges {
         let Some(flow) = own_socket(local, peer) else {
             return;
         };
-        let welcome = Handshake {
-            kind: HandshakeStep::Welcome,
-            ..handshake
-        };
+        let welcome = Handshake { kind: HandshakeStep::Welcome, ..handshake };
         let _ = flow.send(&welcome.encode());
         let (name, id) = (SessionName::Token(handshake.token), handshake.flow);
         (self.registry).deliver(name, peer.ip(), Some(id), FlowSocket::Udp(flow));

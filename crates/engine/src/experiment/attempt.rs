@@ -48,16 +48,12 @@ pub(super) fn run(
             run.figures = in_place(cell, seed, site, &mut act)?;
         }
         Work::Test(test) => {
-            let test = Test {
-                seed: experiment.seed_of(slot),
-                ..test.as_ref().clone()
-            };
+            let test = Test { seed: experiment.seed_of(slot), ..test.as_ref().clone() };
             let record = measure(cell, &test, site, stop, observer)?;
             run.faults = faults(experiment, &record);
             if experiment.shows(&Measure::Special(QOS_PACKET_NS)) {
                 let cost = packet_cost(cell, &record)?;
-                run.figures
-                    .extend(cost.map(|ns| (QOS_PACKET_NS.to_owned(), ns)));
+                run.figures.extend(cost.map(|ns| (QOS_PACKET_NS.to_owned(), ns)));
             }
             run.record = Some(Box::new(record));
         }
@@ -72,11 +68,7 @@ pub(super) fn empty(experiment: &Experiment, slot: Slot) -> Run {
         levels: experiment.level_names(slot.cell),
         repeat: slot.repeat,
         attempt: slot.attempt,
-        treatments: if treatments.is_empty() {
-            "none".to_owned()
-        } else {
-            treatments.to_string()
-        },
+        treatments: if treatments.is_empty() { "none".to_owned() } else { treatments.to_string() },
         faults: Vec::new(),
         error: None,
         figures: BTreeMap::new(),
@@ -160,25 +152,14 @@ fn in_place<T: Send>(
 }
 
 fn build(place: &Place, seed: u64, site: &ExperimentSite<'_>) -> Result<LabPath, ExperimentError> {
-    let ExperimentPath::Lab {
-        topology,
-        name,
-        spec: _,
-        client,
-        server,
-        address,
-    } = &place.path
+    let ExperimentPath::Lab { topology, name, spec: _, client, server, address } = &place.path
     else {
         return Err(ExperimentError::NoTarget);
     };
     let traces = site.traces.to_vec();
     let options = LabOptions { seed, traces };
     let address = *address;
-    let ends = LabEnds {
-        client,
-        server,
-        address,
-    };
+    let ends = LabEnds { client, server, address };
     let (topology, name) = (topology.as_ref().clone(), name.clone());
     let path = LabPath::between(topology, name, ends, place.family, &options)?;
     Ok(path)

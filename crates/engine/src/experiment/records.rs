@@ -92,10 +92,7 @@ impl RecordsFile {
             }
             Err(TryLockError::Error(source)) => return Err(StateError::new("lock", path)(source))?,
         }
-        let mut records = Self {
-            log: JsonLog::new(path.to_owned(), file),
-            runs: Vec::new(),
-        };
+        let mut records = Self { log: JsonLog::new(path.to_owned(), file), runs: Vec::new() };
         let head = Head {
             schema: SCHEMA.to_owned(),
             title: experiment.title.clone(),
@@ -135,11 +132,8 @@ impl RecordsFile {
     /// Reads head and runs; the byte at which the last whole line ends.
     fn read(&mut self, head: &Head) -> Result<u64, RecordsError> {
         let path = self.log.path();
-        let malformed = |line, why: String| RecordsError::Malformed {
-            path: path.to_owned(),
-            line,
-            why,
-        };
+        let malformed =
+            |line, why: String| RecordsError::Malformed { path: path.to_owned(), line, why };
         let (end, torn) = self.log.read(|number, line| {
             let not_run = |error: serde_json::Error| malformed(number, error.to_string());
             if number == 1 {

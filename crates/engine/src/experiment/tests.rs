@@ -117,10 +117,7 @@ fn another_experiments_runs_are_refused_and_left_alone() {
     fs::write(&path, "a shopping list\nbread\n").unwrap();
     let error = open(&path, &changed, false).unwrap_err();
     assert!(error.to_string().contains("line 1 is no run"), "{error}");
-    assert_eq!(
-        fs::read_to_string(&path).unwrap(),
-        "a shopping list\nbread\n"
-    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a shopping list\nbread\n");
 }
 
 #[test]
@@ -150,13 +147,8 @@ fn a_cell_that_lacks_something_is_passed_over_and_the_others_go_on() {
     let (document, error) = course.finish().unwrap();
     assert!(error.is_none() && document.runs.len() == 2);
     let figures = document.table.rows.iter().map(|row| &row.figures[0]);
-    let reasons: Vec<_> = figures
-        .filter_map(|figure| figure.not_run.as_ref())
-        .collect();
-    assert!(
-        reasons.len() == 1 && reasons[0].contains("needs root"),
-        "{reasons:?}"
-    );
+    let reasons: Vec<_> = figures.filter_map(|figure| figure.not_run.as_ref()).collect();
+    assert!(reasons.len() == 1 && reasons[0].contains("needs root"), "{reasons:?}");
 }
 
 #[test]

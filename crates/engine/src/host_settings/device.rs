@@ -25,18 +25,16 @@ pub(super) fn read(view: &mut HostView, link: &Link, sys: &Result<(), TreatError
         OFFLOADS.map(|setting| (setting.to_string(), of_offload(setting, device, &obstacle)));
     let files = FILES.map(|name| (name.to_owned(), of_name(name, device, sys)));
     for (name, reading) in figures.into_iter().chain(offloads).chain(files) {
-        view.readings
-            .insert(format!("device.{device}.{name}"), reading);
+        view.readings.insert(format!("device.{device}.{name}"), reading);
     }
     view.devices.push(facts(link, sys.is_ok()));
 }
 
 fn of_figure(figure: DriverFigure, link: &Link, obstacle: &Option<String>) -> Reading {
     match figure.read(link) {
-        Ok(Some(value)) => Reading::Value {
-            text: figure_words(figure, value),
-            obstacle: obstacle.clone(),
-        },
+        Ok(Some(value)) => {
+            Reading::Value { text: figure_words(figure, value), obstacle: obstacle.clone() }
+        }
         Ok(None) => Reading::Unsupported(format!("the driver of {} does not have it", link.name)),
         Err(error) => Reading::Unknown(crate::words::chain(&error)),
     }
@@ -102,9 +100,7 @@ pub(super) fn of_files(setting: FileSetting<'_>) -> Reading {
 /// It is opened for writing, and nothing is written.
 fn not_writable(path: Option<&PathBuf>) -> Option<String> {
     let error = OpenOptions::new().write(true).open(path?).err()?;
-    Some(format!(
-        "{error}: it needs root of the host itself, not of a container or namespace"
-    ))
+    Some(format!("{error}: it needs root of the host itself, not of a container or namespace"))
 }
 
 fn no_admin() -> Option<String> {

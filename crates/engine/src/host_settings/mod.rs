@@ -98,10 +98,7 @@ fn apply(
         document.file = Some(file.path().display().to_string());
         let keys: Vec<String> = assignments.iter().map(|one| one.key().to_owned()).collect();
         document.notes.extend(file.overridden(&keys));
-        for one in assignments
-            .iter()
-            .filter(|one| one.check_persistent().is_err())
-        {
+        for one in assignments.iter().filter(|one| one.check_persistent().is_err()) {
             document.notes.push(format!(
                 "{} is not kept over a reboot: no file of sysctl.d can hold it",
                 one.key()
@@ -125,20 +122,14 @@ pub fn undo(keys: &[String]) -> Result<HostDocument, TreatError> {
         return Ok(document);
     };
     let undone = undo_kept(&directory, keys, &file)?;
-    document.file = undone
-        .file_changed
-        .then(|| file.path().display().to_string());
+    document.file = undone.file_changed.then(|| file.path().display().to_string());
     for key in keys {
         if !undone.changes.iter().any(|change| change.key == *key) {
-            document.notes.push(format!(
-                "{key} was not set by `linerate host`: it is left alone"
-            ));
+            document.notes.push(format!("{key} was not set by `linerate host`: it is left alone"));
         }
     }
     if undone.changes.is_empty() && keys.is_empty() {
-        document
-            .notes
-            .push("nothing is kept in this network namespace".to_owned());
+        document.notes.push("nothing is kept in this network namespace".to_owned());
     }
     if undone.elsewhere > 0 {
         let count = undone.elsewhere;
@@ -175,9 +166,7 @@ pub fn profile(
         let why = setting
             .obstacle
             .unwrap_or_else(|| "each process has it from what started it".to_owned());
-        document
-            .notes
-            .push(format!("{} stays as it is: {why}", setting.key));
+        document.notes.push(format!("{} stays as it is: {why}", setting.key));
     }
     if !apply_it {
         document.dry_run = true;
@@ -225,11 +214,7 @@ fn about(view: &HostView) -> HostAbout {
     HostAbout {
         cpus: view.cpus,
         memory_bytes: Some(view.memory_bytes).filter(|bytes| *bytes > 0),
-        devices: view
-            .devices
-            .iter()
-            .map(|device| device.name.clone())
-            .collect(),
+        devices: view.devices.iter().map(|device| device.name.clone()).collect(),
         ..brief()
     }
 }

@@ -28,19 +28,12 @@ pub(super) fn view(peer: Option<IpAddr>, keys: &[String]) -> Result<HostView, Tr
         ..HostView::default()
     };
     let table = settings().iter().map(|setting| setting.key);
-    let all: BTreeSet<&str> = table
-        .chain(keys.iter().map(String::as_str))
-        .chain(INPUTS)
-        .collect();
+    let all: BTreeSet<&str> = table.chain(keys.iter().map(String::as_str)).chain(INPUTS).collect();
     for key in all.into_iter().filter(|key| is_sysctl(key)) {
         view.readings.insert(key.to_owned(), kernel_setting(key));
     }
-    view.readings
-        .insert("process.nofile".to_owned(), descriptors());
-    view.readings.insert(
-        "cpu.governor".to_owned(),
-        device::of_files(FileSetting::Governor),
-    );
+    view.readings.insert("process.nofile".to_owned(), descriptors());
+    view.readings.insert("cpu.governor".to_owned(), device::of_files(FileSetting::Governor));
     let sys = check_sys();
     for link in links(peer, keys)? {
         device::read(&mut view, &link, &sys);
@@ -67,9 +60,7 @@ fn kernel_setting(key: &str) -> Reading {
         Ok(text) => Reading::Value {
             // The kernel writes some with several blanks.
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
-            obstacle: sysctl::check_writable(key)
-                .err()
-                .map(|error| obstacle(&error)),
+            obstacle: sysctl::check_writable(key).err().map(|error| obstacle(&error)),
         },
         Err(SysctlError::Missing { .. }) if key.starts_with("net.netfilter.") => {
             Reading::Unsupported(
@@ -97,24 +88,16 @@ fn obstacle(error: &SysctlError) -> String {
 
 fn descriptors() -> Reading {
     let limit = limits::descriptor_limit();
-    Reading::Value {
-        text: format!("{} {}", limit.soft, limit.hard),
-        obstacle: None,
-    }
+    Reading::Value { text: format!("{} {}", limit.soft, limit.hard), obstacle: None }
 }
 
 /// The device towards the peer, or those that are up; and those that keys name.
 fn links(peer: Option<IpAddr>, keys: &[String]) -> Result<Vec<Link>, TreatError> {
     let mut netlink = open_netlink()?;
     let all = crate::treatment::links(&mut netlink)?;
-    let named: BTreeSet<&str> = keys
-        .iter()
-        .filter_map(|key| Some(device_key(key)?.device))
-        .collect();
-    if let Some(missing) = named
-        .iter()
-        .find(|name| !all.iter().any(|link| link.name == **name))
-    {
+    let named: BTreeSet<&str> =
+        keys.iter().filter_map(|key| Some(device_key(key)?.device)).collect();
+    if let Some(missing) = named.iter().find(|name| !all.iter().any(|link| link.name == **name)) {
         let why = "there is no such device in this network namespace";
         return Err(TreatError::unfit(format!("a setting of {missing}"), why));
     }
@@ -126,11 +109,7 @@ fn links(peer: Option<IpAddr>, keys: &[String]) -> Result<Vec<Link>, TreatError>
         Some(index) => link.index == index,
         None => link.up && !link.loopback && link.controller.is_none(),
     };
-    let mut links: Vec<Link> = all
-        .iter()
-        .filter(|link| is_looked_at(link))
-        .cloned()
-        .collect();
+    let mut links: Vec<Link> = all.iter().filter(|link| is_looked_at(link)).cloned().collect();
     links.truncate(MAX_DEVICES);
     for link in all {
         if named.contains(link.name.as_str()) && !links.contains(&link) {

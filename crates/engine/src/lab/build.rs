@@ -27,10 +27,8 @@ const QUIET: [(&str, &str); 8] = [
     ("net.ipv6.conf.default.disable_ipv6", "0"),
 ];
 /// Settings that turn a namespace into a router.
-const FORWARDING: [(&str, &str); 2] = [
-    ("net.ipv4.ip_forward", "1"),
-    ("net.ipv6.conf.all.forwarding", "1"),
-];
+const FORWARDING: [(&str, &str); 2] =
+    [("net.ipv4.ip_forward", "1"), ("net.ipv6.conf.all.forwarding", "1")];
 /// The most kernel memory for all rings of frames together, bytes.
 const RING_MEMORY: usize = 1 << 30;
 
@@ -50,20 +48,11 @@ pub(super) fn build(topology: &Topology) -> Result<Built, LabError> {
     }
     let is_emulated = topology.links.iter().any(|link| !link.is_plain());
     let inside = is_emulated.then(|| make_namespace("pump")).transpose()?;
-    let mut handles: Vec<Netlink> = namespaces
-        .iter()
-        .map(Namespace::netlink)
-        .collect::<Result<_, _>>()?;
+    let mut handles: Vec<Netlink> =
+        namespaces.iter().map(Namespace::netlink).collect::<Result<_, _>>()?;
     let mut inner = inside.as_ref().map(Namespace::netlink).transpose()?;
     for (number, link) in topology.links.iter().enumerate() {
-        join(
-            topology,
-            link,
-            number,
-            &namespaces,
-            inside.as_ref(),
-            &mut handles,
-        )?;
+        join(topology, link, number, &namespaces, inside.as_ref(), &mut handles)?;
     }
     for (index, node) in topology.nodes.iter().enumerate() {
         address(node, &mut handles[index])?;
@@ -105,12 +94,7 @@ pub(super) fn open_wires(
     let wires = links
         .into_iter()
         .zip(sockets)
-        .map(|((number, link), sockets)| {
-            Ok(Wire {
-                sockets: sockets?,
-                ways: ways(link, number),
-            })
-        });
+        .map(|((number, link), sockets)| Ok(Wire { sockets: sockets?, ways: ways(link, number) }));
     wires.collect()
 }
 
@@ -120,12 +104,8 @@ fn open_at_once(
     bytes: usize,
 ) -> Vec<Result<[PacketSocket; 2], LabError>> {
     let open = |number, link: &Join, end| {
-        PacketSocket::open_within(&inner_name(number, end), bytes).map_err(|source| {
-            LabError::Packet {
-                link: link.name.clone(),
-                source,
-            }
-        })
+        PacketSocket::open_within(&inner_name(number, end), bytes)
+            .map_err(|source| LabError::Packet { link: link.name.clone(), source })
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (links.iter())
@@ -216,20 +196,13 @@ fn join(
     let (first, second) = (link.ends[0].0, link.ends[1].0);
     if link.is_plain() {
         let there = outer(1, Some(namespaces[second].as_fd()));
-        return handles[first]
-            .create_veth(&outer(0, None), &there)
-            .map_err(failed);
+        return handles[first].create_veth(&outer(0, None), &there).map_err(failed);
     }
     for (end, node) in [(0, first), (1, second)] {
         let name = inner_name(number, end);
-        let inner = VethEnd {
-            name: &name,
-            namespace: inside.map(AsFd::as_fd),
-            mtu: Some(link.mtu),
-        };
-        handles[node]
-            .create_veth(&outer(end, None), &inner)
-            .map_err(&failed)?;
+        let inner =
+            VethEnd { name: &name, namespace: inside.map(AsFd::as_fd), mtu: Some(link.mtu) };
+        handles[node].create_veth(&outer(end, None), &inner).map_err(&failed)?;
     }
     Ok(())
 }
@@ -239,13 +212,9 @@ fn address(node: &Node, netlink: &mut Netlink) -> Result<(), LabError> {
     for interface in &node.interfaces {
         for prefix in &interface.addresses {
             let prefix = Prefix::new(prefix.address, prefix.length);
-            netlink
-                .add_address(&interface.name, prefix)
-                .map_err(&failed)?;
+            netlink.add_address(&interface.name, prefix).map_err(&failed)?;
         }
-        netlink
-            .change_link(&interface.name, &LinkChange::Up)
-            .map_err(&failed)?;
+        netlink.change_link(&interface.name, &LinkChange::Up).map_err(&failed)?;
     }
     Ok(())
 }
@@ -270,10 +239,8 @@ fn introduce(topology: &Topology, link: &Join, handles: &mut [Netlink]) -> Resul
     for (own, other) in [(0, 1), (1, 0)] {
         let (there, its) = link.ends[other];
         let (here, mine) = link.ends[own];
-        let (peer, local) = (
-            &topology.nodes[there].interfaces[its],
-            &topology.nodes[here].interfaces[mine],
-        );
+        let (peer, local) =
+            (&topology.nodes[there].interfaces[its], &topology.nodes[here].interfaces[mine]);
         let Link { mac, .. } = handles[there].link(&peer.name).map_err(&failed)?;
         let Some(mac) = mac else { continue };
         for prefix in &peer.addresses {
@@ -291,9 +258,7 @@ fn route(node: &Node, netlink: &mut Netlink) -> Result<(), LabError> {
             "the route of {} to {}/{} via {}",
             node.name, route.to.address, route.to.length, route.via
         );
-        netlink
-            .replace_route(&kernel_route(route))
-            .map_err(failure(what))?;
+        netlink.replace_route(&kernel_route(route)).map_err(failure(what))?;
     }
     Ok(())
 }
@@ -319,8 +284,5 @@ fn inner_name(number: usize, end: usize) -> String {
 }
 
 fn failure(what: String) -> impl Fn(NetlinkError) -> LabError {
-    move |source| LabError::Netlink {
-        what: what.clone(),
-        source,
-    }
+    move |source| LabError::Netlink { what: what.clone(), source }
 }

@@ -31,18 +31,13 @@ pub(super) fn round_trip(
     let bind = |end: usize| {
         let (node, interface) = link.ends[end];
         let addresses = &topology.nodes[node].interfaces[interface].addresses;
-        let address = addresses
-            .first()
-            .map(|prefix| prefix.address)
-            .unwrap_or(IpAddr::from([0, 0, 0, 0]));
+        let address =
+            addresses.first().map(|prefix| prefix.address).unwrap_or(IpAddr::from([0, 0, 0, 0]));
         namespaces[node].run(move || UdpSocket::bind((address, 0)))
     };
     let (near, far) = (bind(0)?, bind(1)?);
     let measured = near.and_then(|near| measure(&near, &far?));
-    measured.map_err(|source| LabError::Host {
-        what: "calibrate the lab's delay",
-        source,
-    })
+    measured.map_err(|source| LabError::Host { what: "calibrate the lab's delay", source })
 }
 
 fn measure(near: &UdpSocket, far: &UdpSocket) -> io::Result<Duration> {

@@ -38,9 +38,7 @@ impl CpuQuota {
         thread::scope(|scope| {
             let helper = scope.spawn(|| {
                 if let Some(group) = &self.0 {
-                    group
-                        .join()
-                        .map_err(cannot("put a thread into a control group"))?;
+                    group.join().map_err(cannot("put a thread into a control group"))?;
                 }
                 Ok(work())
             });

@@ -79,18 +79,11 @@ impl Demo {
         // Neighbouring seeds give different faults, and every seed gives one.
         let chosen = (seed % FAULTS.len() as u64) as usize;
         let fault = &FAULTS[chosen];
-        let spec: PathSpec = format!("{PATH}{}", fault.spec)
-            .parse()
-            .expect("the specs of this table are tested");
-        let options = LabOptions {
-            seed,
-            ..LabOptions::default()
-        };
+        let spec: PathSpec =
+            format!("{PATH}{}", fault.spec).parse().expect("the specs of this table are tested");
+        let options = LabOptions { seed, ..LabOptions::default() };
         let path = LabPath::new(topology(&spec, fault), &spec, family, &options)?;
-        Ok(Self {
-            path,
-            fault: chosen,
-        })
+        Ok(Self { path, fault: chosen })
     }
 
     /// The path.

@@ -100,23 +100,14 @@ impl Lab {
     /// # Errors
     /// [`LabError`]; nothing is left behind then.
     pub fn build(topology: Topology, options: &LabOptions) -> Result<Self, LabError> {
-        let specs = topology
-            .links
-            .iter()
-            .flat_map(|link| [&link.up, &link.down]);
+        let specs = topology.links.iter().flat_map(|link| [&link.up, &link.down]);
         for name in specs.filter_map(|spec| spec.trace.as_ref()) {
             if !options.traces.iter().any(|(known, _)| known == name) {
                 return Err(LabError::NoTrace { name: name.clone() });
             }
         }
         let built = build::build(&topology)?;
-        let mut lab = Self {
-            topology,
-            pump: None,
-            built,
-            baseline: None,
-            _spinners: None,
-        };
+        let mut lab = Self { topology, pump: None, built, baseline: None, _spinners: None };
         if lab.built.inside.is_some() {
             lab._spinners = Some(IdleSpinners::start()?);
             lab.calibrate()?;
@@ -157,10 +148,7 @@ impl Lab {
             up: direction(&up.read()),
             down: direction(&down.read()),
         });
-        LabReport {
-            baseline: self.baseline,
-            links: links.collect(),
-        }
+        LabReport { baseline: self.baseline, links: links.collect() }
     }
 
     /// Measures with links that add nothing, so that only the time of the pump and the hosts is
@@ -185,10 +173,7 @@ impl Lab {
             let own = self.own_delay(link);
             [(&link.up, 0), (&link.down, 1)].map(|(spec, end)| {
                 OneWaySetup {
-                    spec: LinkSpec {
-                        delay: spec.delay - own,
-                        ..spec.clone()
-                    },
+                    spec: LinkSpec { delay: spec.delay - own, ..spec.clone() },
                     trace: trace(spec, &options.traces),
                     // Each direction of each link has dice of its own.
                     seed: options.seed.wrapping_add(2 * number as u64 + end as u64),
@@ -271,8 +256,5 @@ fn trace(spec: &LinkSpec, traces: &[(String, RateTrace)]) -> Option<RateTrace> {
 }
 
 fn no_thread(source: std::io::Error) -> LabError {
-    LabError::Host {
-        what: "start the pump",
-        source,
-    }
+    LabError::Host { what: "start the pump", source }
 }

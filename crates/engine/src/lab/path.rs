@@ -65,11 +65,7 @@ impl LabPath {
         family: Option<Family>,
         options: &LabOptions,
     ) -> Result<Self, LabError> {
-        let ends = LabEnds {
-            client: CLIENT,
-            server: SERVER,
-            address: None,
-        };
+        let ends = LabEnds { client: CLIENT, server: SERVER, address: None };
         Self::between(topology, spec.to_string(), ends, family, options)
     }
 
@@ -84,10 +80,7 @@ impl LabPath {
         family: Option<Family>,
         options: &LabOptions,
     ) -> Result<Self, LabError> {
-        let delays = topology
-            .links
-            .iter()
-            .map(|link| link.up.delay + link.down.delay);
+        let delays = topology.links.iter().map(|link| link.up.delay + link.down.delay);
         let rtt = Duration::from_nanos(delays.map(|delay| delay.0).max().unwrap_or(0));
         let lab = Lab::build(topology, options)?;
         let first = || lab.address(ends.server, family);
@@ -155,10 +148,7 @@ impl LabPath {
         let mut caveats = Vec::new();
         for link in &report.links {
             let directions = [&link.up, &link.down];
-            let late = directions
-                .iter()
-                .filter_map(|way| way.lateness_p99_us)
-                .fold(0.0, f64::max);
+            let late = directions.iter().filter_map(|way| way.lateness_p99_us).fold(0.0, f64::max);
             let lost: u64 = directions.iter().map(|way| way.overflowed).sum();
             if late > tolerance {
                 caveats.push(overload(format!(

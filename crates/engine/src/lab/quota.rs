@@ -41,10 +41,8 @@ impl QuotaGroup {
             let why = "no control group of this process is mounted where it can be seen";
             io::Error::new(ErrorKind::NotFound, why)
         })?;
-        let home = Home {
-            directory: group.directory().to_owned(),
-            is_version1: group.is_version1(),
-        };
+        let home =
+            Home { directory: group.directory().to_owned(), is_version1: group.is_version1() };
         home.make(percent)
     }
 
@@ -86,10 +84,7 @@ impl Home {
         fs::create_dir(&directory).map_err(|error| told("make", &directory, error))?;
         // From here on the group is removed whatever happens; it must not be before the lock is
         // held.
-        let group = QuotaGroup {
-            home: self,
-            directory,
-        };
+        let group = QuotaGroup { home: self, directory };
         let made = group.home.set_up(&group.directory, percent);
         drop(lock);
         made.map(|()| group)
@@ -166,11 +161,7 @@ impl Home {
     }
 
     fn threads(&self) -> &'static str {
-        if self.is_version1 {
-            "tasks"
-        } else {
-            "cgroup.threads"
-        }
+        if self.is_version1 { "tasks" } else { "cgroup.threads" }
     }
 }
 
@@ -239,10 +230,7 @@ mod tests {
     }
 
     fn home(directory: &Path) -> Home {
-        Home {
-            directory: directory.to_owned(),
-            is_version1: false,
-        }
+        Home { directory: directory.to_owned(), is_version1: false }
     }
 
     #[test]
@@ -251,9 +239,7 @@ mod tests {
         let words = |has_cpu| -> Vec<String> {
             let steps = version2_steps(home, group, has_cpu, 25);
             let words = steps.into_iter();
-            words
-                .map(|(file, text)| format!("{}: {text}", file.display()))
-                .collect()
+            words.map(|(file, text)| format!("{}: {text}", file.display())).collect()
         };
         let all = [
             "/g/linerate-7-0/cgroup.type: threaded",
@@ -267,10 +253,7 @@ mod tests {
     #[test]
     fn a_quota_of_version_1_is_a_share_of_its_period() {
         let (file, text) = version1_quota(Path::new("/g"), "50000\n", 20).unwrap();
-        assert_eq!(
-            (file.as_path(), text.as_str()),
-            (Path::new("/g/cpu.cfs_quota_us"), "10000")
-        );
+        assert_eq!((file.as_path(), text.as_str()), (Path::new("/g/cpu.cfs_quota_us"), "10000"));
         assert!(version1_quota(Path::new("/g"), "x", 20).is_err());
     }
 
@@ -292,10 +275,7 @@ mod tests {
         let text = |path: PathBuf| fs::read_to_string(path).unwrap();
         assert!(text(group.join("cgroup.type")).starts_with("threaded"));
         assert!(text(group.join("cpu.max")).starts_with("50000 100000"));
-        assert_eq!(
-            text(directory.path().join("cgroup.subtree_control")),
-            "+cpu"
-        );
+        assert_eq!(text(directory.path().join("cgroup.subtree_control")), "+cpu");
         assert!(home.mark().is_dir());
     }
 
@@ -303,16 +283,9 @@ mod tests {
     fn without_the_controller_nothing_is_changed_and_no_group_is_left() {
         let directory = tempfile::tempdir().unwrap();
         like_a_group(directory.path(), "");
-        fs::write(
-            directory.path().join("cgroup.controllers"),
-            "cpuset memory\n",
-        )
-        .unwrap();
+        fs::write(directory.path().join("cgroup.controllers"), "cpuset memory\n").unwrap();
         let error = home(directory.path()).make(50).err().unwrap().to_string();
-        assert!(
-            error.ends_with("is not given the controller cpu"),
-            "{error}"
-        );
+        assert!(error.ends_with("is not given the controller cpu"), "{error}");
         let home = home(directory.path());
         assert!(home.groups().is_empty() && !home.mark().exists());
         let control = directory.path().join("cgroup.subtree_control");
@@ -351,9 +324,7 @@ mod tests {
         like_a_group(directory.path(), "");
         let home = home(directory.path());
         fs::create_dir(home.mark()).unwrap();
-        let others = directory
-            .path()
-            .join(format!("linerate-{}-3", process::id()));
+        let others = directory.path().join(format!("linerate-{}-3", process::id()));
         fs::create_dir(&others).unwrap();
         let control = directory.path().join("cgroup.subtree_control");
         home.release();
@@ -372,9 +343,7 @@ mod tests {
         fs::create_dir(home.mark()).unwrap();
         // No process has a number that large (PID_MAX_LIMIT is 2^22).
         let dead = directory.path().join("linerate-4194305-0");
-        let living = directory
-            .path()
-            .join(format!("linerate-{}-9", process::id()));
+        let living = directory.path().join(format!("linerate-{}-9", process::id()));
         let foreign = directory.path().join("session.scope");
         for group in [&dead, &living, &foreign] {
             fs::create_dir(group).unwrap();
@@ -390,10 +359,7 @@ mod tests {
     fn settings_that_could_not_be_written_are_named() {
         let error = write(&(PathBuf::from("/nowhere/cpu.max"), "1 2".to_owned())).unwrap_err();
         let said = error.to_string();
-        assert!(
-            said.starts_with("cannot write 1 2 to /nowhere/cpu.max: "),
-            "{said}"
-        );
+        assert!(said.starts_with("cannot write 1 2 to /nowhere/cpu.max: "), "{said}");
     }
 
     /// On this host's own version 2: its rules for threads, without the controller that version 1
@@ -403,9 +369,7 @@ mod tests {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mount = mounts.lines().find_map(|line| {
             let (before, after) = line.split_once(" - ")?;
-            after
-                .starts_with("cgroup2 ")
-                .then(|| before.split(' ').nth(4))?
+            after.starts_with("cgroup2 ").then(|| before.split(' ').nth(4))?
         });
         let member = fs::read_to_string("/proc/self/cgroup").unwrap();
         let own = member.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -415,17 +379,11 @@ mod tests {
         };
         let directory = Path::new(mount).join(own);
         let name = format!("linerate-{}-test", process::id());
-        let group = QuotaGroup {
-            home: home(&directory),
-            directory: directory.join(&name),
-        };
+        let group = QuotaGroup { home: home(&directory), directory: directory.join(&name) };
         let made = fs::create_dir(&group.directory);
         let threaded = || write(&version2_steps(&directory, &group.directory, true, 50)[0]);
         if let Err(why) = made.and_then(|()| threaded()) {
-            skip(
-                Need::Cgroup,
-                format_args!("no threaded group can be made: {why}"),
-            );
+            skip(Need::Cgroup, format_args!("no threaded group can be made: {why}"));
             return;
         }
         let inside = thread::scope(|scope| {

@@ -106,10 +106,7 @@ fn sessions(mix: &Mix, firsts: Vec<Client>) -> Result<Vec<Client>, MeasureError>
     let mut firsts: Vec<Option<Client>> = firsts.into_iter().map(Some).collect();
     let mut clients: Vec<Client> = Vec::new();
     for member in &mix.members {
-        let there = mix
-            .members
-            .iter()
-            .position(|other| other.endpoint == member.endpoint);
+        let there = mix.members.iter().position(|other| other.endpoint == member.endpoint);
         clients.push(match (firsts[member.endpoint].take(), there) {
             (None, Some(there)) => clients[there].another()?,
             (first, _) => first.expect("the first member of an endpoint has its first session"),
@@ -124,11 +121,7 @@ fn ask_for_ecn(mix: &Mix, firsts: &[Client]) -> Result<Option<Applied>, MeasureE
     let Some(asked) = mix.members.iter().find_map(|member| member.ecn) else {
         return Ok(None);
     };
-    let text = if asked {
-        "sysctl:net.ipv4.tcp_ecn=1"
-    } else {
-        "sysctl:net.ipv4.tcp_ecn=2"
-    };
+    let text = if asked { "sysctl:net.ipv4.tcp_ecn=1" } else { "sysctl:net.ipv4.tcp_ecn=2" };
     let treatments: Treatments = text.parse().map_err(TreatError::from)?;
     let changes = treatments.host_changes(End::Client);
     Ok(Some(Applied::apply(&changes, firsts[0].peer().ip())?))
@@ -156,17 +149,9 @@ fn check(mix: &Mix, endpoint: usize, client: &Client, has_key: bool) -> Result<(
     let welcome = client.welcome();
     let clients = u64::from(welcome.limits.clients);
     // Whoever has proved a key has no share to keep to.
-    let sessions = if has_key {
-        clients
-    } else {
-        share_of_one(clients)
-    };
-    let owner = Owner {
-        limits: &welcome.limits,
-        operations: &welcome.operations,
-    };
-    mix.check(endpoint, &owner, sessions)
-        .map_err(|refusal| client.refused(refusal))
+    let sessions = if has_key { clients } else { share_of_one(clients) };
+    let owner = Owner { limits: &welcome.limits, operations: &welcome.operations };
+    mix.check(endpoint, &owner, sessions).map_err(|refusal| client.refused(refusal))
 }
 
 /// Each probe on the idle path.
@@ -190,9 +175,7 @@ fn idle(
     };
     let runs = together(clients, mix.members.iter().map(job).collect(), stop)?;
     let whole = |run: Option<Outcome>| match run {
-        Some(Outcome {
-            error: Some(error), ..
-        }) => Err(error),
+        Some(Outcome { error: Some(error), .. }) => Err(error),
         run => Ok(run),
     };
     runs.into_iter().map(whole).collect()

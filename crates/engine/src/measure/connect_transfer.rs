@@ -42,11 +42,7 @@ pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::R
     });
     drop(socket);
     flow.counters.set_done(now_ns());
-    Ok(WorkerEnd {
-        method,
-        tcp,
-        ..WorkerEnd::default()
-    })
+    Ok(WorkerEnd { method, tcp, ..WorkerEnd::default() })
 }
 
 /// The next connection, and the flow that it belongs to; `None` if the client makes no more.
@@ -71,12 +67,7 @@ fn connection<'a>(
 
 /// Waits until the receiver closes the connection, which it does when it has read all.
 fn await_end(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
-    let mover = Mover {
-        stop: &shared.stop,
-        spin: false,
-        patience: None,
-        quickack: QuickAck::NONE,
-    };
+    let mover = Mover { stop: &shared.stop, spin: false, patience: None, quickack: QuickAck::NONE };
     match mover.receive_end(socket) {
         Err(_) if shared.stop.is_requested() => Ok(()),
         other => other,

@@ -150,11 +150,7 @@ impl<'a> Requester<'a> {
                 tally.answered(start_ns, answered_ns);
                 if let Some(answers) = &self.shared.answers {
                     // The receiver may be gone.
-                    let _ = answers.send(AnswerOutcome {
-                        began_ns,
-                        connected_ns,
-                        answered_ns,
-                    });
+                    let _ = answers.send(AnswerOutcome { began_ns, connected_ns, answered_ns });
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Err(error),
@@ -273,10 +269,7 @@ pub(crate) fn respond(
 }
 
 fn serve(
-    SourceArrival {
-        stream,
-        known_bytes,
-    }: &SourceArrival,
+    SourceArrival { stream, known_bytes }: &SourceArrival,
     test: &ExchangeTest,
     mover: &Mover<'_>,
     request: &mut [u8],
@@ -346,11 +339,7 @@ mod tests {
 
         fn failing(self, times: u32, reason: io::ErrorKind) -> Self {
             let failures = AtomicU32::new(times);
-            Self {
-                failures,
-                reason,
-                ..self
-            }
+            Self { failures, reason, ..self }
         }
     }
 
@@ -388,10 +377,7 @@ mod tests {
         let connector = Plain::to(&local_listener());
         let outcome = request_with(3, connector.failing(3, io::ErrorKind::ConnectionRefused));
         let failures = outcome.failures;
-        assert_eq!(
-            (outcome.transactions, outcome.failed, failures.refused),
-            (0, 3, 3)
-        );
+        assert_eq!((outcome.transactions, outcome.failed, failures.refused), (0, 3, 3));
         let caveat = failures.caveat().unwrap();
         assert!(caveat.message.contains("3 refused"), "{}", caveat.message);
     }

@@ -65,10 +65,7 @@ pub(crate) fn one_flow(
 
 /// Whether `side` sends the payload of a flow in `direction`.
 pub(crate) fn sends(side: End, direction: Direction) -> bool {
-    matches!(
-        (side, direction),
-        (End::Client, Direction::Up) | (End::Server, Direction::Down)
-    )
+    matches!((side, direction), (End::Client, Direction::Up) | (End::Server, Direction::Down))
 }
 
 /// Figures of a flow while it runs: one writer (its worker), any number of readers. They have a

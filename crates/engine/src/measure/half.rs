@@ -70,20 +70,14 @@ impl Half {
         let profiler = profile.map(Profiler::start).transpose()?;
         let sampler = {
             let shared = Arc::clone(&shared);
-            thread::Builder::new()
-                .name("sampler".into())
-                .spawn(move || {
-                    let mut course = sampler::watch(&shared, qos, profiler.as_ref());
-                    shared.set_finished();
-                    course.taken = profiler.map(Profiler::finish);
-                    course
-                })?
+            thread::Builder::new().name("sampler".into()).spawn(move || {
+                let mut course = sampler::watch(&shared, qos, profiler.as_ref());
+                shared.set_finished();
+                course.taken = profiler.map(Profiler::finish);
+                course
+            })?
         };
-        let mut half = Self {
-            workers: Vec::with_capacity(shared.shares.len()),
-            sampler,
-            shared,
-        };
+        let mut half = Self { workers: Vec::with_capacity(shared.shares.len()), sampler, shared };
         for share in half.shared.shares.clone() {
             match half.spawn_worker(share) {
                 Ok(worker) => half.workers.push(worker),
@@ -110,9 +104,7 @@ impl Half {
     /// Lets all workers begin together: otherwise the first ones could keep the others from a CPU.
     fn let_go(&self) {
         self.shared.let_go();
-        self.workers
-            .iter()
-            .for_each(|worker| worker.thread().unpark());
+        self.workers.iter().for_each(|worker| worker.thread().unpark());
     }
 
     /// Waits for the set time and then sends the first bytes of all flows from one thread, one flow
@@ -149,9 +141,8 @@ impl Half {
     fn spawn_worker(&self, share: Range<usize>) -> io::Result<JoinHandle<Worked>> {
         let shared = Arc::clone(&self.shared);
         let sampler = self.sampler.thread().clone();
-        thread::Builder::new()
-            .name(format!("flow-{}", shared.flows[share.start].id))
-            .spawn(move || {
+        thread::Builder::new().name(format!("flow-{}", shared.flows[share.start].id)).spawn(
+            move || {
                 let flows = &shared.flows[share];
                 shared.await_the_others();
                 for flow in flows {
@@ -166,11 +157,9 @@ impl Half {
                 }
                 shared.worker_is_done();
                 sampler.unpark();
-                Worked {
-                    ends,
-                    usage: CpuUsage::of_thread(),
-                }
-            })
+                Worked { ends, usage: CpuUsage::of_thread() }
+            },
+        )
     }
 
     /// Payload received so far.
@@ -220,20 +209,15 @@ impl Half {
     /// Whether the peer's kernel has acknowledged all that this end's TCP senders have sent.
     pub(crate) fn is_acknowledged(&self) -> bool {
         self.senders().all(|flow| match &flow.socket {
-            Some(FlowSocket::Tcp(stream)) => TcpInfo::read(stream).map_or(true, |info| {
-                info.unacked == 0 && info.notsent_bytes.unwrap_or(0) == 0
-            }),
+            Some(FlowSocket::Tcp(stream)) => TcpInfo::read(stream)
+                .map_or(true, |info| info.unacked == 0 && info.notsent_bytes.unwrap_or(0) == 0),
             _ => true,
         })
     }
 
     /// Messages or transactions so far.
     pub(crate) fn messages(&self) -> u64 {
-        self.shared
-            .flows
-            .iter()
-            .map(|f| f.counters.messages())
-            .sum()
+        self.shared.flows.iter().map(|f| f.counters.messages()).sum()
     }
 
     /// Whether every receiver of this end has seen the end of its stream.
@@ -285,9 +269,9 @@ impl Half {
         const LONG: Duration = Duration::from_millis(100);
         let elapsed = Duration::from_nanos(self.since_began_ns());
         match self.shared.test.seconds() {
-            Some(seconds) => Duration::from_secs_f64(seconds)
-                .saturating_sub(elapsed)
-                .clamp(SHORT, LONG),
+            Some(seconds) => {
+                Duration::from_secs_f64(seconds).saturating_sub(elapsed).clamp(SHORT, LONG)
+            }
             None => USUAL,
         }
     }
@@ -342,9 +326,7 @@ fn wake(shared: &Shared) {
 
 /// A thread's result; a panic of the thread continues in this one.
 fn joined<T>(thread: JoinHandle<T>) -> T {
-    thread
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs the worker of one flow, or of several flows that share a thread.
@@ -515,10 +497,7 @@ pub(crate) struct HalfOptions {
 
 impl From<Marks> for HalfOptions {
     fn from(marks: Marks) -> Self {
-        Self {
-            marks,
-            ..Self::default()
-        }
+        Self { marks, ..Self::default() }
     }
 }
 
@@ -546,15 +525,10 @@ mod tests {
         let (flows, _peers): (Vec<_>, Vec<_>) = (0..12).map(flow).unzip();
         let test = Test::stream().streams(12_u32).resolve(7).unwrap();
         let at_ns = now_ns() + 30_000_000;
-        let options = HalfOptions {
-            at_ns: Some(at_ns),
-            ..HalfOptions::default()
-        };
+        let options = HalfOptions { at_ns: Some(at_ns), ..HalfOptions::default() };
         let half = Half::start(End::Client, &test, flows, FlowSource::Bound, options).unwrap();
         let counters = half.shared.flows.iter().map(|flow| &flow.counters);
-        let begun: Vec<u64> = counters
-            .filter_map(|counters| counters.begun_ns())
-            .collect();
+        let begun: Vec<u64> = counters.filter_map(|counters| counters.begun_ns()).collect();
         assert_eq!(begun.len(), 12);
         assert!(begun[0] >= at_ns && begun.is_sorted(), "{at_ns} {begun:?}");
         assert!(half.sent_bytes() >= 12 * stream::FIRST);

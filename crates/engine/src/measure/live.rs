@@ -97,10 +97,7 @@ impl From<&TcpInfo> for LiveTcp {
 }
 
 fn buffers(socket: &impl std::os::fd::AsFd) -> [u32; 2] {
-    [
-        socket::send_buffer(socket).unwrap_or(0),
-        socket::receive_buffer(socket).unwrap_or(0),
-    ]
+    [socket::send_buffer(socket).unwrap_or(0), socket::receive_buffer(socket).unwrap_or(0)]
 }
 
 /// The time until the next interval of a test ends, and the number of intervals that have ended.
@@ -115,10 +112,7 @@ pub(crate) fn until_interval(test: &Test, at_s: f64) -> (Duration, u64) {
         let before = (warm_up / width).ceil();
         (warm_up + next(measured), before + measured / width)
     };
-    (
-        Duration::from_secs_f64((due - at_s).max(0.001)),
-        over as u64,
-    )
+    (Duration::from_secs_f64((due - at_s).max(0.001)), over as u64)
 }
 
 #[cfg(test)]

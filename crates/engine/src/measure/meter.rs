@@ -147,10 +147,7 @@ impl Meter {
     /// Share of one CPU that each worker had, percent.
     pub(crate) fn thread_percents(&self) -> Vec<f64> {
         let wall = self.wall();
-        self.threads
-            .iter()
-            .map(|thread| percent(thread.passed().on_cpu, wall))
-            .collect()
+        self.threads.iter().map(|thread| percent(thread.passed().on_cpu, wall)).collect()
     }
 
     /// CPU time of each worker; [`Meter::report`] has the sum.
@@ -158,11 +155,8 @@ impl Meter {
         let wall = self.wall();
         let each = self.threads.iter().zip(whole_life);
         each.map(|(thread, usage)| {
-            let on_cpu = if wall < SHORT {
-                usage.user + usage.system
-            } else {
-                thread.passed().on_cpu
-            };
+            let on_cpu =
+                if wall < SHORT { usage.user + usage.system } else { thread.passed().on_cpu };
             split(on_cpu, std::slice::from_ref(usage))
         })
         .collect()
@@ -198,17 +192,12 @@ impl Meter {
         let sampled: Duration = passed.iter().map(|times| times.on_cpu).sum();
         let on_cpu = if wall < SHORT {
             // The kernel updates the figures of another thread only at its tick.
-            whole_life
-                .iter()
-                .map(|usage| usage.user + usage.system)
-                .sum()
+            whole_life.iter().map(|usage| usage.user + usage.system).sum()
         } else {
             sampled
         };
-        let mut report = EndReport {
-            cpu_seconds: split(on_cpu, whole_life),
-            ..EndReport::default()
-        };
+        let mut report =
+            EndReport { cpu_seconds: split(on_cpu, whole_life), ..EndReport::default() };
         if let Some(count) = std::num::NonZero::new(passed.len() as u32)
             && !wall.is_zero()
         {
@@ -222,10 +211,8 @@ impl Meter {
             report.blocked_us = Some(micros(blocked / count.get()));
             report.run_delay_us = Some(micros(delay / count.get()));
             report.paced_us = Some(micros(paced / count.get()));
-            report.busiest_thread_percent = passed
-                .iter()
-                .map(|times| percent(times.on_cpu, wall))
-                .max_by(f64::total_cmp);
+            report.busiest_thread_percent =
+                passed.iter().map(|times| percent(times.on_cpu, wall)).max_by(f64::total_cmp);
         }
         self.report_host(&mut report);
         report
@@ -249,10 +236,7 @@ impl Meter {
                 Some(cpu.since(earlier))
             });
             let (dropped, squeezed) = passed.fold((0, 0), |(dropped, squeezed), cpu| {
-                (
-                    dropped + u64::from(cpu.dropped),
-                    squeezed + u64::from(cpu.time_squeeze),
-                )
+                (dropped + u64::from(cpu.dropped), squeezed + u64::from(cpu.time_squeeze))
             });
             report.softnet_dropped = Some(dropped);
             report.softnet_squeezed = Some(squeezed);
@@ -305,19 +289,15 @@ impl ThreadMeter {
         {
             self.reader = SchedTimesReader::open(tid).ok();
         }
-        self.reader
-            .as_mut()
-            .and_then(|reader| reader.read().ok())
-            .unwrap_or(self.end)
+        self.reader.as_mut().and_then(|reader| reader.read().ok()).unwrap_or(self.end)
     }
 }
 
 /// Thermal throttles by CPU; `None` if a CPU has no count.
 fn throttles(cpu: &CpuStat) -> Option<Vec<(u32, ThermalThrottles)>> {
     let numbers = cpu.cpus.iter().map(|(number, _)| *number);
-    let counted: Option<Vec<_>> = numbers
-        .map(|number| Some((number, *thermal_throttles(number).value()?)))
-        .collect();
+    let counted: Option<Vec<_>> =
+        numbers.map(|number| Some((number, *thermal_throttles(number).value()?))).collect();
     counted.filter(|counted| !counted.is_empty())
 }
 
@@ -329,9 +309,8 @@ fn throttled(begin: &[(u32, ThermalThrottles)], end: &[(u32, ThermalThrottles)])
         Some((core, end.package.saturating_sub(begin.package)))
     };
     let grown = end.iter().filter_map(grown);
-    let (cores, package) = grown.fold((0, 0), |(cores, most), (core, package)| {
-        (cores + core, most.max(package))
-    });
+    let (cores, package) =
+        grown.fold((0, 0), |(cores, most), (core, package)| (cores + core, most.max(package)));
     cores + package
 }
 
@@ -341,9 +320,7 @@ fn quota(begin: &CpuLimit, end: &CpuLimit) -> Option<CpuQuota> {
     Some(CpuQuota {
         cpus,
         periods: end.periods.saturating_sub(begin.periods),
-        throttled_periods: end
-            .throttled_periods
-            .saturating_sub(begin.throttled_periods),
+        throttled_periods: end.throttled_periods.saturating_sub(begin.throttled_periods),
         throttled_us: end.throttled_us.saturating_sub(begin.throttled_us),
     })
 }
@@ -363,15 +340,8 @@ fn split(on_cpu: Duration, whole_life: &[CpuUsage]) -> CpuSeconds {
     let user: Duration = whole_life.iter().map(|usage| usage.user).sum();
     let system: Duration = whole_life.iter().map(|usage| usage.system).sum();
     let total = (user + system).as_secs_f64();
-    let share = if total > 0.0 {
-        user.as_secs_f64() / total
-    } else {
-        0.0
-    };
-    CpuSeconds {
-        user: on_cpu.as_secs_f64() * share,
-        system: on_cpu.as_secs_f64() * (1.0 - share),
-    }
+    let share = if total > 0.0 { user.as_secs_f64() / total } else { 0.0 };
+    CpuSeconds { user: on_cpu.as_secs_f64() * share, system: on_cpu.as_secs_f64() * (1.0 - share) }
 }
 
 fn percent(part: Duration, whole: Duration) -> f64 {

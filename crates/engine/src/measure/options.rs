@@ -69,11 +69,7 @@ pub(crate) fn apply_udp(
     sends: bool,
 ) -> Result<(), OptionError> {
     apply_any(socket, options)?;
-    let buffer = if sends {
-        options.send_buffer_bytes
-    } else {
-        options.receive_window_bytes
-    };
+    let buffer = if sends { options.send_buffer_bytes } else { options.receive_window_bytes };
     match (buffer, sends) {
         (Some(ByteCount(bytes)), true) => socket::set_send_buffer(socket, clamp(bytes)).map(drop),
         (Some(ByteCount(bytes)), false) => {

@@ -136,10 +136,7 @@ impl From<&ExchangeOutcome> for ExchangeTotals {
             not_sent: outcome.send_lag.as_ref().map(|_| outcome.not_sent),
             latency,
             histogram: latency.map(|_| outcome.latency.buckets()),
-            send_lag: outcome
-                .send_lag
-                .as_ref()
-                .and_then(LatencyHistogram::summary),
+            send_lag: outcome.send_lag.as_ref().and_then(LatencyHistogram::summary),
             one_way: OneWay::new(&outcome.probes, outcome.lost.known()),
             page: outcome.pages.as_ref().and_then(LatencyHistogram::summary),
             video: outcome.video,

@@ -79,12 +79,8 @@ impl QosMeter {
     }
 
     fn read(&mut self) -> QosReading {
-        let classes = self
-            .major
-            .and_then(|major| self.netlink.htb_classes(self.index, major).ok());
-        let shaper = self
-            .has_shaper
-            .then(|| self.netlink.root_shaper(self.index).ok());
+        let classes = self.major.and_then(|major| self.netlink.htb_classes(self.index, major).ok());
+        let shaper = self.has_shaper.then(|| self.netlink.root_shaper(self.index).ok());
         QosReading {
             classes: classes.unwrap_or_default(),
             shaper: shaper.flatten().flatten(),
@@ -103,10 +99,7 @@ fn device_towards(peer: SocketAddr) -> Option<(Netlink, u32, Link)> {
 
 fn evidence(device: &str, begin: &QosReading, end: &QosReading) -> QosEvidence {
     let root = end.classes.iter().find(|(class, _)| class.parent.is_none());
-    let leaves = end
-        .classes
-        .iter()
-        .filter(|(class, _)| !has_children(end, class));
+    let leaves = end.classes.iter().filter(|(class, _)| !has_children(end, class));
     let mut classes: Vec<QosClass> = leaves
         .map(|(class, now)| QosClass {
             class: name_of(class.id),
@@ -218,11 +211,7 @@ impl BacklogMeter {
         let mut sending = flows.iter().filter(|flow| flow.sends);
         let peer = sending.find_map(|flow| flow.socket.as_ref()?.addresses().1)?;
         let (netlink, index, link) = device_towards(peer)?;
-        (link.qdisc? != "noqueue").then(|| Self {
-            netlink,
-            index,
-            readings: Vec::new(),
-        })
+        (link.qdisc? != "noqueue").then(|| Self { netlink, index, readings: Vec::new() })
     }
 
     pub(crate) fn look(&mut self) {
@@ -265,11 +254,7 @@ mod tests {
     }
 
     fn reading(bytes: u64, packets: u32) -> QosReading {
-        let did = HtbStatistics {
-            bytes,
-            packets,
-            ..HtbStatistics::default()
-        };
+        let did = HtbStatistics { bytes, packets, ..HtbStatistics::default() };
         QosReading {
             classes: vec![
                 (class(1, None), did),
@@ -290,10 +275,7 @@ mod tests {
         let [class] = found.classes.as_slice() else {
             panic!("{:?}", found.classes);
         };
-        assert_eq!(
-            (class.class.as_str(), class.bytes, class.packets),
-            ("1:10", 40_000, 40)
-        );
+        assert_eq!((class.class.as_str(), class.bytes, class.packets), ("1:10", 40_000, 40));
     }
 
     #[test]
@@ -313,10 +295,7 @@ mod tests {
             }
             let socket = UdpSocket::bind((pair.a.ipv4, 0)).unwrap();
             socket.connect(peer.local_addr().unwrap()).unwrap();
-            let flow = Flow {
-                id: 0,
-                socket: FlowSocket::Udp(socket.try_clone().unwrap()),
-            };
+            let flow = Flow { id: 0, socket: FlowSocket::Udp(socket.try_clone().unwrap()) };
             let test = linerate_core::plan::Test::stream().resolve(7).unwrap();
             let options = HalfOptions::default();
             let shared = Shared::new(End::Client, &test, vec![flow], FlowSource::Bound, options);

@@ -104,9 +104,7 @@ pub(crate) fn watch(
             return course;
         }
         course.step(shared, begin_ns, now);
-        profiler
-            .iter()
-            .for_each(|profiler| profiler.set_flows(threads(shared)));
+        profiler.iter().for_each(|profiler| profiler.set_flows(threads(shared)));
         if course.thin_out() {
             step *= 2;
         }
@@ -208,11 +206,7 @@ impl SamplerCourse {
             course.bytes = flow.counters.bytes() - course.begin.0;
             course.messages = flow.counters.messages() - course.begin.1;
         }
-        let last = shared
-            .flows
-            .iter()
-            .filter_map(|f| f.counters.last_ns())
-            .max();
+        let last = shared.flows.iter().filter_map(|f| f.counters.last_ns()).max();
         let end = match (last, shared.test.extent) {
             // A counted transfer ends with its last byte, not when the sampler looks.
             (Some(last), Extent::Bytes(_) | Extent::Count(_)) => last.clamp(begin_ns, now),

@@ -49,9 +49,7 @@ impl Quota {
     /// Takes a message's bytes; false if none are left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let left = |left: u64| (left > 0).then(|| left.saturating_sub(bytes));
-        self.0
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, left)
-            .is_ok()
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, left).is_ok()
     }
 }
 

@@ -98,10 +98,7 @@ impl FlowSource {
                 return None;
             }
             match arrivals.recv_timeout(SLICE) {
-                Ok(Flow {
-                    socket: FlowSocket::Tcp(stream),
-                    id,
-                }) => return Some((id, stream)),
+                Ok(Flow { socket: FlowSocket::Tcp(stream), id }) => return Some((id, stream)),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
@@ -163,10 +160,7 @@ impl SourceArrival {
     /// A connection that another thread has accepted.
     fn of_others(stream: TcpStream) -> Option<Self> {
         stream.set_nonblocking(true).ok()?;
-        Some(Self {
-            stream,
-            known_bytes: 0,
-        })
+        Some(Self { stream, known_bytes: 0 })
     }
 }
 

@@ -204,11 +204,7 @@ pub(crate) fn run(
         stop: &shared.stop,
         quota: shared.quota.as_ref(),
     };
-    if flow.sends {
-        send(&job, socket)
-    } else {
-        receive(&job, socket)
-    }
+    if flow.sends { send(&job, socket) } else { receive(&job, socket) }
 }
 
 /// Sends until the amount is sent, the peer is gone or the stop flag is set; then ends the stream.
@@ -217,10 +213,7 @@ fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
     let seed = job.test.seed;
     let (result, method) = match (job.stream.verify, job.stream.send) {
         (true, _) => {
-            let mut source = PatternCopy {
-                pattern: Pattern::new(seed),
-                buffer: vec![0; message],
-            };
+            let mut source = PatternCopy { pattern: Pattern::new(seed), buffer: vec![0; message] };
             (send_from(job, socket, &mut source), "write")
         }
         (false, SendMethod::Copy) => match job.stream.batch {
@@ -228,9 +221,7 @@ fn send(job: &Job<'_>, socket: &TcpStream) -> io::Result<&'static str> {
             Some(batch) => {
                 let payload = payload(message);
                 let messages = vec![IoSlice::new(&payload[..message]); batch as usize];
-                let mut source = Batch {
-                    messages: &messages,
-                };
+                let mut source = Batch { messages: &messages };
                 (send_from(job, socket, &mut source), "writev")
             }
         },
@@ -394,11 +385,8 @@ fn receive_into<S: Sink>(
             receive_all(job, socket, sink, size, |n| {
                 pause.add(n as u64, n as u64);
                 // A read that filled the buffer has left bytes behind.
-                let due = if n < size {
-                    pause.due(now_ns(), || receive_buffer(socket))
-                } else {
-                    None
-                };
+                let due =
+                    if n < size { pause.due(now_ns(), || receive_buffer(socket)) } else { None };
                 due.into_iter().for_each(thread::sleep);
                 true
             })
@@ -504,9 +492,7 @@ mod tests {
         });
         // A non-blocking socket takes a part of it.
         socket.set_nonblocking(true).unwrap();
-        let mut batch = Batch {
-            messages: &messages,
-        };
+        let mut batch = Batch { messages: &messages };
         let whole = bytes.len() * messages.len();
         let sent = send_message(&Stop::new(), &socket, &mut batch, 0, whole).unwrap();
         drop(socket);

@@ -29,10 +29,7 @@ impl TcpProbe {
             return None;
         };
         let keeper = window.filter(|_| !flow.sends).map(WindowKeeper::new);
-        Some(Self {
-            keeper,
-            ..Self::new(stream, flow.sends)?
-        })
+        Some(Self { keeper, ..Self::new(stream, flow.sends)? })
     }
 
     pub(crate) fn new(stream: &TcpStream, sends: bool) -> Option<Self> {
@@ -66,8 +63,7 @@ impl TcpProbe {
             let queue = memory.map(|memory| memory.send_queue);
             self.readings.sender(at_ns, info, queue);
         } else {
-            self.readings
-                .receiver(info, socket::unread(&self.socket).ok());
+            self.readings.receiver(info, socket::unread(&self.socket).ok());
         }
     }
 

@@ -52,11 +52,7 @@ impl TcpReadings {
     pub(crate) fn sender(&mut self, at_ns: u64, info: TcpInfo, send_queue: Option<u32>) {
         self.last = Some(info);
         self.largest_window = self.largest_window.max(info.snd_wnd.unwrap_or(0).into());
-        self.readings.push(SenderReading {
-            at_ns,
-            info,
-            send_queue,
-        });
+        self.readings.push(SenderReading { at_ns, info, send_queue });
     }
 
     /// Adds a reading of a receiver, with the bytes that wait unread.
@@ -64,8 +60,7 @@ impl TcpReadings {
         self.last = Some(info);
         self.largest_window = self.largest_window.max(info.rcv_wnd.unwrap_or(0).into());
         self.unread.extend(unread);
-        self.receiver_rtts
-            .extend(Some(info.rcv_rtt).filter(|rtt| *rtt > 0));
+        self.receiver_rtts.extend(Some(info.rcv_rtt).filter(|rtt| *rtt > 0));
     }
 
     pub(crate) fn thin_out(&mut self) {
@@ -130,9 +125,8 @@ impl TcpReadings {
         let segments = grown(|i| i.data_segs_out.map(u64::from));
         let sent = grown(|i| i.bytes_sent).unwrap_or(bytes);
         evidence.data_segments_out = segments;
-        evidence.effective_segment_bytes = segments
-            .filter(|segments| *segments > 0)
-            .map(|segments| sent as f64 / segments as f64);
+        evidence.effective_segment_bytes =
+            segments.filter(|segments| *segments > 0).map(|segments| sent as f64 / segments as f64);
         evidence.segments_in = grown(|i| Some(i.segs_in.into()));
         evidence.samples = Some(self.readings.len() as u64);
         evidence.retransmitted_segments = grown(|i| Some(i.total_retrans.into())).unwrap_or(0);
@@ -153,11 +147,9 @@ impl TcpReadings {
         // Retransmissions between two readings count as one loss event.
         let totals = std::iter::once(begin.total_retrans)
             .chain(self.readings.iter().map(|r| r.info.total_retrans));
-        evidence.loss_events = totals
-            .clone()
-            .zip(totals.skip(1))
-            .filter(|(before, after)| after > before)
-            .count() as u64;
+        evidence.loss_events =
+            totals.clone().zip(totals.skip(1)).filter(|(before, after)| after > before).count()
+                as u64;
     }
 
     fn infos(&self) -> impl Iterator<Item = &TcpInfo> + Clone {
@@ -177,9 +169,7 @@ impl TcpReadings {
         evidence.cwnd_bytes = of(congestion_window).unwrap_or(0);
         evidence.cwnd_mean_bytes = self.mean_window();
         evidence.unacked_bytes = of(|i| u64::from(i.unacked) * u64::from(i.snd_mss)).unwrap_or(0);
-        evidence.notsent_bytes = end
-            .notsent_bytes
-            .and(of(|i| i.notsent_bytes.unwrap_or(0).into()));
+        evidence.notsent_bytes = end.notsent_bytes.and(of(|i| i.notsent_bytes.unwrap_or(0).into()));
         evidence.pacing_rate_bps = of(|i| i.pacing_rate)
             .filter(|rate| *rate != u64::MAX)
             .map(|rate| rate.saturating_mul(8));
@@ -198,8 +188,7 @@ impl TcpReadings {
     fn rtt_p95(&self) -> Option<u32> {
         let mut rtts: Vec<u32> = self.infos().map(|i| i.rtt).collect();
         rtts.sort_unstable();
-        rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?)
-            .copied()
+        rtts.get((rtts.len() * 19).div_ceil(20).checked_sub(1)?).copied()
     }
 
     /// Share of the readings with a full send window: one into which not one more segment fits.
@@ -303,14 +292,12 @@ mod tests {
 
     /// Readings by congestion-avoidance state, threshold and segments retransmitted.
     fn windows(readings: &[(u8, u32, u32)]) -> Option<Vec<f64>> {
-        let infos = readings
-            .iter()
-            .map(|&(ca_state, snd_ssthresh, total_retrans)| TcpInfo {
-                ca_state,
-                snd_ssthresh,
-                total_retrans,
-                ..TcpInfo::default()
-            });
+        let infos = readings.iter().map(|&(ca_state, snd_ssthresh, total_retrans)| TcpInfo {
+            ca_state,
+            snd_ssthresh,
+            total_retrans,
+            ..TcpInfo::default()
+        });
         loss_windows(infos)
     }
 
@@ -318,13 +305,7 @@ mod tests {
     fn losses_count_even_if_the_threshold_stays_the_same() {
         const OPEN: u8 = 0;
         const RECOVERY: u8 = 3;
-        let same = [
-            (OPEN, 20, 0),
-            (OPEN, 20, 2),
-            (OPEN, 20, 3),
-            (RECOVERY, 20, 4),
-            (OPEN, 20, 6),
-        ];
+        let same = [(OPEN, 20, 0), (OPEN, 20, 2), (OPEN, 20, 3), (RECOVERY, 20, 4), (OPEN, 20, 6)];
         // Retransmissions while a loss is being repaired are part of the same event.
         assert_eq!(windows(&same), None);
         let more = [&same[..], &[(OPEN, 20, 7), (OPEN, 14, 9)]].concat();

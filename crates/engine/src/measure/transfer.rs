@@ -101,9 +101,8 @@ impl Mover<'_> {
     pub(crate) fn receive_end(&self, socket: &TcpStream) -> io::Result<()> {
         use io::ErrorKind::{ConnectionReset, UnexpectedEof};
         let mut scrap = [0; 512];
-        let end = self.all(socket, Interest::Readable, u64::MAX, |_| {
-            socket::receive(socket, &mut scrap)
-        });
+        let end =
+            self.all(socket, Interest::Readable, u64::MAX, |_| socket::receive(socket, &mut scrap));
         end.or_else(|error| match error.kind() {
             UnexpectedEof | ConnectionReset => Ok(()),
             _ => Err(error),

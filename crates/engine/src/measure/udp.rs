@@ -60,11 +60,7 @@ const WORTH_A_PAUSE: u64 = 4;
 const MAX_REFUSED: u32 = 1000;
 
 fn offload(test: &StreamTest) -> Offload {
-    if test.offload {
-        Offload::Segment
-    } else {
-        Offload::None
-    }
+    if test.offload { Offload::Segment } else { Offload::None }
 }
 
 /// Sends until the measured time is over, the count is sent, or the stop flag is set.
@@ -205,12 +201,9 @@ impl Sender<'_> {
                 pattern.fill(sequence.wrapping_mul(message), datagram);
             }
             match self.shared.marks {
-                Marks::Own => DatagramHeader {
-                    phase: self.phase,
-                    sequence,
-                    sent_ns: now,
+                Marks::Own => {
+                    DatagramHeader { phase: self.phase, sequence, sent_ns: now }.write(datagram)
                 }
-                .write(datagram),
                 // iperf3 counts from 1.
                 Marks::Iperf3(layout) => layout.write(datagram, sequence + 1, now),
                 Marks::None => {}
@@ -324,9 +317,7 @@ pub(crate) fn receive(
         if let Some(pause) = &mut pause {
             pause.add(receiver.datagrams - datagrams, receiver.bytes - bytes);
             // Datagrams that wait already are received before a pause.
-            let due = pause
-                .due(arrived, || receive_buffer(socket))
-                .filter(|_| !batch.is_full());
+            let due = pause.due(arrived, || receive_buffer(socket)).filter(|_| !batch.is_full());
             due.into_iter().for_each(std::thread::sleep);
         }
         if let Some(pacer) = &mut pacer {
@@ -466,9 +457,7 @@ impl Receiver {
             if let Some(arrived) = datagram.arrived {
                 let (first, _, behind) = self
                     .train
-                    .map_or((arrived, arrived, 0), |(first, last, n)| {
-                        (first, last, n + 1)
-                    });
+                    .map_or((arrived, arrived, 0), |(first, last, n)| (first, last, n + 1));
                 self.train = Some((first, arrived, behind));
             }
             if run > 0 && header.sequence == first + run {
@@ -511,16 +500,11 @@ impl Receiver {
     }
 
     fn iperf3_header(&mut self, layout: Layout, bytes: &[u8]) -> Option<DatagramHeader> {
-        let (sequence, sent_ns) = layout
-            .read(bytes, self.highest)
-            .filter(|(sequence, _)| *sequence < 1 << 55)?;
+        let (sequence, sent_ns) =
+            layout.read(bytes, self.highest).filter(|(sequence, _)| *sequence < 1 << 55)?;
         self.highest = self.highest.max(sequence);
         Some(DatagramHeader {
-            phase: if self.is_measured {
-                Phase::Measured
-            } else {
-                Phase::WarmUp
-            },
+            phase: if self.is_measured { Phase::Measured } else { Phase::WarmUp },
             sequence,
             sent_ns,
         })
@@ -557,10 +541,7 @@ impl Receiver {
 
 fn verify(pattern: &Pattern, header: &DatagramHeader, bytes: &[u8]) -> u64 {
     let position = header.sequence.wrapping_mul(bytes.len() as u64);
-    pattern.differences(
-        position.wrapping_add(DATAGRAM_HEADER as u64),
-        &bytes[DATAGRAM_HEADER..],
-    )
+    pattern.differences(position.wrapping_add(DATAGRAM_HEADER as u64), &bytes[DATAGRAM_HEADER..])
 }
 
 #[cfg(test)]
@@ -578,10 +559,7 @@ mod tests {
     fn counted(read_rate_bps: Option<BitRate>) -> u64 {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         far.connect(near.local_addr().unwrap()).unwrap();
-        let stream = StreamTest {
-            read_rate_bps,
-            ..StreamTest::new(100)
-        };
+        let stream = StreamTest { read_rate_bps, ..StreamTest::new(100) };
         let test = Test {
             traffic: Traffic::Stream(stream.clone()),
             protocol: Protocol::Udp,
@@ -590,12 +568,7 @@ mod tests {
         let shared = Shared::alone(End::Server, &test, FlowSource::Bound);
         for sequence in 0..10 {
             let mut datagram = [0; 100];
-            DatagramHeader {
-                phase: Phase::Measured,
-                sequence,
-                sent_ns: 0,
-            }
-            .write(&mut datagram);
+            DatagramHeader { phase: Phase::Measured, sequence, sent_ns: 0 }.write(&mut datagram);
             far.send(&datagram).unwrap();
         }
         eventually("one has arrived", || wait_readable(&near, TIMEOUT).unwrap());

@@ -31,20 +31,12 @@ pub(crate) fn first_buffer(wanted: u64) -> u64 {
 
 impl WindowKeeper {
     pub(crate) fn new(wanted: u64) -> Self {
-        Self {
-            wanted,
-            buffer: first_buffer(wanted),
-            last: 0,
-        }
+        Self { wanted, buffer: first_buffer(wanted), last: 0 }
     }
 
     /// Reads the advertised window and corrects the buffer.
     pub(crate) fn look(&mut self, socket: &TcpStream) {
-        let Ok(TcpInfo {
-            rcv_wnd: Some(offered),
-            ..
-        }) = TcpInfo::read(socket)
-        else {
+        let Ok(TcpInfo { rcv_wnd: Some(offered), .. }) = TcpInfo::read(socket) else {
             return;
         };
         let buffer = self.corrected(u64::from(offered));

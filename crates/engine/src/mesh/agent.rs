@@ -100,10 +100,8 @@ impl Agent {
         namespace: Option<&Namespace>,
         say: Say,
     ) -> Result<Self, AgentError> {
-        let unsent = KeptReports::open(&options.unsent).map_err(|source| AgentError::Unsent {
-            directory: options.unsent.clone(),
-            source,
-        })?;
+        let unsent = KeptReports::open(&options.unsent)
+            .map_err(|source| AgentError::Unsent { directory: options.unsent.clone(), source })?;
         let owner = Arc::new(SiteOwner::new(options.limits.clone(), &options.unsent));
         let serve = serve_options(&options, &owner);
         let bind = || Endpoint::bind(&serve);
@@ -112,11 +110,7 @@ impl Agent {
             None => bind()?,
         };
         let address = endpoint.addresses()[0];
-        let mut agent = Self {
-            stop: Stop::new(),
-            address,
-            threads: Vec::new(),
-        };
+        let mut agent = Self { stop: Stop::new(), address, threads: Vec::new() };
         let stop = agent.stop.clone();
         let serve = move || {
             // If serving fails, the tests of other sites against this one fail and are reported.
@@ -135,9 +129,7 @@ impl Agent {
             unsent,
             say,
         };
-        agent
-            .threads
-            .push(started(namespace, "agent", || work.run())?);
+        agent.threads.push(started(namespace, "agent", || work.run())?);
         Ok(agent)
     }
 
@@ -165,10 +157,7 @@ fn started(
     let cannot = MeasureError::host("cannot start the agent");
     Ok(match namespace {
         Some(namespace) => namespace.spawn_thread(name, work)?,
-        None => thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(work)
-            .map_err(cannot)?,
+        None => thread::Builder::new().name(name.to_owned()).spawn(work).map_err(cannot)?,
     })
 }
 
@@ -222,10 +211,7 @@ struct Active {
     thread: JoinHandle<()>,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there are a few of them in a second"
-)]
+#[expect(clippy::large_enum_variant, reason = "there are a few of them in a second")]
 enum Event {
     /// A message came. If it is a task, with the addresses of the endpoint to test against.
     Taken(Delivery, Result<(Task, Vec<SocketAddr>), String>),
@@ -345,11 +331,7 @@ impl BusThread {
                 self.spawn(task, (addresses, booked), taken, sender)
             }
             Err(why) => {
-                (self.say)(&format!(
-                    "{} with {}: refused: {why}",
-                    task.test,
-                    task.other()
-                ));
+                (self.say)(&format!("{} with {}: refused: {why}", task.test, task.other()));
                 self.report(&task, Outcome::Refused { why });
                 false
             }
@@ -369,8 +351,7 @@ impl BusThread {
     }
 
     fn publish(&self, report: &Report) -> Result<(), BusError> {
-        self.bus
-            .publish(&self.options.site, &report.key(), &encode(report))
+        self.bus.publish(&self.options.site, &report.key(), &encode(report))
     }
 
     /// Reports what became of a task, without keeping it. If the report is lost, the coordinator
@@ -397,13 +378,7 @@ impl BusThread {
         match thread::Builder::new().name("run".to_owned()).spawn(work) {
             Ok(thread) => {
                 let until = taken + Duration::from_secs(task.lease_s.into());
-                self.running.push(Active {
-                    task,
-                    stop,
-                    until,
-                    booked,
-                    thread,
-                });
+                self.running.push(Active { task, stop, until, booked, thread });
                 true
             }
             Err(error) => {
@@ -434,10 +409,7 @@ impl BusThread {
         if let Outcome::Failed { why } = &report.outcome
             && !self.stop.is_requested()
         {
-            (self.say)(&format!(
-                "{} of {} to {}: {why}",
-                report.test, report.from, report.to
-            ));
+            (self.say)(&format!("{} of {} to {}: {why}", report.test, report.from, report.to));
         }
         match self.unsent.keep(report) {
             Ok(0) => {}
@@ -466,10 +438,9 @@ impl BusThread {
                     }
                 }
                 Ok(_) => return false,
-                Err(other) => (self.say)(&format!(
-                    "{} is not a result and is removed",
-                    other.display()
-                )),
+                Err(other) => {
+                    (self.say)(&format!("{} is not a result and is removed", other.display()))
+                }
             }
             if self.unsent.forget_oldest().is_err() {
                 return false;

@@ -51,9 +51,7 @@ impl MessageQueue {
     fn push(&mut self, site: &str, body: &[u8]) -> Result<(), BusError> {
         let of_site = self.0.iter().filter(|waiting| waiting.site == site);
         if of_site.count() >= MAX_WAITING {
-            return Err(BusError(format!(
-                "has {MAX_WAITING} messages of it waiting"
-            )));
+            return Err(BusError(format!("has {MAX_WAITING} messages of it waiting")));
         }
         self.0.push_back(Waiting {
             site: site.to_owned(),
@@ -71,11 +69,7 @@ impl MessageQueue {
         };
         let waiting = self.0.iter_mut().find(is_free)?;
         waiting.taken = Some((receipt, Instant::now()));
-        Some(Delivery {
-            site: waiting.site.clone(),
-            body: waiting.body.clone(),
-            receipt,
-        })
+        Some(Delivery { site: waiting.site.clone(), body: waiting.body.clone(), receipt })
     }
 
     fn remove(&mut self, receipt: u64) {
@@ -142,9 +136,7 @@ impl Bus for LocalBus {
         Ok(self.wait(wait, |state| {
             state.receipts += 1;
             let queue = state.work.get_mut(site)?;
-            queue
-                .0
-                .retain(|waiting| waiting.since.elapsed() < OFFER_LIFE);
+            queue.0.retain(|waiting| waiting.since.elapsed() < OFFER_LIFE);
             queue.take(state.receipts)
         }))
     }
@@ -176,11 +168,7 @@ impl Bus for LocalBus {
     fn offer(&self, site: &str, key: &str, task: &[u8]) -> Result<(), BusError> {
         let mut state = self.state();
         if state.keys.add(key) {
-            state
-                .work
-                .entry(site.to_owned())
-                .or_default()
-                .push(site, task)?;
+            state.work.entry(site.to_owned()).or_default().push(site, task)?;
             self.changed.notify_all();
         }
         Ok(())

@@ -123,9 +123,7 @@ mod tests {
             from: "ams".to_owned(),
             to: "fra".to_owned(),
             turned: false,
-            outcome: Outcome::Finished {
-                document: "{}".to_owned(),
-            },
+            outcome: Outcome::Finished { document: "{}".to_owned() },
         }
     }
 

@@ -37,11 +37,7 @@ impl SiteOwner {
         let begun = (Instant::now(), unix_seconds());
         let used = Used::open(directory, begun.1);
         let targets = BTreeMap::new();
-        Self {
-            limits,
-            book: Mutex::new(Book { used, targets }),
-            begun,
-        }
+        Self { limits, book: Mutex::new(Book { used, targets }), begun }
     }
 
     /// The test of a task within the limits, entered with the most that it may carry; or why the
@@ -77,11 +73,7 @@ impl SiteOwner {
         address: IpAddr,
         test: &Test,
     ) -> Result<Test, String> {
-        let request = TestRequest {
-            site,
-            address,
-            test,
-        };
+        let request = TestRequest { site, address, test };
         let used = book.used.carried(self.day_clock());
         let admitted = self.limits.admit(&request, used, unix_seconds());
         admitted.map_err(|refusal| refusal.to_string())
@@ -187,15 +179,9 @@ mod tests {
         let carried = run(&owner, &stream("200ms")).unwrap();
         let entered = used(&owner);
         // The measured payload, and at most what the rate allows in a second.
-        assert!(
-            carried > 0 && (carried..=10_000_000).contains(&entered),
-            "{carried} {entered}"
-        );
+        assert!(carried > 0 && (carried..=10_000_000).contains(&entered), "{carried} {entered}");
         let long = run(&owner, &stream("30s")).unwrap_err();
-        assert!(
-            long.contains("the owner allows 95.4 MiB in 24 hours"),
-            "{long}"
-        );
+        assert!(long.contains("the owner allows 95.4 MiB in 24 hours"), "{long}");
         let other = run(&owner, &Test::rr().resolve(7).unwrap()).unwrap_err();
         assert!(other.contains("does not allow `rr`"), "{other}");
         assert_eq!(used(&owner), entered, "a refused test carries nothing");
@@ -206,10 +192,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let test = stream("1s");
         let [known, other]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [198, 18, 0, 1].into()];
-        let quiet = owner(
-            directory.path(),
-            "quiet = [\"00:00-12:00\", \"12:00-00:00\"]\n",
-        );
+        let quiet = owner(directory.path(), "quiet = [\"00:00-12:00\", \"12:00-00:00\"]\n");
         let refused = quiet.admit(known, &test).unwrap_err();
         assert!(refused.contains("in these hours"), "{refused}");
         let named = owner(directory.path(), "targets = [\"fra\", \"198.18.0.0/24\"]\n");
@@ -227,10 +210,7 @@ mod tests {
         };
         let at = [SocketAddr::new(known, 5201)];
         assert!(named.admit_task(&task("par"), &at).is_err());
-        assert!(
-            named.admit(known, &test).is_err(),
-            "no other site's address is a target"
-        );
+        assert!(named.admit(known, &test).is_err(), "no other site's address is a target");
         assert!(named.admit_task(&task("fra"), &at).is_ok());
         assert!(named.admit(known, &test).is_ok());
     }

@@ -32,11 +32,7 @@ fn record(
     stop: Stop,
 ) -> Result<(String, u64), String> {
     let first = *addresses.first().ok_or("the host has no address")?;
-    let target = Target {
-        addresses,
-        key,
-        ..Target::at(&task.address, first)
-    };
+    let target = Target { addresses, key, ..Target::at(&task.address, first) };
     let client = Client::connect(target, stop);
     let mut client = client.map_err(|error| error.to_string())?;
     let run = client.run_once(&task.work, &mut ());

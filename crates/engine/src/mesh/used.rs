@@ -28,10 +28,7 @@ impl Used {
             let (minute, bytes) = line.split_once(' ')?;
             Some((minute.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?))
         };
-        let mut used = Self {
-            file,
-            minutes: BTreeMap::new(),
-        };
+        let mut used = Self { file, minutes: BTreeMap::new() };
         for (minute, bytes) in text.lines().filter_map(entry) {
             let entered = used.minutes.entry(minute.min(now_s / 60)).or_default();
             *entered = entered.saturating_add(bytes);
@@ -67,10 +64,7 @@ impl Used {
     }
 
     fn write(&self) {
-        let lines = self
-            .minutes
-            .iter()
-            .map(|(minute, bytes)| format!("{minute} {bytes}\n"));
+        let lines = self.minutes.iter().map(|(minute, bytes)| format!("{minute} {bytes}\n"));
         // If this fails, keeping the result in the same directory fails as well, and is reported.
         let _ = replace_file(&self.file, lines.collect::<String>().as_bytes(), 0o600);
     }

@@ -159,12 +159,7 @@ impl Partner {
         observer: &mut dyn Observer,
     ) -> Result<Campaign, MeasureError> {
         let connected = self.connect_time();
-        campaign::run_plan(
-            &mut |test, observe| self.run(test, observe),
-            plan,
-            connected,
-            observer,
-        )
+        campaign::run_plan(&mut |test, observe| self.run(test, observe), plan, connected, observer)
     }
 
     /// One run, its intervals shown to `observer`.
@@ -264,15 +259,7 @@ impl Foreign {
 impl ServerAddress {
     fn new(target: Target, peer: SocketAddr, connect_time: Duration, stop: Stop) -> Self {
         let addresses = vec![peer];
-        Self {
-            target: Target {
-                addresses,
-                ..target
-            },
-            peer,
-            connect_time,
-            stop,
-        }
+        Self { target: Target { addresses, ..target }, peer, connect_time, stop }
     }
 
     fn lacks(&self, what: String) -> MeasureError {
@@ -414,10 +401,11 @@ fn iperf3_listens_here(target: &Target) -> bool {
 /// The tool whose server has answered linerate's greeting, if that can be told.
 fn tool_that_answered(error: &MeasureError) -> Option<Tool> {
     match error {
-        MeasureError::Session {
-            reason: SessionError::NotLinerate(name),
-            ..
-        } if name.contains(Tool::Iperf3.name()) => Some(Tool::Iperf3),
+        MeasureError::Session { reason: SessionError::NotLinerate(name), .. }
+            if name.contains(Tool::Iperf3.name()) =>
+        {
+            Some(Tool::Iperf3)
+        }
         _ => None,
     }
 }

@@ -75,9 +75,7 @@ pub(super) fn run(
     let started_at = format_rfc3339(SystemTime::now());
     let half = start_half(test, Marks::None, flows, FlowSource::Bound)?;
     let error = server.watch(test, &half, observe).err();
-    let HalfEnd {
-        report, exchange, ..
-    } = half.stop(server.host_facts());
+    let HalfEnd { report, exchange, .. } = half.stop(server.host_facts());
     let ended = PartnerResult {
         here: report,
         there: None,
@@ -101,11 +99,7 @@ fn ask(
             break;
         }
         let began = now();
-        let request = StampRequest {
-            sequence,
-            sent_ns: since_1970_ns(),
-            session: 0,
-        };
+        let request = StampRequest { sequence, sent_ns: since_1970_ns(), session: 0 };
         request.write(&mut packet);
         socket.send(&packet[..STAMP_BYTES])?;
         match socket.recv(&mut packet) {

@@ -51,10 +51,7 @@ pub fn run_design(
     options: &DesignOptions,
     observer: &mut dyn Observer,
 ) -> Result<Designed, MeasureError> {
-    let mut designed = Designed {
-        path_mtu_bytes: options.path_mtu_bytes,
-        ..Designed::default()
-    };
+    let mut designed = Designed { path_mtu_bytes: options.path_mtu_bytes, ..Designed::default() };
     let mut points = points_on(options.test.protocol, options.path_mtu_bytes);
     for round in 0..options.runs {
         points = in_random_order(&points, options.seed, round);
@@ -157,10 +154,8 @@ fn compared(
     let test = timed(&options.test, options.time, options.seed, 0);
     // Devices may take an MTU that the path between them does not have: that is seen in a run.
     what_if.check(&run_treated(client, &test, &pair.b, observer)?)?;
-    let metric = |path: &str| {
-        path.parse()
-            .expect("a test makes sure that a record has these figures")
-    };
+    let metric =
+        |path: &str| path.parse().expect("a test makes sure that a record has these figures");
     let metrics: Vec<Metric> = METRICS.into_iter().map(metric).collect();
     let options = CompareOptions {
         a: pair.a,
@@ -269,11 +264,7 @@ fn is_of_host(error: &MeasureError) -> bool {
 
 const BUSY: &str = "try again when nobody else measures there";
 /// The first decides; the other two give what an end spends on each byte.
-const METRICS: [&str; 3] = [
-    "throughput_bps",
-    "sender.cpu_seconds",
-    "receiver.cpu_seconds",
-];
+const METRICS: [&str; 3] = ["throughput_bps", "sender.cpu_seconds", "receiver.cpu_seconds"];
 /// The warm-up is the measured time divided by this.
 const WARM_UP: u32 = 3;
 

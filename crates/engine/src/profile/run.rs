@@ -34,12 +34,7 @@ pub fn profile(
     client.profile(Some(request));
     let outcome = client.run_observed(test, observer);
     client.profile(None);
-    let Outcome {
-        record,
-        error,
-        profiles,
-        ..
-    } = outcome?;
+    let Outcome { record, error, profiles, .. } = outcome?;
     let [client, server] = [profiles.client, profiles.server].map(|end| end.map(|end| *end));
     Ok((ProfileDocument::new(record, client, server), error))
 }
@@ -55,11 +50,7 @@ pub fn disk_beside(
     stop: &Stop,
 ) -> Result<DiskBeside, SpecialError> {
     let bytes = record.bytes().clamp(1, MAX_DISK_FILE);
-    let transfer = FileTransfer {
-        bytes,
-        record_bytes: RECORD_BYTES,
-        directory: None,
-    };
+    let transfer = FileTransfer { bytes, record_bytes: RECORD_BYTES, directory: None };
     let written = special::run(&Special::FileWrite(transfer.clone()), directory, stop)?;
     let read = special::run(&Special::FileRead(transfer), directory, stop)?;
     let figure =
@@ -68,9 +59,7 @@ pub fn disk_beside(
     let write_bps = figure(&written, "throughput_bps");
     let read_bps = figure(&read, "throughput_bps");
     let slower = write_bps.min(read_bps);
-    let absolute = directory
-        .canonicalize()
-        .unwrap_or_else(|_| directory.to_owned());
+    let absolute = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let path = record.throughput_bps().unwrap_or(0.0);
     Ok(DiskBeside {
         directory: absolute.display().to_string(),

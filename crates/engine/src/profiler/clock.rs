@@ -19,14 +19,9 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn of_this_host(hz: u32, cpus: &[u32]) -> Self {
-        let highest = cpus
-            .iter()
-            .filter_map(|cpu| highest_khz(*cpu).value().copied());
+        let highest = cpus.iter().filter_map(|cpu| highest_khz(*cpu).value().copied());
         let now = CpuInfo::read().unwrap_or_default().frequencies_mhz;
-        Self {
-            hz,
-            cycles_hz: usual_clock_hz(highest.max(), &now),
-        }
+        Self { hz, cycles_hz: usual_clock_hz(highest.max(), &now) }
     }
 
     /// The clocks that can give this rate, the better one first.
@@ -64,12 +59,7 @@ pub(super) fn is_running(sampling: &Sampling) -> bool {
     let Clock::Cycles { period } = sampling.clock else {
         return true;
     };
-    let trial = Sampling {
-        clock: Clock::Cycles {
-            period: period.min(TRIAL_PERIOD),
-        },
-        ..*sampling
-    };
+    let trial = Sampling { clock: Clock::Cycles { period: period.min(TRIAL_PERIOD) }, ..*sampling };
     let Ok(sampler) = Sampler::open(Subject::Thread(thread::thread_id()), &trial) else {
         return false;
     };
@@ -110,10 +100,7 @@ mod tests {
 
     #[test]
     fn the_period_is_the_usual_clock_over_the_rate() {
-        let pace = Pace {
-            hz: 499,
-            cycles_hz: usual_clock_hz(Some(3_000_000), &[800.0]),
-        };
+        let pace = Pace { hz: 499, cycles_hz: usual_clock_hz(Some(3_000_000), &[800.0]) };
         let clocks: Vec<Clock> = pace.clocks().collect();
         let cycles = Clock::Cycles { period: 6_012_024 };
         assert_eq!(clocks, [cycles, Clock::Timer { hz: 499 }]);
@@ -124,20 +111,11 @@ mod tests {
 
     #[test]
     fn without_a_plausible_clock_rate_only_the_timer_is_used() {
-        assert_eq!(
-            usual_clock_hz(None, &[2596.142, 2600.0]),
-            Some(2_600_000_000)
-        );
-        for (highest, now) in [
-            (None, &[][..]),
-            (Some(0), &[2600.0]),
-            (Some(u64::MAX), &[]),
-            (None, &[f64::NAN]),
-        ] {
-            let pace = Pace {
-                hz: 499,
-                cycles_hz: usual_clock_hz(highest, now),
-            };
+        assert_eq!(usual_clock_hz(None, &[2596.142, 2600.0]), Some(2_600_000_000));
+        for (highest, now) in
+            [(None, &[][..]), (Some(0), &[2600.0]), (Some(u64::MAX), &[]), (None, &[f64::NAN])]
+        {
+            let pace = Pace { hz: 499, cycles_hz: usual_clock_hz(highest, now) };
             let clocks: Vec<Clock> = pace.clocks().collect();
             assert_eq!(clocks, [Clock::Timer { hz: 499 }], "{highest:?} {now:?}");
         }

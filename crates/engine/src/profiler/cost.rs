@@ -35,10 +35,7 @@ const STEPS: u32 = 1000;
 /// Other interrupts are rarer and do not move the medians. Only CPU time counts: it does not matter
 /// if another thread had the CPU during a call.
 pub(super) fn of_a_sample(sampling: &Sampling) -> Option<f64> {
-    let sampling = Sampling {
-        ring_bytes: RING,
-        ..*sampling
-    };
+    let sampling = Sampling { ring_bytes: RING, ..*sampling };
     let sampler = Sampler::open(Subject::Thread(thread::thread_id()), &sampling).ok()?;
     let (from, to) = UnixDatagram::pair().ok()?;
     let mut buffer = DATAGRAM;
@@ -123,9 +120,7 @@ mod tests {
         // 10,000 calls of about 2 µs, of which 200 take 5 µs more and 10 were preempted.
         let mut calls: Vec<u64> = (0..10_000).map(|n| 2000 + n % 100).collect();
         calls[..200].iter_mut().for_each(|call| *call += 5000);
-        calls[500..510]
-            .iter_mut()
-            .for_each(|call| *call += 3_000_000);
+        calls[500..510].iter_mut().for_each(|call| *call += 3_000_000);
         let cost = cost(calls, 200).unwrap();
         assert!((cost - 5e-6).abs() < 0.2e-6, "{cost}");
     }
@@ -140,33 +135,22 @@ mod tests {
     #[test]
     fn a_sample_costs_something_and_less_than_its_period_however_it_is_taken() {
         for user_only in [false, true] {
-            let sampling = Sampling {
-                clock: Clock::Timer { hz: HZ },
-                user_only,
-                depth: 64,
-                ring_bytes: RING,
-            };
+            let sampling =
+                Sampling { clock: Clock::Timer { hz: HZ }, user_only, depth: 64, ring_bytes: RING };
             match of_a_sample(&sampling) {
                 Some(cost) => {
                     println!("user mode alone: {user_only}, {:.1} µs", cost * 1e6);
                     assert!((0.0..1.0 / f64::from(HZ)).contains(&cost), "{cost}");
                 }
-                None => skip(
-                    Need::Perf,
-                    "this thread may not be sampled so, or had no CPU",
-                ),
+                None => skip(Need::Perf, "this thread may not be sampled so, or had no CPU"),
             }
         }
     }
 
     #[test]
     fn a_timer_interrupts_what_is_not_sampled() {
-        let sampling = |clock, user_only| Sampling {
-            clock,
-            user_only,
-            depth: 64,
-            ring_bytes: RING,
-        };
+        let sampling =
+            |clock, user_only| Sampling { clock, user_only, depth: 64, ring_bytes: RING };
         let second = Duration::from_secs(1);
         let timer = Clock::Timer { hz: 499 };
         let cycles = Clock::Cycles { period: 1 << 20 };

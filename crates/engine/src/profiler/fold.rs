@@ -11,11 +11,7 @@ use super::count::SampleCounts;
 use super::task::ThreadOwner;
 
 /// Functions that enter soft interrupts: since Linux 6.10, and before.
-const SOFTIRQ_ENTRIES: [&str; 3] = [
-    "handle_softirqs",
-    "__do_softirq",
-    "__softirqentry_text_start",
-];
+const SOFTIRQ_ENTRIES: [&str; 3] = ["handle_softirqs", "__do_softirq", "__softirqentry_text_start"];
 /// Outermost functions of the idle task and of kernel threads.
 const IDLE_ROOTS: [&str; 3] = ["do_idle", "cpu_startup_entry", "cpu_idle_poll"];
 const THREAD_ROOTS: [&str; 3] = ["kthread", "ret_from_fork", "ret_from_fork_asm"];
@@ -290,9 +286,7 @@ mod tests {
             bytes.extend(word.to_ne_bytes());
         }
         bytes.extend((words.len() as u64).to_ne_bytes());
-        words
-            .iter()
-            .for_each(|word| bytes.extend(word.to_ne_bytes()));
+        words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
         bytes
     }
 
@@ -346,22 +340,13 @@ mod tests {
     fn the_idle_task_and_kernel_threads_are_told_by_their_roots() {
         let idle = one(sample(0, 0, &["do_idle"], false));
         assert_eq!((idle.task, idle.frames.len()), (TaskClass::Idle, 0));
-        let interrupted = [
-            "net_rx_action",
-            "handle_softirqs",
-            "asm_sysvec_apic_timer_interrupt",
-            "do_idle",
-        ];
+        let interrupted =
+            ["net_rx_action", "handle_softirqs", "asm_sysvec_apic_timer_interrupt", "do_idle"];
         let softirq = one(sample(0, 0, &interrupted, false));
         assert_eq!((softirq.task, softirq.softirq_frames), (TaskClass::Idle, 2));
         // In another namespace of processes a kernel thread has the idle task's number.
-        let thread = [
-            "net_rx_action",
-            "handle_softirqs",
-            "run_ksoftirqd",
-            "kthread",
-            "ret_from_fork_asm",
-        ];
+        let thread =
+            ["net_rx_action", "handle_softirqs", "run_ksoftirqd", "kthread", "ret_from_fork_asm"];
         assert_eq!(one(sample(0, 0, &thread, false)).task, TaskClass::Kernel);
     }
 
@@ -405,10 +390,7 @@ mod tests {
     fn a_million_samples_are_counted_and_named_within_two_seconds() {
         const GOAL: Duration = Duration::from_secs(2);
         let Ok(symbols) = KernelSymbols::read() else {
-            skip(
-                Need::Symbols,
-                "the kernel's functions have no addresses here",
-            );
+            skip(Need::Symbols, "the kernel's functions have no addresses here");
             return;
         };
         let base = (BASE..BASE + (1 << 30))
@@ -420,15 +402,8 @@ mod tests {
         let mut counts = SampleCounts::default();
         let rings = rings(base);
         let started = (Instant::now(), linerate_sys::thread::cpu_time());
-        let took = || {
-            (
-                started.0.elapsed(),
-                linerate_sys::thread::cpu_time() - started.1,
-            )
-        };
-        rings
-            .iter()
-            .for_each(|ring| counts.take(Subject::Cpu(0), ring, &mut tasks));
+        let took = || (started.0.elapsed(), linerate_sys::thread::cpu_time() - started.1);
+        rings.iter().for_each(|ring| counts.take(Subject::Cpu(0), ring, &mut tasks));
         let counted = took();
         let symbols = KernelSymbols::read().expect("it was read before");
         let mut names = Names::new(&symbols).with_own(&counts);

@@ -103,9 +103,6 @@ mod tests {
             hotplug.follow(&cpus.collect::<Vec<_>>());
         }
         let words = hotplug.caveat().unwrap().message;
-        assert!(
-            words.len() < 500 && words.contains("and 3992 more CPUs"),
-            "{words}"
-        );
+        assert!(words.len() < 500 && words.contains("and 3992 more CPUs"), "{words}");
     }
 }

@@ -104,10 +104,7 @@ mod tests {
     fn only_what_the_setting_forbids_is_mended_by_the_setting() {
         let subject = Subject::Thread(7);
         let answer = io::Error::from_raw_os_error;
-        let forbidden = PerfError::Open {
-            subject,
-            source: answer(errno::EACCES),
-        };
+        let forbidden = PerfError::Open { subject, source: answer(errno::EACCES) };
         for (caveat, value) in [
             (own_threads_only(&forbidden), "paranoid to 0"),
             (user_mode_only(&forbidden), "paranoid to 1"),
@@ -116,41 +113,11 @@ mod tests {
             assert!(caveat.remedy.to_string().contains(value), "{caveat:?}");
         }
         let others = [
-            (
-                PerfError::Map {
-                    subject,
-                    source: answer(errno::EPERM),
-                },
-                "ulimit -l",
-            ),
-            (
-                PerfError::Open {
-                    subject,
-                    source: answer(errno::EMFILE),
-                },
-                "ulimit -n",
-            ),
-            (
-                PerfError::Open {
-                    subject,
-                    source: answer(errno::EPERM),
-                },
-                "seccomp",
-            ),
-            (
-                PerfError::Map {
-                    subject,
-                    source: answer(errno::ENOMEM),
-                },
-                "memory",
-            ),
-            (
-                PerfError::Open {
-                    subject,
-                    source: answer(errno::ENOENT),
-                },
-                "CONFIG_PERF_EVENTS",
-            ),
+            (PerfError::Map { subject, source: answer(errno::EPERM) }, "ulimit -l"),
+            (PerfError::Open { subject, source: answer(errno::EMFILE) }, "ulimit -n"),
+            (PerfError::Open { subject, source: answer(errno::EPERM) }, "seccomp"),
+            (PerfError::Map { subject, source: answer(errno::ENOMEM) }, "memory"),
+            (PerfError::Open { subject, source: answer(errno::ENOENT) }, "CONFIG_PERF_EVENTS"),
         ];
         for (error, word) in others {
             let caveat = not_even_threads(&error);

@@ -88,13 +88,9 @@ impl Profiler {
             over: AtomicBool::new(false),
         });
         let own = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name("profiler".into())
-            .spawn(move || own.drain_until_over())?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
+        let thread =
+            thread::Builder::new().name("profiler".into()).spawn(move || own.drain_until_over())?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// The measured time begins; `flows` are the threads that carry the data.
@@ -128,9 +124,7 @@ impl Profiler {
     pub(crate) fn finish(mut self) -> Taken {
         self.stop();
         let thread = self.thread.take().expect(NONE_LEFT);
-        let drained = thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let drained = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         self.shared.taken(drained)
     }
 }
@@ -167,10 +161,7 @@ impl SharedSampling {
             thread::park_timeout(DRAIN_EVERY);
         }
         let cpu = CpuUsage::of_thread().since(&before);
-        Drained {
-            counts,
-            cpu: cpu.user + cpu.system,
-        }
+        Drained { counts, cpu: cpu.user + cpu.system }
     }
 
     fn drain(&self, counts: &mut SampleCounts, tasks: &mut Tasks, bytes: &mut Vec<u8>) {
@@ -210,10 +201,7 @@ impl SharedSampling {
             threads: CpuSeconds::default(),
             each_thread: Vec::new(),
             softirq_seconds: None,
-            overhead: Overhead {
-                thread_seconds: drained.cpu.as_secs_f64(),
-                ..Overhead::default()
-            },
+            overhead: Overhead { thread_seconds: drained.cpu.as_secs_f64(), ..Overhead::default() },
             caveats: source.caveats(),
         };
         profile.caveats.extend(hidden);
@@ -237,12 +225,7 @@ fn cpus(source: &Source, counts: &SampleCounts) -> Vec<CpuSamples> {
     }
     let of = |cpu: u32| {
         let (samples, lost) = counts.cpus.get(&cpu).copied().unwrap_or_default();
-        CpuSamples {
-            cpu,
-            samples,
-            lost,
-            idle_percent: None,
-        }
+        CpuSamples { cpu, samples, lost, idle_percent: None }
     };
     numbers.into_iter().map(of).collect()
 }
@@ -315,13 +298,7 @@ impl Taken {
         };
         let user_only = self.sampling?.user_only;
         let sampled = run.each_thread.iter().take(threads);
-        let seconds = sampled.map(|thread| {
-            if user_only {
-                thread.user
-            } else {
-                thread.total()
-            }
-        });
+        let seconds = sampled.map(|thread| if user_only { thread.user } else { thread.total() });
         Some(seconds.sum())
     }
 
@@ -405,18 +382,10 @@ mod tests {
                 threads: CpuSeconds::default(),
                 each_thread: Vec::new(),
                 softirq_seconds: None,
-                overhead: Overhead {
-                    thread_seconds: 0.01,
-                    ..Overhead::default()
-                },
+                overhead: Overhead { thread_seconds: 0.01, ..Overhead::default() },
                 caveats: Vec::new(),
             },
-            sampling: Some(Sampling {
-                clock,
-                user_only,
-                depth: 64,
-                ring_bytes: 1 << 20,
-            }),
+            sampling: Some(Sampling { clock, user_only, depth: 64, ring_bytes: 1 << 20 }),
             threads,
             sample_cost: cost,
         }
@@ -447,17 +416,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_calibrated_has_a_caveat() {
-        let blind = Circumstances {
-            busy_seconds: None,
-            ..run()
-        };
+        let blind = Circumstances { busy_seconds: None, ..run() };
         let profile = taken(CYCLES, false, None, Some(1e-6)).with(blind);
         assert_eq!(profile.hz, 499);
         let words: Vec<_> = profile.caveats.iter().map(|c| c.message.as_str()).collect();
-        assert!(
-            words.iter().any(|word| word.contains("usual clock")),
-            "{words:?}"
-        );
+        assert!(words.iter().any(|word| word.contains("usual clock")), "{words:?}");
         assert_eq!(profile.overhead.percent, None);
     }
 

@@ -163,8 +163,7 @@ impl Source {
             let subject = Subject::Cpu(cpu);
             self.samplers.retain(|(known, _)| *known != subject);
             let error = self.add(subject).err();
-            self.hotplug
-                .taken(cpu, error.map(|error| error.to_string()));
+            self.hotplug.taken(cpu, error.map(|error| error.to_string()));
         }
     }
 
@@ -185,11 +184,7 @@ impl Source {
 
     /// Samples a second that were asked of the kernel; 0 without any.
     pub(super) fn hz(&self) -> u32 {
-        if self.samplers.is_empty() {
-            0
-        } else {
-            self.pace.hz
-        }
+        if self.samplers.is_empty() { 0 } else { self.pace.hz }
     }
 
     /// How many of the test's threads are sampled at most, the first ones; `None` if all CPUs are.
@@ -205,10 +200,7 @@ impl Source {
     /// How it samples, but at this rate, as far as the kernel allows it.
     pub(super) fn sampling_at(&self, hz: u32) -> Sampling {
         let rate = allowed_rate(hz, largest_rate());
-        Sampling {
-            clock: self.pace.at(self.sampling.clock, rate),
-            ..self.sampling
-        }
+        Sampling { clock: self.pace.at(self.sampling.clock, rate), ..self.sampling }
     }
 
     pub(super) fn how(&self, kernel_seen: bool) -> How {
@@ -263,10 +255,7 @@ mod tests {
         let cycles = source.pace.clocks().next().unwrap();
         let all_have_cycles = cycles != Clock::Timer { hz: 499 }
             && cpus.iter().all(|cpu| {
-                let sampling = Sampling {
-                    clock: cycles,
-                    ..source.sampling
-                };
+                let sampling = Sampling { clock: cycles, ..source.sampling };
                 clock::is_running(&sampling) && Sampler::open(Subject::Cpu(*cpu), &sampling).is_ok()
             });
         if !all_have_cycles {
@@ -285,13 +274,7 @@ mod tests {
             return;
         }
         assert_eq!(source.samplers.len(), MAX_THREADS);
-        assert!(matches!(
-            source.how(true),
-            How::Sampled {
-                all_cpus: false,
-                ..
-            }
-        ));
+        assert!(matches!(source.how(true), How::Sampled { all_cpus: false, .. }));
         let caveats = source.caveats();
         let last = caveats.last().unwrap();
         assert_eq!(last.kind, CaveatKind::Partial);

@@ -28,10 +28,7 @@ pub(super) struct Tasks {
 
 impl Tasks {
     pub(super) fn new() -> Self {
-        Self {
-            process: std::process::id(),
-            ..Self::default()
-        }
+        Self { process: std::process::id(), ..Self::default() }
     }
 
     /// The threads that carry this end's data, as far as they have begun.

@@ -188,11 +188,7 @@ fn enforce(
         }
     }
     // An HTB with our number that no state knows is somebody else's.
-    if [wanted, other]
-        .into_iter()
-        .flatten()
-        .any(InterfaceState::has_root)
-    {
+    if [wanted, other].into_iter().flatten().any(InterfaceState::has_root) {
         let replaced = other.map_or(&[][..], |other| &other.replaced);
         queue::trim(netlink, port, wanted, replaced)
     } else {

@@ -56,10 +56,7 @@ pub(crate) fn counting(interface: &str) -> Result<Option<Counting>, QosError> {
                 name,
             })
         });
-        Ok(Some(Counting {
-            policies: policies.collect(),
-            readings: Readings::new(map),
-        }))
+        Ok(Some(Counting { policies: policies.collect(), readings: Readings::new(map) }))
     })
 }
 

@@ -151,10 +151,7 @@ impl QosError {
         operation: impl Into<String>,
         source: impl Error + Send + Sync + 'static,
     ) -> Self {
-        Self::Kernel {
-            operation: operation.into(),
-            source: Box::new(source),
-        }
+        Self::Kernel { operation: operation.into(), source: Box::new(source) }
     }
 }
 

@@ -31,10 +31,7 @@ pub(super) struct Hooks {
 
 impl Hooks {
     pub(super) fn new(bpffs: &Path, key: &str, via: Via) -> Self {
-        Self {
-            directory: bpffs.join("linerate").join(key),
-            via,
-        }
+        Self { directory: bpffs.join("linerate").join(key), via }
     }
 
     pub(super) fn via(&self) -> Via {
@@ -43,9 +40,7 @@ impl Hooks {
 
     /// The type that a program must have to be attached there.
     pub(super) fn kind(&self, direction: Direction) -> ProgramKind {
-        ProgramKind::SchedCls {
-            attach: (self.via == Via::Tcx).then(|| attach(direction)),
-        }
+        ProgramKind::SchedCls { attach: (self.via == Via::Tcx).then(|| attach(direction)) }
     }
 
     pub(super) fn pin(&self, name: &str) -> PathBuf {
@@ -281,9 +276,9 @@ fn check_own(directory: &Path) -> Result<(), QosError> {
 /// Names in a directory; none if there is no directory.
 fn names(directory: &Path) -> Result<Vec<String>, QosError> {
     match fs::read_dir(directory) {
-        Ok(entries) => Ok(entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .collect()),
+        Ok(entries) => {
+            Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(StateError::new("read", directory)(error).into()),
     }

@@ -35,9 +35,7 @@ pub(crate) fn load(
         };
         maps.push((spec, map, is_new));
     }
-    let descriptors: Vec<_> = (maps.iter())
-        .map(|(_, map, _)| map.as_fd().as_raw_fd())
-        .collect();
+    let descriptors: Vec<_> = (maps.iter()).map(|(_, map, _)| map.as_fd().as_raw_fd()).collect();
     let instructions = compiled.linked(&descriptors);
     let program = Program::load(&LoadRequest {
         instructions: &instructions,
@@ -50,10 +48,7 @@ pub(crate) fn load(
         .filter(|(spec, ..)| spec.lifetime == Lifetime::Adapter)
         .map(|(spec, map, is_new)| (spec.name.to_owned(), map, is_new))
         .collect();
-    Ok(Loaded {
-        program,
-        maps: lasting,
-    })
+    Ok(Loaded { program, maps: lasting })
 }
 
 fn make(spec: &MapSpec) -> Result<Map, BpfError> {

@@ -259,18 +259,12 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
         if state.text.is_empty() {
             return Err(no_policy(port.name()));
         }
-        files.push(PolicyFile::from_toml(
-            &state.text,
-            &mut SystemNames::default(),
-        )?);
+        files.push(PolicyFile::from_toml(&state.text, &mut SystemNames::default())?);
     }
     on_site(|site| {
         let mut all = Vec::new();
         for ((port, state), file) in standing.iter().zip(&files) {
-            let adapter = file
-                .adapters
-                .iter()
-                .find(|adapter| adapter.name == state.adapter);
+            let adapter = file.adapters.iter().find(|adapter| adapter.name == state.adapter);
             let adapter = adapter.ok_or_else(|| no_policy(port.name()))?;
             let wanted = WantedPolicy {
                 policy: Some((&state.text, file, adapter)),
@@ -292,10 +286,7 @@ pub fn passthrough(interface: Option<&str>) -> Result<QosDocument, QosError> {
     on_site(|site| {
         let ports = match interface {
             Some(name) => vec![Port::find(&mut site.netlink, name)?],
-            None => held(site, None)?
-                .into_iter()
-                .map(|(port, _)| port)
-                .collect(),
+            None => held(site, None)?.into_iter().map(|(port, _)| port).collect(),
         };
         let mut all = Vec::new();
         for port in ports {
@@ -330,9 +321,8 @@ pub fn remove(interface: Option<&str>) -> Result<QosDocument, QosError> {
     let forgotten = watch::forget(interface)?;
     match end(interface, Mode::Removed) {
         Err(QosError::NoPolicy { .. } | QosError::Unknown { .. }) if !forgotten.is_empty() => {
-            let notes = forgotten
-                .iter()
-                .map(|name| format!("{name}: not kept over a reboot any more"));
+            let notes =
+                forgotten.iter().map(|name| format!("{name}: not kept over a reboot any more"));
             Ok(QosDocument::new(Vec::new(), notes.collect()))
         }
         removed => removed,
@@ -370,15 +360,7 @@ pub fn put_back(interface: &str, was: Option<&Standing>) -> Result<(), QosError>
     if !was.text.is_empty() {
         let (force, ingress) = was.options;
         let adapter = Some(interface.to_owned());
-        apply(
-            &was.text,
-            &QosOptions {
-                adapter,
-                force,
-                ingress,
-                ..QosOptions::default()
-            },
-        )?;
+        apply(&was.text, &QosOptions { adapter, force, ingress, ..QosOptions::default() })?;
     }
     match was.mode {
         Mode::Enabled | Mode::Removed => Ok(()),
@@ -408,11 +390,7 @@ fn choose<'a>(
     only: Option<&str>,
 ) -> Result<Vec<(&'a Adapter, String)>, QosError> {
     let named = |name: &str| file.adapters.iter().find(|adapter| adapter.name == name);
-    let names: Vec<_> = file
-        .adapters
-        .iter()
-        .map(|adapter| adapter.name.as_str())
-        .collect();
+    let names: Vec<_> = file.adapters.iter().map(|adapter| adapter.name.as_str()).collect();
     if let Some(only) = only {
         let adapter = named(only).or_else(|| named(ANY));
         return match adapter {
@@ -433,11 +411,7 @@ fn choose<'a>(
         let why = "the file has no adapter".to_owned();
         return Err(QosError::Which { why });
     }
-    Ok(file
-        .adapters
-        .iter()
-        .map(|adapter| (adapter, adapter.name.clone()))
-        .collect())
+    Ok(file.adapters.iter().map(|adapter| (adapter, adapter.name.clone())).collect())
 }
 
 /// The interfaces with a policy that are meant, and what is said of those that are gone.
@@ -446,9 +420,7 @@ fn known(
     interface: Option<&str>,
 ) -> Result<(Vec<Port>, Vec<String>), QosError> {
     let (ports, gone) = site.ports()?;
-    let gone = gone
-        .iter()
-        .map(|name| format!("interface {name} is gone; its policy is forgotten"));
+    let gone = gone.iter().map(|name| format!("interface {name} is gone; its policy is forgotten"));
     let gone = gone.collect();
     let Some(name) = interface else {
         return Ok((ports, gone));
@@ -471,21 +443,14 @@ fn held(
             None => return Err(no_policy(port.name())),
         }
     }
-    if held.is_empty() {
-        Err(no_policy("any interface"))
-    } else {
-        Ok(held)
-    }
+    if held.is_empty() { Err(no_policy("any interface")) } else { Ok(held) }
 }
 
 /// The interfaces, unless the state of one was lost.
 fn whole(held: Vec<(Port, InterfaceState)>) -> Result<Vec<(Port, InterfaceState)>, QosError> {
     for (port, state) in &held {
         if let Some(why) = &state.lost {
-            return Err(QosError::Lost {
-                interface: port.name().to_owned(),
-                why: why.clone(),
-            });
+            return Err(QosError::Lost { interface: port.name().to_owned(), why: why.clone() });
         }
     }
     Ok(held)
@@ -601,32 +566,21 @@ fn refuse_foreign(
     if !next.classes.is_empty()
         && let Some(what) = queue::foreign_root(&mut site.netlink, port, change.has_root())?
     {
-        refuse(
-            what,
-            TO_REPLACE,
-            "is replaced until `remove` gives it back",
-            notes,
-        )?;
+        refuse(what, TO_REPLACE, "is replaced until `remove` gives it back", notes)?;
         change.next.replaced = queue::tree(&mut site.netlink, &change.port)?;
     }
     Ok(())
 }
 
 fn in_the_way(port: &Port, what: String, remedy: &'static str) -> QosError {
-    QosError::Foreign {
-        interface: port.name().to_owned(),
-        what,
-        remedy,
-    }
+    QosError::Foreign { interface: port.name().to_owned(), what, remedy }
 }
 
 /// Somebody else's queueing discipline.
 const TO_REPLACE: &str = "--force replaces it, until `remove` gives it back";
 
 fn no_policy(interface: &str) -> QosError {
-    QosError::NoPolicy {
-        interface: interface.to_owned(),
-    }
+    QosError::NoPolicy { interface: interface.to_owned() }
 }
 
 /// Name of the file's adapter for any interface.

@@ -37,9 +37,7 @@ impl Names for SystemNames {
         let ports = ports(table(&mut self.services, SERVICES)?, service, protocols);
         if ports.is_empty() {
             let protocols = protocols.join(", ");
-            Err(NameError(format!(
-                "{SERVICES} has no such service with {protocols}"
-            )))
+            Err(NameError(format!("{SERVICES} has no such service with {protocols}")))
         } else {
             Ok(ports)
         }

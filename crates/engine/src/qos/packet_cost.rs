@@ -52,8 +52,7 @@ fn rules(text: &str) -> Result<RuleSet, QosError> {
     let file = PolicyFile::from_toml(text, &mut SystemNames::default())?;
     let any = file.adapters.iter().find(|adapter| adapter.name == "*");
     let adapter = any.or(file.adapters.first());
-    let adapter = adapter.ok_or_else(|| QosError::Which {
-        why: "the policy's file has no adapter".to_owned(),
-    })?;
+    let adapter = adapter
+        .ok_or_else(|| QosError::Which { why: "the policy's file has no adapter".to_owned() })?;
     Ok(RuleSet::new(&file, adapter, &Bindings::stand_in(&file))?)
 }

@@ -26,10 +26,9 @@ impl Port {
     pub(super) fn find(netlink: &mut Netlink, name: &str) -> Result<Self, QosError> {
         match netlink.link(name) {
             Ok(link) => Self::new(link),
-            Err(error) if error.errno() == Some(ENODEV) => Err(QosError::Unknown {
-                what: format!("interface {name}"),
-                why: others(netlink),
-            }),
+            Err(error) if error.errno() == Some(ENODEV) => {
+                Err(QosError::Unknown { what: format!("interface {name}"), why: others(netlink) })
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -53,10 +52,7 @@ impl Port {
             ARPHRD_ETHER | ARPHRD_LOOPBACK => Ok(LinkType::Ethernet),
             ARPHRD_PPP | ARPHRD_RAWIP | ARPHRD_TUNNEL | ARPHRD_TUNNEL6 | ARPHRD_SIT
             | ARPHRD_NONE => Ok(LinkType::RawIp),
-            hardware => Err(QosError::Hardware {
-                interface: self.name().to_owned(),
-                hardware,
-            }),
+            hardware => Err(QosError::Hardware { interface: self.name().to_owned(), hardware }),
         }
     }
 

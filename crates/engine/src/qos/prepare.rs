@@ -51,13 +51,7 @@ pub(super) fn prepare(
         next.bound = bound(&bindings);
         plan(&port, file, adapter, &mut bindings, &mut next, old.as_ref())?;
     }
-    let mut change = QosChange {
-        port,
-        old,
-        next,
-        loaded: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut change = QosChange { port, old, next, loaded: Vec::new(), notes: Vec::new() };
     let interface = change.port.name();
     if let Some(why) = change.old.as_ref().and_then(|old| old.lost.as_ref()) {
         let note = format!("{interface}: {why}: counters begin anew");
@@ -155,9 +149,7 @@ fn bind(
 ) -> Result<Bindings, QosError> {
     let slot = |name: String| Slot(slots[&name]);
     let mut bindings = Bindings {
-        filter_slots: (file.filters.iter())
-            .map(|filter| slot(filter_name(&filter.name)))
-            .collect(),
+        filter_slots: (file.filters.iter()).map(|filter| slot(filter_name(&filter.name))).collect(),
         policy_slots: (file.policies.iter())
             .map(|policy| slot(policy_name(&policy.name)))
             .collect(),
@@ -165,10 +157,9 @@ fn bind(
     };
     for filter in &file.filters {
         bind_filter(netlink, filter, &mut bindings).map_err(|error| match error {
-            QosError::Unknown { what, why } => QosError::Unknown {
-                what: format!("line {}: {what}", filter.place.line),
-                why,
-            },
+            QosError::Unknown { what, why } => {
+                QosError::Unknown { what: format!("line {}: {what}", filter.place.line), why }
+            }
             error => error,
         })?;
     }
@@ -243,9 +234,8 @@ fn plan(
         next.replaced = old.replaced.clone();
         // Each before those inside it, which follow its number.
         let ids: Vec<_> = plan.classes.iter().map(|class| Some(class.id)).collect();
-        let policies: Vec<_> = (ids.iter())
-            .filter_map(|id| plan.of_policy.iter().position(|of| of == id))
-            .collect();
+        let policies: Vec<_> =
+            (ids.iter()).filter_map(|id| plan.of_policy.iter().position(|of| of == id)).collect();
         for policy in policies {
             number(&mut plan, policy, &file.policies[policy].name, old);
         }
@@ -254,9 +244,8 @@ fn plan(
     next.offload = queue::offload(&plan, port, old.and_then(|old| old.offload));
     next.default_class = Some(plan.default);
     let with_class = file.policies.iter().zip(&plan.of_policy);
-    next.class_of = with_class
-        .filter_map(|(policy, class)| Some((policy.name.clone(), (*class)?)))
-        .collect();
+    next.class_of =
+        with_class.filter_map(|(policy, class)| Some((policy.name.clone(), (*class)?))).collect();
     bindings.classes = plan.of_policy;
     bindings.default_class = Some(plan.default);
     Ok(())
@@ -341,9 +330,7 @@ fn detach(
     let mut hooked = change.next.hooked(direction).clone();
     hooked.program = None;
     let pin = hooked.maps.get(COUNTERS);
-    let map = pin
-        .map(|pin| site.hooks(&change.port).map(pin))
-        .transpose()?;
+    let map = pin.map(|pin| site.hooks(&change.port).map(pin)).transpose()?;
     let counters = map.flatten().map(Readings::new);
     rebase(&mut hooked, counters.as_ref(), &change.next.slots, fresh)?;
     *change.next.hooked_mut(direction) = hooked;
@@ -373,12 +360,8 @@ fn compiled(
     slots: u32,
     direction: Direction,
 ) -> Result<program::Program, QosError> {
-    let target = Target {
-        link,
-        slots,
-        verdict: TCX_NEXT,
-        ingress: direction == Direction::Ingress,
-    };
+    let target =
+        Target { link, slots, verdict: TCX_NEXT, ingress: direction == Direction::Ingress };
     Ok(compile(rules, &target)?)
 }
 
@@ -401,11 +384,7 @@ fn refused(site: &QosSite, port: &Port, error: BpfError) -> QosError {
     let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
     let end = lines[lines.len().saturating_sub(3)..].join("; ");
     match site.directory.keep_log(port.name(), log) {
-        Ok(log) => QosError::Verifier {
-            interface: port.name().to_owned(),
-            end,
-            log,
-        },
+        Ok(log) => QosError::Verifier { interface: port.name().to_owned(), end, log },
         Err(error) => error.into(),
     }
 }
@@ -439,9 +418,8 @@ mod tests {
     fn no_two_names_ever_share_a_slot() {
         let mut slots = BTreeMap::new();
         for round in 0..200_u32 {
-            let names: Vec<_> = (0..1 + round * 7 % 40)
-                .map(|n| format!("n{}", n * 13 % (round + 3)))
-                .collect();
+            let names: Vec<_> =
+                (0..1 + round * 7 % 40).map(|n| format!("n{}", n * 13 % (round + 3))).collect();
             assign(&mut slots, &names);
             let distinct: BTreeSet<_> = slots.values().collect();
             assert_eq!(distinct.len(), slots.len());

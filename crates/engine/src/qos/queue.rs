@@ -124,9 +124,7 @@ fn put_fair_queue(netlink: &mut Netlink, port: &Port, class: u32) -> Result<bool
 /// longer than a second at 10 Mbit/s.
 fn fifo_bytes(class: &HtbClass) -> u32 {
     let bytes = class.rate.max(class.ceil / 4) / 10;
-    u32::try_from(bytes)
-        .unwrap_or(u32::MAX)
-        .clamp(2 * class.quantum, MAX_FIFO)
+    u32::try_from(bytes).unwrap_or(u32::MAX).clamp(2 * class.quantum, MAX_FIFO)
 }
 
 /// The kinds of the queues of classes, by the classes' ids.
@@ -162,9 +160,7 @@ pub(super) fn fault(
         }
         let queue = queues.get(&class.id).map(String::as_str);
         if is_leaf && !matches!(queue, Some(FAIR | FIFO)) {
-            return Ok(Some(format!(
-                "somebody changed the queue of its class {id}"
-            )));
+            return Ok(Some(format!("somebody changed the queue of its class {id}")));
         }
     }
     let now = netlink.link_by_index(port.index())?.gso_max_size;
@@ -209,10 +205,7 @@ pub(super) fn tree(netlink: &mut Netlink, port: &Port) -> Result<Vec<Replaced>, 
     // Those without options the kernel makes with their discipline.
     let classes = netlink.traffic_classes(port.index())?.into_iter();
     let classes = classes.filter(|class| !class.options.is_empty());
-    rest.extend(classes.map(|class| Replaced {
-        is_class: true,
-        class,
-    }));
+    rest.extend(classes.map(|class| Replaced { is_class: true, class }));
     let mut tree: Vec<Replaced> = Vec::new();
     loop {
         let is_next = |one: &Replaced| {
@@ -255,11 +248,7 @@ fn give_back(netlink: &mut Netlink, port: &Port, replaced: &[Replaced]) -> Resul
             return netlink.put_traffic_class(port.index(), class);
         }
         let above = (class.parent != ROOT).then_some(class.parent);
-        let discipline = (
-            class.kind.as_str(),
-            (class.id >> 16) as u16,
-            &*class.options,
-        );
+        let discipline = (class.kind.as_str(), (class.id >> 16) as u16, &*class.options);
         netlink.put_qdisc(port.index(), above, discipline)
     };
     let Some((root, below)) = replaced.split_first() else {
@@ -278,11 +267,7 @@ fn give_back(netlink: &mut Netlink, port: &Port, replaced: &[Replaced]) -> Resul
 
 /// Makes room where somebody else's HTB has our number, which the kernel would not replace by ours.
 pub(super) fn clear(netlink: &mut Netlink, port: &Port) -> Result<(), QosError> {
-    if has_ours(netlink, port)? {
-        Ok(netlink.delete_root(port.index(), MAJOR)?)
-    } else {
-        Ok(())
-    }
+    if has_ours(netlink, port)? { Ok(netlink.delete_root(port.index(), MAJOR)?) } else { Ok(()) }
 }
 
 /// The classes that there are.
@@ -349,9 +334,7 @@ pub(super) fn cap(
 
 pub(super) fn has_ours(netlink: &mut Netlink, port: &Port) -> Result<bool, QosError> {
     let qdiscs = netlink.qdiscs(port.name())?;
-    Ok(qdiscs
-        .iter()
-        .any(|qdisc| qdisc.root && is_ours(&qdisc.kind, qdisc.handle.0)))
+    Ok(qdiscs.iter().any(|qdisc| qdisc.root && is_ours(&qdisc.kind, qdisc.handle.0)))
 }
 
 fn is_ours(kind: &str, major: u16) -> bool {

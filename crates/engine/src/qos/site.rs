@@ -28,9 +28,9 @@ impl QosSite {
         let support = bpf::probe();
         if let Err(error) = support.programs {
             return Err(match error.errno() {
-                Some(EPERM) => QosError::NotPermitted {
-                    operation: "load eBPF programs".to_owned(),
-                },
+                Some(EPERM) => {
+                    QosError::NotPermitted { operation: "load eBPF programs".to_owned() }
+                }
                 _ => QosError::Unsupported {
                     what: "run eBPF programs on packets (CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF)",
                     source: error.into(),

@@ -31,9 +31,7 @@ pub(super) fn report(
         (Mode::Disabled | Mode::Removed, None) => QosState::Disabled,
     };
     let addresses = site.netlink.addresses()?;
-    let own = addresses
-        .iter()
-        .filter(|address| address.link == port.index());
+    let own = addresses.iter().filter(|address| address.link == port.index());
     let hooks = site.hooks(port);
     let mut report = AdapterReport {
         name: port.name().to_owned(),
@@ -117,9 +115,7 @@ fn made_anew(netlink: &mut Netlink, state: &InterfaceState) -> Option<String> {
         };
         now.is_some_and(|now| now != **number)
     })?;
-    Some(format!(
-        "{name} was made anew, and its filters do not know the new one"
-    ))
+    Some(format!("{name} was made anew, and its filters do not know the new one"))
 }
 
 fn add_counters(
@@ -173,9 +169,7 @@ fn add_classes(
     if state.classes.is_empty() {
         return Ok(());
     }
-    let there = site
-        .netlink
-        .htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
+    let there = site.netlink.htb_classes(port.index(), linerate_qos::classes::MAJOR)?;
     let queues = queue::leaves(&mut site.netlink, port)?;
     let class = |id: u32| {
         let found = there.iter().find(|(class, _)| class.id == id);

@@ -35,9 +35,7 @@ use crate::state_files::{
 /// [`QosError`]: nothing can be told of any interface.
 pub fn watch(mut say: impl FnMut(&str)) -> Result<(), QosError> {
     let waiting = |error| QosError::kernel("wait for changes", error);
-    let requests = EndRequests::catch()
-        .map_err(io::Error::other)
-        .map_err(waiting)?;
+    let requests = EndRequests::catch().map_err(io::Error::other).map_err(waiting)?;
     let mut watch = QosWatch::new(&requests)?;
     while !requests.requested() {
         let looked = Instant::now();
@@ -135,9 +133,7 @@ impl QosWatch {
     /// The interfaces whose policy is not in force as it should be, and why.
     fn spoiled(&mut self, site: &mut super::QosSite) -> Result<Vec<(String, String)>, QosError> {
         let states = site.directory.path();
-        self.directories
-            .watch(states)
-            .map_err(StateError::new("watch", states))?;
+        self.directories.watch(states).map_err(StateError::new("watch", states))?;
         let (ports, _) = site.ports()?;
         let mut spoiled = Vec::new();
         let mut seen = Vec::new();
@@ -177,10 +173,7 @@ impl QosWatch {
     /// Watches where the control groups that filters name come and go; those where that fails wait
     /// for the next slow look.
     fn follow_groups(&self, state: &InterfaceState) {
-        let groups = state
-            .bound
-            .keys()
-            .filter_map(|name| name.split_once(CGROUP));
+        let groups = state.bound.keys().filter_map(|name| name.split_once(CGROUP));
         for (_, path) in groups {
             let Ok(directory) = group_directory(path.trim_start()) else {
                 continue;
@@ -193,11 +186,7 @@ impl QosWatch {
 
 impl From<InterfaceState> for Standing {
     fn from(state: InterfaceState) -> Self {
-        Self {
-            mode: state.mode,
-            text: state.text,
-            options: (state.forced, state.with_ingress),
-        }
+        Self { mode: state.mode, text: state.text, options: (state.forced, state.with_ingress) }
     }
 }
 

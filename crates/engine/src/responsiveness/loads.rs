@@ -83,10 +83,7 @@ impl<'scope> Loads<'scope> {
                 thread,
             }
         });
-        Self {
-            loads: loads.collect(),
-            begun: 0,
-        }
+        Self { loads: loads.collect(), begun: 0 }
     }
 
     /// Begins the next one that has a session; false if there is none.
@@ -104,9 +101,7 @@ impl<'scope> Loads<'scope> {
     /// Whether one that was begun has ended by itself.
     pub(super) fn have_failed(&self) -> bool {
         let begun = &self.loads[..self.begun];
-        begun
-            .iter()
-            .any(|load| load.is_begun && load.thread.is_finished())
+        begun.iter().any(|load| load.is_begun && load.thread.is_finished())
     }
 
     /// Number of loads that carry bytes.
@@ -145,11 +140,8 @@ impl LoadSession<'_> {
     fn goodput_bps(&mut self, interval: Duration) -> f64 {
         let now = *lock(&self.received);
         let before = std::mem::replace(&mut self.last, now);
-        let passed_s = if before.bytes == 0 {
-            interval.as_secs_f64()
-        } else {
-            now.at_s - before.at_s
-        };
+        let passed_s =
+            if before.bytes == 0 { interval.as_secs_f64() } else { now.at_s - before.at_s };
         let bits = now.bytes.saturating_sub(before.bytes) as f64 * 8.0;
         if passed_s > 0.0 { bits / passed_s } else { 0.0 }
     }
@@ -179,10 +171,7 @@ fn run(mut client: Client, test: &Test, told: &Mutex<ReceivedCount>, over: &Stop
         Err(error) => LoadResult::Failed(error),
         Ok(outcome) => match outcome.error {
             Some(error) if !over.is_requested() => LoadResult::Failed(error),
-            _ => LoadResult::Loaded(Box::new(Loaded {
-                began_ns,
-                record: outcome.record,
-            })),
+            _ => LoadResult::Loaded(Box::new(Loaded { began_ns, record: outcome.record })),
         },
     }
 }

@@ -76,10 +76,7 @@ pub(crate) fn of_load(client: &mut Client, load: &Test) -> Result<Record, Measur
         interval: INTERVAL,
         most_intervals: (time_s / INTERVAL.as_secs_f64()) as u32,
     };
-    let Measured {
-        responsiveness,
-        records,
-    } = measure(client, &request)?;
+    let Measured { responsiveness, records } = measure(client, &request)?;
     let first = records.into_iter().next();
     let unheard = || client.session_error(SessionError::Timeout("no load was told of"));
     Ok(Record {
@@ -112,9 +109,7 @@ pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured
     let samples = Samples {
         idle: between(&answers, 0, course.idle_until_ns),
         loaded: between(&answers, course.from_ns, course.to_ns),
-        loaded_flows_us: (loaded.iter())
-            .flat_map(|load| waits_us(load, &course))
-            .collect(),
+        loaded_flows_us: (loaded.iter()).flat_map(|load| waits_us(load, &course)).collect(),
     };
     let score = samples.score().ok_or(unanswered)?;
     let (goodput_stable, stable) = course.working.stable();
@@ -126,13 +121,8 @@ pub(crate) fn measure(client: &mut Client, request: &Request) -> Result<Measured
         ..backlog(&loaded, &looks)
     };
     let mut queues = backlog.queues();
-    if let Some(host) = loaded
-        .first()
-        .and_then(|load| sender(&load.record, &backlog))
-    {
-        queues
-            .iter_mut()
-            .for_each(|queue| queue.remedy = remedy(queue, &host));
+    if let Some(host) = loaded.first().and_then(|load| sender(&load.record, &backlog)) {
+        queues.iter_mut().for_each(|queue| queue.remedy = remedy(queue, &host));
     }
     Ok(Measured {
         responsiveness: Responsiveness {
@@ -205,9 +195,7 @@ fn looks<'a>(load: &'a Loaded, course: &LoadPhase) -> Vec<&'a Interval> {
         load.began_ns + (end_s * 1e9) as u64
     };
     let intervals = load.record.intervals.iter();
-    intervals
-        .filter(|look| (course.from_ns..course.to_ns).contains(&ended(look)))
-        .collect()
+    intervals.filter(|look| (course.from_ns..course.to_ns).contains(&ended(look))).collect()
 }
 
 /// What a request on this flow would have waited for its response, of those of the last intervals.
@@ -235,11 +223,7 @@ fn backlog(loaded: &[Loaded], looks: &[Vec<&Interval>]) -> Backlog {
         let sum: u64 = looks.iter().filter_map(|look| look.notsent_bytes).sum();
         sum.checked_div(looks.len() as u64).unwrap_or(0)
     });
-    let rtts: Vec<f64> = looks
-        .iter()
-        .flatten()
-        .filter_map(|look| look.rtt_us)
-        .collect();
+    let rtts: Vec<f64> = looks.iter().flatten().filter_map(|look| look.rtt_us).collect();
     Backlog {
         round_trip_us: rtts.iter().sum::<f64>() / rtts.len().max(1) as f64,
         unsent_bytes: unsent.sum(),

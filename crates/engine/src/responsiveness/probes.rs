@@ -57,11 +57,7 @@ impl<'scope> Probes<'scope> {
                 None => Ok(()),
             }
         });
-        Self {
-            told,
-            answers: Vec::new(),
-            thread,
-        }
+        Self { told, answers: Vec::new(), thread }
     }
 
     /// Waits for the first answer.
@@ -103,9 +99,7 @@ impl<'scope> Probes<'scope> {
 /// Probes that ended between two times.
 pub(super) fn between(answers: &[AnswerOutcome], from_ns: u64, to_ns: u64) -> Vec<Probe> {
     let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
-    let ended = answers
-        .iter()
-        .filter(|answer| (from_ns..to_ns).contains(&answer.answered_ns));
+    let ended = answers.iter().filter(|answer| (from_ns..to_ns).contains(&answer.answered_ns));
     let probe = |answer: &AnswerOutcome| Probe {
         connect_us: us(answer.began_ns, answer.connected_ns),
         request_us: us(answer.connected_ns, answer.answered_ns),
@@ -118,20 +112,14 @@ fn probe_test(request: &Request, flows: u32, longest: Duration) -> Test {
     let rate = affordable.map_or(MAX_PER_S, |rate| rate.clamp(MIN_PER_S, MAX_PER_S));
     let load = &request.load;
     Test {
-        traffic: Traffic::Crr(ExchangeTest {
-            rate_per_s: Some(rate),
-            ..ExchangeTest::new(1, 1)
-        }),
+        traffic: Traffic::Crr(ExchangeTest { rate_per_s: Some(rate), ..ExchangeTest::new(1, 1) }),
         direction: Direction::Up,
         streams: flows,
         extent: Extent::Time(Span(request.longest().min(longest))),
         warm_up: Span(Duration::ZERO),
         interval: Span(request.interval),
         // What is asked of the load's sockets is not asked of these.
-        options: SocketOptions {
-            nodelay: true,
-            ..SocketOptions::default()
-        },
+        options: SocketOptions { nodelay: true, ..SocketOptions::default() },
         ..load.clone()
     }
 }

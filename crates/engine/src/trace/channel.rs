@@ -91,10 +91,7 @@ impl Way {
         if let Some(source_address) = source
             && source_address.is_ipv4() != target.is_ipv4()
         {
-            return Err(TraceError::Families {
-                source_address,
-                target,
-            });
+            return Err(TraceError::Families { source_address, target });
         }
         let found = source_for(target, device.as_deref()).map_err(|source| {
             match (source.kind(), &device) {
@@ -102,29 +99,15 @@ impl Way {
                 _ if source.raw_os_error() == Some(ENODEV) => {
                     no_device(device.as_deref().unwrap_or_default(), source)
                 }
-                _ => TraceError::NoRoute {
-                    target,
-                    device: device.clone(),
-                    source,
-                },
+                _ => TraceError::NoRoute { target, device: device.clone(), source },
             }
         })?;
-        Ok(Self {
-            target,
-            source: source.unwrap_or(found),
-            device,
-            kind,
-            port,
-            local_port: None,
-        })
+        Ok(Self { target, source: source.unwrap_or(found), device, kind, port, local_port: None })
     }
 }
 
 fn no_device(device: &str, source: io::Error) -> TraceError {
-    TraceError::Device {
-        device: device.to_owned(),
-        source,
-    }
+    TraceError::Device { device: device.to_owned(), source }
 }
 
 /// Sockets with what their bytes mean.
@@ -192,11 +175,7 @@ impl ProbeChannel {
             sender.map_err(|source| no_socket("UDP", way, "an address of this host", source))?;
         self.codec.source_port = local_port(&sender)?;
         self.sender = Some(sender);
-        self.method = if has_raw {
-            Method::UdpRaw
-        } else {
-            Method::UdpErrors
-        };
+        self.method = if has_raw { Method::UdpRaw } else { Method::UdpErrors };
         Ok(())
     }
 
@@ -326,45 +305,28 @@ fn if_allowed<T>(
     match made {
         Ok(made) => Ok(Some(made)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
-        Err(error) => Err(no_socket(
-            what,
-            way,
-            "a raw socket on an address of this host",
-            error,
-        )),
+        Err(error) => Err(no_socket(what, way, "a raw socket on an address of this host", error)),
     }
 }
 
 fn no_socket(what: &'static str, way: &Way, needs: &str, source: io::Error) -> TraceError {
-    TraceError::NoSocket {
-        what,
-        address: way.source,
-        needs: format!("it needs {needs}"),
-        source,
-    }
+    TraceError::NoSocket { what, address: way.source, needs: format!("it needs {needs}"), source }
 }
 
 pub(super) fn kernel(what: &str, source: io::Error) -> TraceError {
-    TraceError::Kernel {
-        what: what.to_owned(),
-        source,
-    }
+    TraceError::Kernel { what: what.to_owned(), source }
 }
 
 /// An ICMP error that waited on the socket.
 fn is_of_path(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
-    let is_unreachable = matches!(
-        error.kind(),
-        ConnectionRefused | HostUnreachable | NetworkUnreachable
-    );
+    let is_unreachable =
+        matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable);
     is_unreachable || matches!(error.raw_os_error(), Some(EPROTO | ENOPROTOOPT))
 }
 
 /// The probe is lost on this host: no room in a queue, a firewall.
 fn is_momentary(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied
-    ) || error.raw_os_error() == Some(ENOBUFS)
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied)
+        || error.raw_os_error() == Some(ENOBUFS)
 }

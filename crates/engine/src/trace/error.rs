@@ -71,9 +71,7 @@ pub enum TraceError {
 }
 
 fn through(device: &Option<String>) -> String {
-    device
-        .as_ref()
-        .map_or_else(String::new, |device| format!(" through interface {device}"))
+    device.as_ref().map_or_else(String::new, |device| format!(" through interface {device}"))
 }
 
 impl Categorized for TraceError {

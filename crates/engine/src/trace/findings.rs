@@ -45,9 +45,7 @@ impl RoundContext<'_> {
             Err(TraceError::NoSocket { .. }) => None,
             other => other?,
         };
-        let is_found = by_echo
-            .as_ref()
-            .is_some_and(|found| found.mtu_bytes.is_some());
+        let is_found = by_echo.as_ref().is_some_and(|found| found.mtu_bytes.is_some());
         // A SYN cannot be long.
         if is_found || own != ProbeKind::Udp {
             return Ok(by_echo);
@@ -63,10 +61,7 @@ impl RoundContext<'_> {
         outcome: &TraceOutcome,
     ) -> Result<Option<MtuOutcome>, TraceError> {
         let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
-        let trace = TraceConfig {
-            kind,
-            ..options.config.clone()
-        };
+        let trace = TraceConfig { kind, ..options.config.clone() };
         let Some(config) = MtuConfig::after(&trace, outcome, most) else {
             return Ok(None);
         };
@@ -88,10 +83,7 @@ impl RoundContext<'_> {
         options: &TraceOptions,
         confidence: f64,
     ) -> Result<PathsDocument, TraceError> {
-        let config = MultipathConfig {
-            confidence,
-            ..MultipathConfig::new(options.config.clone())
-        };
+        let config = MultipathConfig { confidence, ..MultipathConfig::new(options.config.clone()) };
         let seed = options.seed.wrapping_add(2);
         let mut finder = PathFinder::new(config, Nanos(now_ns()), seed)?;
         self.drive(&mut finder)?;
@@ -126,10 +118,8 @@ impl RoundContext<'_> {
             }
             pause_until(next, self.stop);
         }
-        let hops: Vec<_> = samples
-            .into_iter()
-            .map(|(ttl, samples)| SizedSamples { ttl, samples })
-            .collect();
+        let hops: Vec<_> =
+            samples.into_iter().map(|(ttl, samples)| SizedSamples { ttl, samples }).collect();
         Ok(link_rates(&hops))
     }
 
@@ -137,11 +127,7 @@ impl RoundContext<'_> {
     /// smallest in turn, so that a drift of the delay is no growth with the size.
     fn sizes(&self, options: &TraceOptions) -> Vec<u16> {
         let target = options.config.target;
-        let quoted = if target.is_ipv4() {
-            QUOTED_V4
-        } else {
-            QUOTED_V6
-        };
+        let quoted = if target.is_ipv4() { QUOTED_V4 } else { QUOTED_V6 };
         let most = self.device_mtu().unwrap_or(ETHERNET_MTU);
         let least = quoted.max(least_size(options.config.kind, target));
         if options.config.kind == ProbeKind::Tcp || most <= least {
@@ -152,9 +138,7 @@ impl RoundContext<'_> {
                 + u16::try_from(u32::from(most - least) * u32::from(step) / u32::from(SIZES - 1))
                     .unwrap_or(0)
         };
-        (0..SIZES / 2)
-            .flat_map(|step| [size(step), size(SIZES - 1 - step)])
-            .collect()
+        (0..SIZES / 2).flat_map(|step| [size(step), size(SIZES - 1 - step)]).collect()
     }
 
     /// MTU of the interface to the target, as far as a packet of IP can be long.

@@ -339,13 +339,8 @@ impl<'a> RoundContext<'a> {
     /// A watch does not ask beyond the target in each round: the target would have to answer it
     /// all.
     fn shortened(&self, config: &TraceConfig) -> TraceConfig {
-        let hops = self
-            .highest
-            .map_or(config.hops, |highest| highest.min(config.hops));
-        TraceConfig {
-            hops: hops.max(config.first),
-            ..config.clone()
-        }
+        let hops = self.highest.map_or(config.hops, |highest| highest.min(config.hops));
+        TraceConfig { hops: hops.max(config.first), ..config.clone() }
     }
 
     fn note_end(&mut self, outcome: &TraceOutcome) {

@@ -91,10 +91,7 @@ mod tests {
         assert_eq!(names.asked.len(), 1);
         // One more, which never ends.
         names.running += 1;
-        let asked: Vec<_> = names
-            .finish(Duration::from_millis(500))
-            .into_keys()
-            .collect();
+        let asked: Vec<_> = names.finish(Duration::from_millis(500)).into_keys().collect();
         assert!(asked.len() <= 1, "{asked:?}");
     }
 }

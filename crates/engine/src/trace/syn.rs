@@ -28,11 +28,7 @@ struct SynProbe {
 
 impl SynProbes {
     pub(super) fn new(way: Way, codec: ProbeCodec) -> Self {
-        Self {
-            way,
-            codec,
-            open: HashMap::new(),
-        }
+        Self { way, codec, open: HashMap::new() }
     }
 
     pub(super) fn send(&mut self, probe: &Probe, poller: &Poller) -> Result<(), TraceError> {
@@ -44,11 +40,7 @@ impl SynProbes {
         // A socket that is connected or has failed becomes writable.
         let watched = poller.add_writable(&socket, number);
         watched.map_err(|source| kernel("watch a socket", source))?;
-        let probe = SynProbe {
-            id: probe.id,
-            flow: probe.flow,
-            socket,
-        };
+        let probe = SynProbe { id: probe.id, flow: probe.flow, socket };
         self.open.insert(number, probe);
         Ok(())
     }

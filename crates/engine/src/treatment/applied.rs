@@ -141,10 +141,7 @@ pub(super) fn undo_all(steps: &[Step]) -> Result<(), TreatError> {
 /// # Errors
 /// [`TreatError::Undo`].
 pub(super) fn undo_step(step: &Step) -> Result<Undone, TreatError> {
-    step.undo().map_err(|source| TreatError::Undo {
-        what: step.what(),
-        source: Box::new(source),
-    })
+    step.undo().map_err(|source| TreatError::Undo { what: step.what(), source: Box::new(source) })
 }
 
 /// Two processes must not treat the same thing: when one undoes its change it would overwrite the
@@ -162,10 +159,7 @@ pub(super) fn check_free(
         meets.then_some(header.pid)
     });
     match busy {
-        Some(pid) => Err(TreatError::Busy {
-            what: step.what(),
-            pid,
-        }),
+        Some(pid) => Err(TreatError::Busy { what: step.what(), pid }),
         None => Ok(()),
     }
 }

@@ -15,15 +15,11 @@ use super::step::{Reversible, Undone};
 /// The device that a packet to the peer leaves by.
 pub(crate) fn towards(netlink: &mut Netlink, peer: IpAddr) -> Result<Link, TreatError> {
     let operation = || format!("find the device that leads to {peer}");
-    let route = netlink
-        .route_to(peer)
-        .map_err(|error| TreatError::kernel(operation(), error))?;
+    let route = netlink.route_to(peer).map_err(|error| TreatError::kernel(operation(), error))?;
     let index = route
         .link
         .ok_or_else(|| TreatError::unfit("a device", format!("no route leads to {peer}")))?;
-    netlink
-        .link_by_index(index)
-        .map_err(|error| TreatError::kernel(operation(), error))
+    netlink.link_by_index(index).map_err(|error| TreatError::kernel(operation(), error))
 }
 
 pub(crate) fn open_netlink() -> Result<Netlink, TreatError> {
@@ -104,13 +100,7 @@ impl OffloadStep {
             let other = free.filter(|feature| feature.requested != on);
             features.extend(other.map(|feature| feature.name));
         }
-        Ok(Self {
-            index: device.index,
-            device: device.name,
-            setting,
-            on,
-            features,
-        })
+        Ok(Self { index: device.index, device: device.name, setting, on, features })
     }
 
     fn ask(&self, ethtool: &Ethtool, names: &[String], on: bool) -> Result<(), TreatError> {
@@ -160,12 +150,9 @@ impl Reversible for OffloadStep {
             return Ok(Undone::Gone);
         };
         let ethtool = open(&link.name)?;
-        let now = ethtool
-            .features()
-            .map_err(|error| device_error(&link.name, error))?;
+        let now = ethtool.features().map_err(|error| device_error(&link.name, error))?;
         let is_ours = |name: &&String| {
-            now.iter()
-                .any(|feature| feature.name == **name && feature.requested == self.on)
+            now.iter().any(|feature| feature.name == **name && feature.requested == self.on)
         };
         let ours: Vec<String> = self.features.iter().filter(is_ours).cloned().collect();
         if ours.is_empty() {
@@ -205,11 +192,7 @@ pub(crate) fn offload_state(device: &str, setting: DeviceSetting) -> Result<Stri
     let features = read(&ethtool, device, *offload)?;
     let can_switch = features.iter().any(|feature| !feature.fixed);
     let state = word(is_on(&features, true));
-    Ok(if can_switch {
-        state.to_owned()
-    } else {
-        format!("{state} (fixed)")
-    })
+    Ok(if can_switch { state.to_owned() } else { format!("{state} (fixed)") })
 }
 
 /// Whether a device is asked to merge received segments by itself (LRO).
@@ -235,9 +218,7 @@ fn open(device: &str) -> Result<Ethtool, TreatError> {
 }
 
 fn read(ethtool: &Ethtool, device: &str, offload: Offload) -> Result<Vec<Feature>, TreatError> {
-    ethtool
-        .offload(offload)
-        .map_err(|error| device_error(device, error))
+    ethtool.offload(offload).map_err(|error| device_error(device, error))
 }
 
 fn device_error(device: &str, error: CallError) -> TreatError {
@@ -255,12 +236,8 @@ fn is_on(features: &[Feature], wanted: bool) -> bool {
 }
 
 /// The offloads that the table of a host's settings has.
-pub(crate) const OFFLOADS: [DeviceSetting; 4] = [
-    DeviceSetting::ChecksumOffload,
-    DeviceSetting::Tso,
-    DeviceSetting::Gso,
-    DeviceSetting::Gro,
-];
+pub(crate) const OFFLOADS: [DeviceSetting; 4] =
+    [DeviceSetting::ChecksumOffload, DeviceSetting::Tso, DeviceSetting::Gso, DeviceSetting::Gro];
 
 /// The offload that decides, and those that go with it where the device can switch them.
 fn offloads(setting: DeviceSetting) -> &'static [Offload] {

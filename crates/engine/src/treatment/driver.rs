@@ -99,23 +99,13 @@ impl DriverStep {
             let what = format!("{} of {}", figure.name(), link.name);
             TreatError::unfit(what, "the driver does not have it")
         })?;
-        Ok(Self {
-            index: link.index,
-            device: link.name.clone(),
-            figure,
-            was,
-            set: value,
-        })
+        Ok(Self { index: link.index, device: link.name.clone(), figure, was, set: value })
     }
 
     fn not_taken(&self, found: Option<u32>) -> TreatError {
         let what = format!("{}={}", self.key(), self.set);
         let found = found.map(|found| found.to_string());
-        TreatError::not_taken(
-            what,
-            found,
-            "the driver rounds it, or somebody else sets it",
-        )
+        TreatError::not_taken(what, found, "the driver rounds it, or somebody else sets it")
     }
 
     fn put(&self, device: &str, value: u32) -> Result<(), TreatError> {

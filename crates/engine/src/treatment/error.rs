@@ -98,10 +98,7 @@ impl TreatError {
         operation: impl Into<String>,
         source: impl Error + Send + Sync + 'static,
     ) -> Self {
-        Self::Kernel {
-            operation: operation.into(),
-            source: Box::new(source),
-        }
+        Self::Kernel { operation: operation.into(), source: Box::new(source) }
     }
 
     pub(super) fn not_taken(
@@ -109,31 +106,21 @@ impl TreatError {
         found: impl Into<Option<String>>,
         why: &'static str,
     ) -> Self {
-        Self::NotTaken {
-            what,
-            found: found.into().unwrap_or_else(|| "gone".to_owned()),
-            why,
-        }
+        Self::NotTaken { what, found: found.into().unwrap_or_else(|| "gone".to_owned()), why }
     }
 
     /// A setting that the kernel refused, `what` being as a treatment is written.
     pub(super) fn set(what: impl Into<String>, source: impl TreatmentRefusal) -> Self {
         let what = what.into();
         if source.is_for_privilege() {
-            Self::NotPermitted {
-                what,
-                needs: "root, or CAP_NET_ADMIN in the network namespace",
-            }
+            Self::NotPermitted { what, needs: "root, or CAP_NET_ADMIN in the network namespace" }
         } else {
             Self::kernel(format!("set {what}"), source)
         }
     }
 
     pub(crate) fn unfit(what: impl ToString, why: impl Into<String>) -> Self {
-        Self::Unfit {
-            what: what.to_string(),
-            why: why.into(),
-        }
+        Self::Unfit { what: what.to_string(), why: why.into() }
     }
 }
 

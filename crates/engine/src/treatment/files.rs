@@ -105,11 +105,8 @@ fn governors() -> Probe<Vec<PathBuf>> {
         }
         Some(Probe::Unknown(why)) => Probe::Unknown(why),
         Some(Probe::Supported(_)) => {
-            let path = |cpu| {
-                PathBuf::from(format!(
-                    "/sys/devices/system/cpu/cpu{cpu}/cpufreq/{GOVERNOR}"
-                ))
-            };
+            let path =
+                |cpu| PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{GOVERNOR}"));
             Probe::Supported(cpus.into_iter().map(path).collect())
         }
     }
@@ -135,27 +132,16 @@ impl FilesStep {
             }
         };
         if matches!(setting, FileSetting::Interrupts(_)) && value == NO_CPUS {
-            return Err(TreatError::unfit(
-                key,
-                "some CPU has to take the interrupts",
-            ));
+            return Err(TreatError::unfit(key, "some CPU has to take the interrupts"));
         }
         let files = files.into_iter().map(|(path, was)| FileState { path, was });
-        Ok(Self {
-            key: key.to_owned(),
-            device,
-            files: files.collect(),
-            set: value.to_owned(),
-        })
+        Ok(Self { key: key.to_owned(), device, files: files.collect(), set: value.to_owned() })
     }
 
     /// One value, or that of each file.
     fn now(&self) -> Result<String, TreatError> {
-        let values: Result<Vec<_>, _> = self
-            .files
-            .iter()
-            .map(|file| self.read(&file.path))
-            .collect();
+        let values: Result<Vec<_>, _> =
+            self.files.iter().map(|file| self.read(&file.path)).collect();
         Ok(summary(values?.iter().map(String::as_str)))
     }
 
@@ -255,10 +241,8 @@ impl Reversible for FilesStep {
 
 fn read(path: &Path) -> Result<String, ProcError> {
     if path.ends_with(GOVERNOR) {
-        let name = fs::read_to_string(path).map_err(|source| ProcError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let name = fs::read_to_string(path)
+            .map_err(|source| ProcError::Read { path: path.to_owned(), source })?;
         return Ok(name.trim().to_owned());
     }
     let cpus = steering::CpuFile::at(path).read()?;
@@ -314,10 +298,7 @@ mod tests {
         fs::write(&path, "powersave").unwrap();
         let around = Path::new("/sys/class/net/../../..").join(path.strip_prefix("/").unwrap());
         for path in [&path, &around] {
-            let file = FileState {
-                path: path.clone(),
-                was: "performance".to_owned(),
-            };
+            let file = FileState { path: path.clone(), was: "performance".to_owned() };
             let step = FilesStep {
                 key: "cpu.governor".to_owned(),
                 device: None,

@@ -68,11 +68,7 @@ pub(super) fn begin(held: &HeldDirectory, place: NamespacePlace) -> Result<JsonL
     let started = start_time(pid).map_err(&fault)?;
     for number in 0..MAX_JOURNALS {
         if let Some(mut journal) = held.claim(&format!("{PREFIX}{pid}-{number}{SUFFIX}"))? {
-            journal.add(&Header {
-                pid,
-                started,
-                place,
-            })?;
+            journal.add(&Header { pid, started, place })?;
             return Ok(journal);
         }
     }
@@ -91,12 +87,8 @@ fn read(held: &HeldDirectory, name: &str) -> Result<Option<JournalEntry>, StateE
     let Some((journal, is_held)) = held.claimed(name)? else {
         return Ok(None);
     };
-    let mut entry = JournalEntry {
-        path: journal.path().to_owned(),
-        header: None,
-        steps: Vec::new(),
-        is_held,
-    };
+    let mut entry =
+        JournalEntry { path: journal.path().to_owned(), header: None, steps: Vec::new(), is_held };
     // A line that cannot be read is no reason to leave the rest as it is.
     journal.read(|number, line| {
         match number {

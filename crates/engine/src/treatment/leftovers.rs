@@ -20,9 +20,7 @@ use crate::words::chain;
 /// is forgotten; what somebody has changed since is left alone. Answers what was done, a line for
 /// each thing, and what could not be and will be tried again.
 pub fn undo_leftovers() -> Vec<String> {
-    journal::directories()
-        .flat_map(|directory| undo_leftovers_in(&directory))
-        .collect()
+    journal::directories().flat_map(|directory| undo_leftovers_in(&directory)).collect()
 }
 
 /// Starts this program again with those arguments, followed by the number of this process and the

@@ -81,14 +81,12 @@ impl MtuStep {
     }
 
     fn put(&self, netlink: &mut Netlink, device: &str, bytes: u32) -> Result<(), TreatError> {
-        netlink
-            .change_link(device, &LinkChange::Mtu(bytes))
-            .map_err(|error| match error.errno() {
-                Some(EINVAL) => {
-                    TreatError::unfit(self.what(), format!("it does not take {bytes} bytes"))
-                }
-                _ => TreatError::set(self.what(), error),
-            })
+        netlink.change_link(device, &LinkChange::Mtu(bytes)).map_err(|error| match error.errno() {
+            Some(EINVAL) => {
+                TreatError::unfit(self.what(), format!("it does not take {bytes} bytes"))
+            }
+            _ => TreatError::set(self.what(), error),
+        })
     }
 
     fn put_back(
@@ -146,10 +144,7 @@ impl Reversible for MtuStep {
         let link = by_index(&mut open_netlink()?, self.index)?;
         let found = link.map(|link| link.mtu);
         if found != Some(self.set) {
-            let (what, found) = (
-                format!("mtu={}", self.set),
-                found.map(|mtu| mtu.to_string()),
-            );
+            let (what, found) = (format!("mtu={}", self.set), found.map(|mtu| mtu.to_string()));
             return Err(TreatError::not_taken(what, found, "somebody else sets it"));
         }
         Ok(format!("{}: mtu {}", self.device, self.set))
@@ -191,11 +186,7 @@ impl Reversible for MtuStep {
 
 impl MtuLayer {
     fn new(link: &Link) -> Result<Self, TreatError> {
-        Ok(Self {
-            index: link.index,
-            mtu: link.mtu,
-            ipv6: ipv6_mtu(link)?,
-        })
+        Ok(Self { index: link.index, mtu: link.mtu, ipv6: ipv6_mtu(link)? })
     }
 }
 
@@ -240,11 +231,8 @@ fn route_mtus(
         let Some(mtu) = route.metrics.value(Metric::Mtu).filter(|_| is_theirs) else {
             continue;
         };
-        let own = RouteMtu {
-            destination: route.destination.to_string(),
-            priority: route.priority,
-            mtu,
-        };
+        let own =
+            RouteMtu { destination: route.destination.to_string(), priority: route.priority, mtu };
         if routes.iter().filter(|route| own.is_of(route)).count() > 1 {
             let why = format!(
                 "it would change the mtu of one of several routes to {}, and not be able to put it \

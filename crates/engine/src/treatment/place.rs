@@ -56,13 +56,7 @@ impl NamespacePlace {
         };
         let visit = Namespace::open(path).and_then(|namespace| {
             // Its number may be another's by now.
-            namespace.run(|| {
-                if self.is_here() {
-                    Visit::Done(work())
-                } else {
-                    Visit::Gone
-                }
-            })
+            namespace.run(|| if self.is_here() { Visit::Done(work()) } else { Visit::Gone })
         });
         visit.unwrap_or(Visit::Closed)
     }

@@ -60,14 +60,7 @@ impl QosStep {
             (Err(_), QosPolicy::Off) => None,
             (Err(error), _) => return Err(error.into()),
         };
-        Ok(Self {
-            index: device.index,
-            device: device.name,
-            name,
-            set,
-            was,
-            policy: Some(policy),
-        })
+        Ok(Self { index: device.index, device: device.name, name, set, was, policy: Some(policy) })
     }
 }
 
@@ -82,10 +75,8 @@ impl Reversible for QosStep {
             Some(QosPolicy::Off) => qos::put_back(&self.device, None)?,
             Some(QosPolicy::Passthrough) => drop(qos::passthrough(device)?),
             Some(QosPolicy::File { text, .. }) => {
-                let options = QosOptions {
-                    adapter: Some(self.device.clone()),
-                    ..QosOptions::default()
-                };
+                let options =
+                    QosOptions { adapter: Some(self.device.clone()), ..QosOptions::default() };
                 drop(qos::apply(text, &options)?);
             }
             // One from a journal is only ever undone.

@@ -52,12 +52,7 @@ impl RouteStep {
         let fields: Vec<RouteField> = wanted.iter().map(field).collect();
         let holds = |field: &RouteField| of(&in_force, field.setting) == field.set;
         let idle = !in_force.is_learnt() && fields.iter().all(holds);
-        Ok(Self {
-            peer,
-            made: entry.is_none(),
-            fields,
-            idle,
-        })
+        Ok(Self { peer, made: entry.is_none(), fields, idle })
     }
 
     /// A host route that leads where packets to the peer go now, from the same address, with the
@@ -94,11 +89,7 @@ impl Reversible for RouteStep {
         for field in &self.fields {
             put(&mut route, field.setting, field.set.as_deref());
         }
-        let result = if is_new {
-            netlink.add_route(&route)
-        } else {
-            netlink.replace_route(&route)
-        };
+        let result = if is_new { netlink.add_route(&route) } else { netlink.replace_route(&route) };
         result.map_err(|error| TreatError::set(self.what(), error))
     }
 
@@ -170,10 +161,7 @@ fn check_fit(
     }
     match (setting, value) {
         (RouteSetting::Mtu, value) if number(value) > device.mtu => {
-            let why = format!(
-                "{} takes packets of {} bytes at most",
-                device.name, device.mtu
-            );
+            let why = format!("{} takes packets of {} bytes at most", device.name, device.mtu);
             Err(TreatError::unfit(what, why))
         }
         (RouteSetting::Mtu, value) if peer.is_ipv6() && number(value) < 1280 => {
@@ -196,10 +184,7 @@ fn check_is_here(netlink: &mut Netlink, what: &str, source: IpAddr) -> Result<()
     if addresses.iter().any(|own| own.prefix.address == source) {
         Ok(())
     } else {
-        Err(TreatError::unfit(
-            what,
-            "this host does not have the address",
-        ))
+        Err(TreatError::unfit(what, "this host does not have the address"))
     }
 }
 

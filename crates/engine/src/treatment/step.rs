@@ -81,10 +81,7 @@ pub(super) fn plan(changes: &[HostChange]) -> Result<Vec<Planned>, TreatError> {
     let mut route = Vec::new();
     for (position, change) in changes.iter().enumerate() {
         let value = change.value()?;
-        if changes[..position]
-            .iter()
-            .any(|earlier| is_same(earlier, change))
-        {
+        if changes[..position].iter().any(|earlier| is_same(earlier, change)) {
             return Err(TreatmentError::repeated(&change.to_string()).into());
         }
         match change {
@@ -255,10 +252,6 @@ impl Step {
 
 /// Reads a number or an address that a journal has as text.
 pub(super) fn read_number(text: &str) -> Option<u32> {
-    let any = ValueKind::Number {
-        least: 0,
-        most: u32::MAX.into(),
-        unit: "",
-    };
+    let any = ValueKind::Number { least: 0, most: u32::MAX.into(), unit: "" };
     any.read(text).as_ref().ok().map(number)
 }

@@ -64,11 +64,7 @@ impl SysctlStep {
 
     fn not_taken(&self, found: String) -> TreatError {
         let what = format!("sysctl:{}={}", self.key, self.set);
-        TreatError::not_taken(
-            what,
-            found,
-            "the kernel bounds it, or somebody else sets it",
-        )
+        TreatError::not_taken(what, found, "the kernel bounds it, or somebody else sets it")
     }
 
     /// Takes a later change of the same setting into this one, if they follow on each other.
@@ -167,11 +163,7 @@ impl Beside {
         if key == DEFAULT {
             let allowed = read(ALLOWED)?;
             let is_new = |name: &&str| !allowed.split(' ').any(|known| known == *name);
-            beside.allowed = values
-                .into_iter()
-                .filter(is_new)
-                .map(str::to_owned)
-                .collect();
+            beside.allowed = values.into_iter().filter(is_new).map(str::to_owned).collect();
         }
         Ok(beside)
     }
@@ -186,9 +178,7 @@ impl Beside {
         }
         if !self.allowed.is_empty() {
             let now = read(ALLOWED)?;
-            let others = now
-                .split(' ')
-                .filter(|name| !self.allowed.iter().any(|own| own == name));
+            let others = now.split(' ').filter(|name| !self.allowed.iter().any(|own| own == name));
             let others = others.collect::<Vec<_>>().join(" ");
             if others != now {
                 write(ALLOWED, &others)?;

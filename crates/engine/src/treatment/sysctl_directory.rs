@@ -24,19 +24,13 @@ impl SysctlDirectory {
         let moved = std::env::var_os("LINERATE_SYSCTL_DIRECTORY").map(PathBuf::from);
         let is_moved = moved.is_some();
         let directory = moved.unwrap_or_else(|| PathBuf::from("/etc/sysctl.d"));
-        Self {
-            file: directory.join(SysctlFile::NAME),
-            is_moved,
-        }
+        Self { file: directory.join(SysctlFile::NAME), is_moved }
     }
 
     /// For tests: any directory.
     #[cfg(test)]
     pub(crate) fn at(directory: &Path) -> Self {
-        Self {
-            file: directory.join(SysctlFile::NAME),
-            is_moved: true,
-        }
+        Self { file: directory.join(SysctlFile::NAME), is_moved: true }
     }
 
     /// Our file.

@@ -31,10 +31,7 @@ fn or_skip<T>(made: Result<T, NamespaceError>) -> Option<T> {
     match made {
         Ok(made) => Some(made),
         Err(error) => {
-            skip(
-                Need::Lab,
-                format_args!("no network namespaces here: {error}"),
-            );
+            skip(Need::Lab, format_args!("no network namespaces here: {error}"));
             None
         }
     }
@@ -59,9 +56,7 @@ impl Journals {
     fn count(&self) -> usize {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name());
-        names
-            .filter(|name| name.to_string_lossy().ends_with(".jsonl"))
-            .count()
+        names.filter(|name| name.to_string_lossy().ends_with(".jsonl")).count()
     }
 }
 
@@ -129,10 +124,7 @@ fn each_treatment_is_read_back_and_undone() {
             ("uso=off", "veth0: uso off"),
             ("gso=off", "veth0: gso off"),
             ("gro=on", "veth0: gro on"),
-            (
-                "checksum_offload=off",
-                "veth0: tx-checksum off, rx-checksum off",
-            ),
+            ("checksum_offload=off", "veth0: tx-checksum off, rx-checksum off"),
             ("mtu=1400", "veth0: mtu 1400"),
             ("route_mtu=1400", "route to PEER: mtu 1400"),
             ("route_advmss=536", "route to PEER: advmss 536"),
@@ -142,10 +134,7 @@ fn each_treatment_is_read_back_and_undone() {
                 "net.ipv4.tcp_rmem = 4096 65536 1000000",
             ),
             ("sysctl:net.ipv4.tcp_sack=0", "net.ipv4.tcp_sack = 0"),
-            (
-                "sysctl:net.ipv4.conf.veth0.forwarding=1",
-                "net.ipv4.conf.veth0.forwarding = 1",
-            ),
+            ("sysctl:net.ipv4.conf.veth0.forwarding=1", "net.ipv4.conf.veth0.forwarding = 1"),
             ("sysctl:net.ipv4.ip_forward=1", "net.ipv4.ip_forward = 1"),
         ] {
             for peer in peers {
@@ -168,9 +157,7 @@ fn route_source_moves_new_connections_to_another_address() {
     on_pair("source", |journals, [v4, _]| {
         let mut netlink = Netlink::open().unwrap();
         let second: IpAddr = "198.18.0.77".parse().unwrap();
-        netlink
-            .add_address(Pair::LINK, Prefix::new(second, 24))
-            .unwrap();
+        netlink.add_address(Pair::LINK, Prefix::new(second, 24)).unwrap();
         let before = state();
         let source = || {
             let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -179,10 +166,7 @@ fn route_source_moves_new_connections_to_another_address() {
         };
         let first = source();
         let applied = apply(journals, "route_source=198.18.0.77", v4).unwrap();
-        assert_eq!(
-            applied.read_back(),
-            ["route to 198.18.0.2: src 198.18.0.77"]
-        );
+        assert_eq!(applied.read_back(), ["route to 198.18.0.2: src 198.18.0.77"]);
         assert_eq!(source(), second);
         drop(applied);
         assert_eq!((source(), state()), (first, before));
@@ -200,9 +184,7 @@ fn several_treatments_are_undone_in_reverse_order() {
         let applied = apply(journals, text, v4).unwrap();
         assert_eq!(applied.read_back().len(), 6, "{:?}", applied.read_back());
         assert!(
-            applied
-                .read_back()
-                .contains(&"route to 198.18.0.2: mtu 1300, advmss 500".to_owned())
+            applied.read_back().contains(&"route to 198.18.0.2: mtu 1300, advmss 500".to_owned())
         );
         drop(applied);
         assert_eq!(state(), before);
@@ -225,10 +207,7 @@ fn a_host_route_that_was_there_is_changed_and_put_back() {
             let applied = apply(journals, "route_mtu=1300,route_quickack=on", peer).unwrap();
             let in_force = netlink.route_to(peer).unwrap();
             assert_eq!(in_force.metrics.value(Metric::Mtu), Some(1300));
-            assert_eq!(
-                in_force.metrics.value(Metric::InitialCongestionWindow),
-                Some(4)
-            );
+            assert_eq!(in_force.metrics.value(Metric::InitialCongestionWindow), Some(4));
             drop(applied);
             assert_eq!(state(), before);
         }
@@ -239,12 +218,9 @@ fn a_host_route_that_was_there_is_changed_and_put_back() {
 fn settings_that_already_have_the_value_are_left_alone() {
     on_pair("idle", |journals, [v4, _]| {
         let before = state();
-        let applied = apply(
-            journals,
-            "mtu=1500,tso=on,route_quickack=off,sysctl:net.ipv4.tcp_sack=1",
-            v4,
-        )
-        .unwrap();
+        let applied =
+            apply(journals, "mtu=1500,tso=on,route_quickack=off,sysctl:net.ipv4.tcp_sack=1", v4)
+                .unwrap();
         assert_eq!(journals.count(), 0);
         assert_eq!(applied.read_back().len(), 4);
         assert_eq!(state(), before);
@@ -256,10 +232,7 @@ fn all_changes_are_applied_or_none() {
     on_pair("nothing", |journals, peers| {
         let before = state();
         for (text, reason) in [
-            (
-                "tso=off,route_mtu=1501",
-                "takes packets of 1500 bytes at most",
-            ),
+            ("tso=off,route_mtu=1501", "takes packets of 1500 bytes at most"),
             ("mtu=1400,route_mtu=1450", "exclude"),
             (
                 "sysctl:net.ipv4.tcp_sack=0,sysctl:net.ipv4.tcp_congestion_control=nosuch",
@@ -323,43 +296,25 @@ fn loopback_has_offloads_and_neither_mtu_nor_routes() {
 fn settings_changed_by_others_since_are_left_alone() {
     on_pair("others", |journals, [v4, _]| {
         let before = state();
-        let applied = apply(
-            journals,
-            "mtu=1400,tso=off,route_advmss=500,sysctl:net.ipv4.tcp_sack=0",
-            v4,
-        )
-        .unwrap();
+        let applied =
+            apply(journals, "mtu=1400,tso=off,route_advmss=500,sysctl:net.ipv4.tcp_sack=0", v4)
+                .unwrap();
         let mut netlink = Netlink::open().unwrap();
-        netlink
-            .change_link(Pair::LINK, &LinkChange::Mtu(1300))
-            .unwrap();
+        netlink.change_link(Pair::LINK, &LinkChange::Mtu(1300)).unwrap();
         sysctl::write("net.ipv4.tcp_rmem", "1000 2000 3000").unwrap();
         let peer_route = |route: &Route| route.destination == Prefix::host(v4);
-        let mut route = netlink
-            .routes()
-            .unwrap()
-            .into_iter()
-            .find(peer_route)
-            .unwrap();
+        let mut route = netlink.routes().unwrap().into_iter().find(peer_route).unwrap();
         route.metrics.set(Metric::AdvertisedMss, Some(600));
         netlink.replace_route(&route).unwrap();
         applied.undo().unwrap();
         assert_eq!(netlink.link(Pair::LINK).unwrap().mtu, 1300);
-        let kept = netlink
-            .routes()
-            .unwrap()
-            .into_iter()
-            .find(peer_route)
-            .unwrap();
+        let kept = netlink.routes().unwrap().into_iter().find(peer_route).unwrap();
         assert_eq!(kept.metrics.value(Metric::AdvertisedMss), Some(600));
         assert_eq!(sysctl::read("net.ipv4.tcp_rmem").unwrap(), "1000 2000 3000");
         // What nobody touched is as it was.
         assert_eq!(sysctl::read("net.ipv4.tcp_sack").unwrap(), "1");
         let tso = |state: &[String]| {
-            state
-                .iter()
-                .find(|line| line.contains("\"tx-tcp-segmentation\""))
-                .cloned()
+            state.iter().find(|line| line.contains("\"tx-tcp-segmentation\"")).cloned()
         };
         assert_eq!(tso(&state()), tso(&before));
     });
@@ -394,12 +349,7 @@ fn another_thread_undoes_a_treatment_in_its_namespace() {
         .namespace
         .run(|| apply(&journals, "sysctl:net.ipv4.tcp_sack=0", peer).unwrap())
         .unwrap();
-    let sack = || {
-        pair.a
-            .namespace
-            .run(|| sysctl::read("net.ipv4.tcp_sack").unwrap())
-            .unwrap()
-    };
+    let sack = || pair.a.namespace.run(|| sysctl::read("net.ipv4.tcp_sack").unwrap()).unwrap();
     assert_eq!(sack(), "0");
     applied.undo().unwrap();
     assert_eq!(sack(), "1");
@@ -411,10 +361,7 @@ fn forwarding_of_all_is_refused_where_devices_differ() {
         sysctl::write("net.ipv4.conf.veth0.forwarding", "1").unwrap();
         let before = state();
         let error = apply(journals, "sysctl:net.ipv4.ip_forward=1", v4).unwrap_err();
-        assert!(
-            error.to_string().contains("net.ipv4.conf.veth0.forwarding"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("net.ipv4.conf.veth0.forwarding"), "{error}");
         assert_eq!(state(), before);
     });
 }
@@ -455,10 +402,7 @@ fn apply_and_kill(
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(
-        lines.any(|line| line.unwrap() == "READY"),
-        "the child did not apply {text}"
-    );
+    assert!(lines.any(|line| line.unwrap() == "READY"), "the child did not apply {text}");
     let pid = child.id();
     watch(pid, start_time(pid).unwrap());
     child.kill().unwrap();
@@ -476,21 +420,14 @@ fn treatments_of_a_killed_process_are_undone_by_the_next() {
     let text = "tso=off,mtu=1400,route_advmss=500,sysctl:net.ipv4.tcp_sack=0";
     apply_and_kill(a, &journals, text, |_, _| {
         // As long as it lives nobody takes it away.
-        assert!(
-            a.run(|| undo_leftovers_in(&journals.directory()))
-                .unwrap()
-                .is_empty()
-        );
+        assert!(a.run(|| undo_leftovers_in(&journals.directory())).unwrap().is_empty());
     });
     let treated = a.run(state).unwrap();
     assert_ne!(treated, before);
     // From another namespace too.
     let lines = undo_leftovers_in(&journals.directory());
     assert_eq!(lines.len(), 4, "{lines:?}");
-    assert!(
-        lines.iter().all(|line| line.contains("put back")),
-        "{lines:?}"
-    );
+    assert!(lines.iter().all(|line| line.contains("put back")), "{lines:?}");
     assert_eq!(a.run(state).unwrap(), before);
     assert!(undo_leftovers_in(&journals.directory()).is_empty());
 }
@@ -538,26 +475,13 @@ fn leftovers_that_somebody_has_changed_or_that_are_gone_are_forgotten() {
     };
     let journals = Journals::new("forgotten");
     let a = &pair.a.namespace;
-    apply_and_kill(
-        a,
-        &journals,
-        "sysctl:net.ipv4.tcp_fin_timeout=11",
-        |_, _| {},
-    );
-    a.run(|| sysctl::write("net.ipv4.tcp_fin_timeout", "12").unwrap())
-        .unwrap();
+    apply_and_kill(a, &journals, "sysctl:net.ipv4.tcp_fin_timeout=11", |_, _| {});
+    a.run(|| sysctl::write("net.ipv4.tcp_fin_timeout", "12").unwrap()).unwrap();
     let lines = undo_leftovers_in(&journals.directory());
     assert!(lines[0].contains("left alone"), "{lines:?}");
-    let now = a
-        .run(|| sysctl::read("net.ipv4.tcp_fin_timeout").unwrap())
-        .unwrap();
+    let now = a.run(|| sysctl::read("net.ipv4.tcp_fin_timeout").unwrap()).unwrap();
     assert_eq!(now, "12");
-    apply_and_kill(
-        a,
-        &journals,
-        "sysctl:net.ipv4.tcp_fin_timeout=13",
-        |_, _| {},
-    );
+    apply_and_kill(a, &journals, "sysctl:net.ipv4.tcp_fin_timeout=13", |_, _| {});
     drop(pair);
     // The kernel takes a namespace apart when it likes.
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
@@ -575,19 +499,11 @@ fn a_journal_with_torn_and_strange_lines_is_undone_as_far_as_it_goes() {
     let journals = Journals::new("torn");
     let a = &pair.a.namespace;
     let before = a.run(state).unwrap();
-    apply_and_kill(
-        a,
-        &journals,
-        "tso=off,sysctl:net.ipv4.tcp_sack=0",
-        |_, _| {},
-    );
+    apply_and_kill(a, &journals, "tso=off,sysctl:net.ipv4.tcp_sack=0", |_, _| {});
     let path = std::fs::read_dir(&journals.0)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .find(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "jsonl")
-        })
+        .find(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
         .unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();

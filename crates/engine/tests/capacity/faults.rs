@@ -13,10 +13,7 @@ use crate::support::{
 };
 
 fn long(connections: u64, udp_sockets: u64) -> CapacityTest {
-    CapacityTest {
-        hold: span(60.0),
-        ..test(connections, udp_sockets)
-    }
+    CapacityTest { hold: span(60.0), ..test(connections, udp_sockets) }
 }
 
 pub(crate) fn an_endpoint_that_is_killed_ends_the_run_with_an_error() {
@@ -41,9 +38,7 @@ pub(crate) fn an_endpoint_that_is_killed_ends_the_run_with_an_error() {
     assert_eq!(document.server, None);
     assert!(!killed.is_empty(), "the endpoint had workers");
     // They ended with the endpoint, and with them all that they held.
-    wait_until("the endpoint's workers have ended", || {
-        killed.iter().all(|pid| !is_running(*pid))
-    });
+    wait_until("the endpoint's workers have ended", || killed.iter().all(|pid| !is_running(*pid)));
     assert_clean(&outcome);
 }
 
@@ -57,18 +52,11 @@ pub(crate) fn after_a_client_that_is_killed_the_next_is_served() {
     assert!(!workers.is_empty());
     killed.0.kill().expect("it is running");
     killed.0.wait().expect("it is this process's own");
-    wait_until("the client's workers have ended", || {
-        workers.iter().all(|pid| !is_running(*pid))
-    });
-    wait_until("the endpoint's workers have ended", || {
-        children(own).is_empty()
-    });
+    wait_until("the client's workers have ended", || workers.iter().all(|pid| !is_running(*pid)));
+    wait_until("the endpoint's workers have ended", || children(own).is_empty());
     let outcome = run(served.address, &test(500, 100), &CapacityOptions::default());
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
-    assert_eq!(
-        outcome.document.tcp.as_ref().map(|tcp| tcp.alive),
-        Some(500)
-    );
+    assert_eq!(outcome.document.tcp.as_ref().map(|tcp| tcp.alive), Some(500));
     assert_clean(&outcome);
 }
 
@@ -77,14 +65,8 @@ pub(crate) fn a_worker_that_is_killed_is_counted() {
     let address: SocketAddr = line.parse().expect("it says where it listens");
     let before = children(std::process::id());
     let mut told = false;
-    let test = CapacityTest {
-        hold: span(1.0),
-        ..test(400, 0)
-    };
-    let options = CapacityOptions {
-        descriptors: Some(300),
-        workers: None,
-    };
+    let test = CapacityTest { hold: span(1.0), ..test(400, 0) };
+    let options = CapacityOptions { descriptors: Some(300), workers: None };
     let outcome = client(address, Stop::new())
         .capacity(&test, &options, &mut |live| {
             if !told && live.phase == CapacityPhase::Holding {
@@ -118,26 +100,19 @@ pub(crate) fn a_run_that_is_stopped_reports_what_it_held() {
     assert_eq!(document.status, Status::Partial);
     let tcp = document.tcp.as_ref().expect("it was asked for");
     assert_eq!((tcp.opened, tcp.alive, tcp.lost), (600, 600, 0), "{tcp:?}");
-    assert!(
-        document.server.is_some(),
-        "there was time to ask the endpoint"
-    );
+    assert!(document.server.is_some(), "there was time to ask the endpoint");
     assert_clean(&outcome);
 }
 
 /// To a process that this one has started.
 fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill")
-        .args([&format!("-{name}"), &pid.to_string()])
-        .status();
+    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
     assert!(status.expect("kill(1) is there").success());
 }
 
 /// Neither gone nor waiting to be waited for.
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     !matches!(state, None | Some('Z' | 'X'))
 }

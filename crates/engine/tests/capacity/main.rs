@@ -1,9 +1,6 @@
 //! Holding connections, with and without faults. Workers are this program, started again, so that
 //! it needs its own `main`. Each test has its own endpoint.
-#![allow(
-    clippy::print_stderr,
-    reason = "it is its own harness, and says what it skips"
-)]
+#![allow(clippy::print_stderr, reason = "it is its own harness, and says what it skips")]
 
 mod faults;
 mod limits;
@@ -23,18 +20,12 @@ const TESTS: [Test; 10] = [
         whole::all_of_20000_connections_and_10000_udp_sockets_stay_alive,
     ),
     ("ipv6_holds_as_well", whole::ipv6_holds_as_well),
-    (
-        "churn_and_load_lose_nothing",
-        whole::churn_and_load_lose_nothing,
-    ),
+    ("churn_and_load_lose_nothing", whole::churn_and_load_lose_nothing),
     (
         "a_descriptor_limit_is_reported_and_everything_is_freed",
         limits::a_descriptor_limit_is_reported_and_everything_is_freed,
     ),
-    (
-        "running_out_of_ports_is_reported",
-        limits::running_out_of_ports_is_reported,
-    ),
+    ("running_out_of_ports_is_reported", limits::running_out_of_ports_is_reported),
     ("the_search_finds_a_limit", limits::the_search_finds_a_limit),
     (
         "an_endpoint_that_is_killed_ends_the_run_with_an_error",
@@ -44,10 +35,7 @@ const TESTS: [Test; 10] = [
         "after_a_client_that_is_killed_the_next_is_served",
         faults::after_a_client_that_is_killed_the_next_is_served,
     ),
-    (
-        "a_worker_that_is_killed_is_counted",
-        faults::a_worker_that_is_killed_is_counted,
-    ),
+    ("a_worker_that_is_killed_is_counted", faults::a_worker_that_is_killed_is_counted),
     (
         "a_run_that_is_stopped_reports_what_it_held",
         faults::a_run_that_is_stopped_reports_what_it_held,
@@ -71,10 +59,7 @@ fn main() -> ExitCode {
             continue;
         }
         let is_passed = catch_unwind(test).is_ok();
-        eprintln!(
-            "test {name} ... {}",
-            if is_passed { "ok" } else { "FAILED" }
-        );
+        eprintln!("test {name} ... {}", if is_passed { "ok" } else { "FAILED" });
         if is_passed {
             passed += 1;
         } else {
@@ -87,10 +72,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("\nfailures:\n    {}\n", failures.join("\n    "));
-    eprintln!(
-        "test result: FAILED. {passed} passed; {} failed",
-        failures.len()
-    );
+    eprintln!("test result: FAILED. {passed} passed; {} failed", failures.len());
     ExitCode::FAILURE
 }
 

@@ -38,16 +38,8 @@ impl Served {
         let address = endpoint.addresses()[0];
         let stop = Stop::new();
         let asked = stop.clone();
-        let serve = move || {
-            endpoint
-                .serve(&asked, |_| {})
-                .expect("the endpoint goes on")
-        };
-        Self {
-            address,
-            stop,
-            thread: Some(thread::spawn(serve)),
-        }
+        let serve = move || endpoint.serve(&asked, |_| {}).expect("the endpoint goes on");
+        Self { address, stop, thread: Some(thread::spawn(serve)) }
     }
 }
 
@@ -97,9 +89,7 @@ pub(crate) fn start(words: &[&str]) -> (Killed, String) {
     let stdout = child.stdout.take().expect("it is piped");
     let child = Killed(child);
     let mut line = String::new();
-    BufReader::new(stdout)
-        .read_line(&mut line)
-        .expect("it says where it stands");
+    BufReader::new(stdout).read_line(&mut line).expect("it says where it stands");
     (child, line.trim().to_owned())
 }
 
@@ -116,10 +106,7 @@ pub(crate) fn serve_in_this_process() -> ExitCode {
 #[allow(clippy::print_stdout, reason = "for the process that started this one")]
 pub(crate) fn hold_in_this_process(words: &[String]) -> ExitCode {
     let address = words[1].parse().expect("an address follows");
-    let test = CapacityTest {
-        hold: span(120.0),
-        ..test(500, 100)
-    };
+    let test = CapacityTest { hold: span(120.0), ..test(500, 100) };
     let mut told = false;
     let held =
         client(address, Stop::new()).capacity(&test, &CapacityOptions::default(), &mut |live| {
@@ -136,10 +123,8 @@ pub(crate) fn hold_in_this_process(words: &[String]) -> ExitCode {
 }
 
 pub(crate) fn client(address: SocketAddr, stop: Stop) -> Client {
-    let target = Target {
-        connect_timeout: Duration::from_secs(10),
-        ..Target::at("endpoint", address)
-    };
+    let target =
+        Target { connect_timeout: Duration::from_secs(10), ..Target::at("endpoint", address) };
     Client::connect(target, stop).expect("the endpoint answers")
 }
 
@@ -149,9 +134,7 @@ pub(crate) fn run(
     test: &CapacityTest,
     options: &CapacityOptions,
 ) -> CapacityOutcome {
-    client(address, Stop::new())
-        .capacity(test, options, &mut |_| true)
-        .expect("it can be begun")
+    client(address, Stop::new()).capacity(test, options, &mut |_| true).expect("it can be begun")
 }
 
 pub(crate) fn test(connections: u64, udp_sockets: u64) -> CapacityTest {
@@ -189,9 +172,7 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
         .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
         .flat_map(|text| {
             let words = text.split_ascii_whitespace();
-            words
-                .filter_map(|word| word.parse().ok())
-                .collect::<Vec<u32>>()
+            words.filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()
         })
         .collect()
 }
@@ -232,10 +213,7 @@ pub(crate) fn assert_clean(outcome: &CapacityOutcome) {
         ] {
             let (before, after) = (before.expect(what), after.expect(what));
             // Of other programs on this host some come and go.
-            assert!(
-                after < before + 50,
-                "{what}: {before} before, {after} after"
-            );
+            assert!(after < before + 50, "{what}: {before} before, {after} after");
         }
     }
 }

@@ -13,17 +13,12 @@ pub(crate) fn all_of_20000_connections_and_10000_udp_sockets_stay_alive() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            skip(
-                Need::Lab,
-                format_args!("no network namespaces here: {error}"),
-            );
+            skip(Need::Lab, format_args!("no network namespaces here: {error}"));
             return;
         }
     };
     let b = pair.b.namespace.clone();
-    let served = b
-        .run(|| Served::at(pair.b.ipv4.into()))
-        .expect("b is there");
+    let served = b.run(|| Served::at(pair.b.ipv4.into())).expect("b is there");
     let test = linerate_core::capacity::CapacityTest {
         hold: span(1.0),
         heartbeat: span(1.0),
@@ -31,21 +26,14 @@ pub(crate) fn all_of_20000_connections_and_10000_udp_sockets_stay_alive() {
         ..test(20_000, 10_000)
     };
     let options = CapacityOptions::default();
-    let outcome = pair
-        .a
-        .namespace
-        .run(|| run(served.address, &test, &options))
-        .expect("a is there");
+    let outcome =
+        pair.a.namespace.run(|| run(served.address, &test, &options)).expect("a is there");
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     let document = &outcome.document;
     assert_eq!(document.status, Status::Complete);
     for (pool, asked) in [(&document.tcp, 20_000), (&document.udp, 10_000)] {
         let pool = pool.as_ref().expect("it was asked for");
-        assert_eq!(
-            (pool.opened, pool.alive, pool.lost),
-            (asked, asked, 0),
-            "{pool:?}"
-        );
+        assert_eq!((pool.opened, pool.alive, pool.lost), (asked, asked, 0), "{pool:?}");
         assert_eq!(pool.failures, []);
         assert!(pool.heartbeats_answered >= asked, "{pool:?}");
         let latency = pool.connect_latency_us.as_ref().expect("all were timed");
@@ -64,17 +52,12 @@ pub(crate) fn ipv6_holds_as_well() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            skip(
-                Need::Lab,
-                format_args!("no network namespaces here: {error}"),
-            );
+            skip(Need::Lab, format_args!("no network namespaces here: {error}"));
             return;
         }
     };
     let b = pair.b.namespace.clone();
-    let served = b
-        .run(|| Served::at(pair.b.ipv6.into()))
-        .expect("b is there");
+    let served = b.run(|| Served::at(pair.b.ipv6.into())).expect("b is there");
     let options = CapacityOptions::default();
     let outcome = pair
         .a
@@ -82,10 +65,7 @@ pub(crate) fn ipv6_holds_as_well() {
         .run(|| run(served.address, &test(300, 300), &options))
         .expect("a is there");
     for pool in [&outcome.document.tcp, &outcome.document.udp] {
-        assert_eq!(
-            pool.as_ref().map(|pool| (pool.alive, pool.lost)),
-            Some((300, 0))
-        );
+        assert_eq!(pool.as_ref().map(|pool| (pool.alive, pool.lost)), Some((300, 0)));
     }
     assert_clean(&outcome);
 }
@@ -108,11 +88,7 @@ pub(crate) fn churn_and_load_lose_nothing() {
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         let document = &outcome.document;
         let tcp = document.tcp.as_ref().expect("it was asked for");
-        assert_eq!(
-            (tcp.opened, tcp.alive, tcp.lost),
-            (1_000, 1_000, 0),
-            "{tcp:?}"
-        );
+        assert_eq!((tcp.opened, tcp.alive, tcp.lost), (1_000, 1_000, 0), "{tcp:?}");
         let churn = document.churn.as_ref().expect("it was asked for");
         assert_eq!(churn.opened, churn.closed);
         let load = document.load.as_ref().expect("it was asked for");
@@ -121,16 +97,8 @@ pub(crate) fn churn_and_load_lose_nothing() {
         assert_eq!(timed, load.transactions, "{load:?}");
         let server = document.server.as_ref().expect("the endpoint has reported");
         let resets: u64 = server.tcp.lost.iter().map(|lost| lost.count).sum();
-        assert_eq!(
-            resets, churn.closed,
-            "each of them is a reset there: {:?}",
-            server.tcp
-        );
-        let other = server
-            .tcp
-            .lost
-            .iter()
-            .find(|f| f.cause != FailureCause::Reset);
+        assert_eq!(resets, churn.closed, "each of them is a reset there: {:?}", server.tcp);
+        let other = server.tcp.lost.iter().find(|f| f.cause != FailureCause::Reset);
         assert_eq!(other, None);
         assert_clean(&outcome);
     }

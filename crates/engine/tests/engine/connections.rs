@@ -14,14 +14,7 @@ fn facts(document: &ConnectionsDocument) -> Vec<(String, String, u64, bool, bool
     let fact = |one: &Connection| {
         let is_explained = one.verdict.is_some();
         let (local, remote) = (one.local.clone(), one.remote.clone());
-        (
-            local,
-            remote,
-            one.bytes_sent,
-            one.ended,
-            one.began,
-            is_explained,
-        )
+        (local, remote, one.bytes_sent, one.ended, one.began, is_explained)
     };
     let mut facts: Vec<_> = document.connections.iter().map(fact).collect();
     facts.sort();
@@ -47,11 +40,7 @@ fn a_page_that_is_brought_up_to_date_is_that_of_a_new_one() {
     let mut flows = [connect(), connect(), connect()];
     let descriptor = pair.a.namespace.as_fd().as_raw_fd();
     let place = Place::Named(format!("/proc/self/fd/{descriptor}"));
-    let mut watch = Watch::open(&Selection {
-        place,
-        ..Selection::default()
-    })
-    .unwrap();
+    let mut watch = Watch::open(&Selection { place, ..Selection::default() }).unwrap();
     let mut page = watch.document();
     assert_eq!(page.connections.len(), 3);
     let sent = |page: &ConnectionsDocument| -> u64 {

@@ -73,10 +73,7 @@ fn a_count_of_datagrams_is_exact() {
 #[test]
 fn a_count_of_datagrams_is_exact_in_both_directions_at_once() {
     for streams in [1, 3] {
-        let record = run(&Test {
-            streams,
-            ..counted(Direction::Both, 1000)
-        });
+        let record = run(&Test { streams, ..counted(Direction::Both, 1000) });
         for leg in &record.legs {
             let (direction, udp) = (leg.direction.word(), leg.udp.as_ref().unwrap());
             assert_eq!(udp.sent, 1000 * u64::from(streams), "{direction}");

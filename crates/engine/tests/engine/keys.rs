@@ -31,18 +31,12 @@ fn a_client_with_the_key_measures_and_one_without_gets_an_error() {
 
 #[test]
 fn a_full_endpoint_gives_the_number_of_its_clients() {
-    let limits = linerate_core::session::message::Limits {
-        clients: 1,
-        ..LIMITS
-    };
+    let limits = linerate_core::session::message::Limits { clients: 1, ..LIMITS };
     let served = Served::with([127, 0, 0, 1].into(), limits, None);
     let _first = served.client();
     let busy = served.client_with(None).unwrap_err();
     assert!(busy.is_busy(), "{busy}");
-    assert!(
-        busy.to_string().contains("1 of at most 1 clients"),
-        "{busy}"
-    );
+    assert!(busy.to_string().contains("1 of at most 1 clients"), "{busy}");
 }
 
 /// Anybody on the path can answer like another tool's server, which proves nothing.
@@ -61,10 +55,7 @@ fn a_key_is_never_answered_by_another_tools_server() {
         assert!(listener.accept().is_err(), "it was used all the same");
     });
     let connect = |via| {
-        let target = Target {
-            key: Some(key("a")),
-            ..Target::at("endpoint", address)
-        };
+        let target = Target { key: Some(key("a")), ..Target::at("endpoint", address) };
         Partner::connect(target, via, Stop::new()).unwrap_err()
     };
     let found = connect(None);
@@ -83,10 +74,7 @@ fn a_client_without_the_key_can_only_name_allowed_congestion_controls() {
     let (allowed, available) = (read("allowed").unwrap(), read("available").unwrap());
     let may = |name: &&str| allowed.split(' ').any(|word| word == *name);
     let test = |direction, name: &str| {
-        let mut test = Test {
-            direction,
-            ..stream()
-        };
+        let mut test = Test { direction, ..stream() };
         test.options.congestion = Some(name.to_owned());
         test
     };

@@ -43,46 +43,26 @@ fn has_its_start(document: &LoadDocument) {
     let flows = streams.filter(|record| record.workload == Workload::Stream);
     let flows: Vec<_> = flows.flat_map(|record| &record.flows).collect();
     let spread = |moment: fn(&FlowRecord) -> Option<f64>| {
-        let moments = flows
-            .iter()
-            .map(|flow| moment(flow).expect("both ends tell"));
+        let moments = flows.iter().map(|flow| moment(flow).expect("both ends tell"));
         let mut moments: Vec<f64> = moments.collect();
         moments.sort_by(f64::total_cmp);
         moments.last().unwrap() - moments[0]
     };
-    assert_eq!(
-        document.start_skew_us,
-        Some(spread(|flow| flow.first_sent_us))
-    );
+    assert_eq!(document.start_skew_us, Some(spread(|flow| flow.first_sent_us)));
     let arrival = spread(|flow| flow.first_received_us);
     assert_eq!(document.arrival_skew_us, Some(arrival));
 }
 
 #[test]
 fn the_members_of_a_mix_run_at_once_and_each_has_a_record() {
-    let served = Served::with(
-        [127, 0, 0, 1].into(),
-        Limits {
-            clients: 4,
-            ..LIMITS
-        },
-        None,
-    );
+    let served = Served::with([127, 0, 0, 1].into(), Limits { clients: 4, ..LIMITS }, None);
     let target = Target::at("here", served.address);
     let (document, error) = load(&[target], &mix(MIX), 7, &Stop::new(), &mut ()).unwrap();
     assert!(error.is_none(), "{error:?}");
     assert_eq!(document.status, Status::Complete);
-    let names: Vec<&str> = document
-        .members
-        .iter()
-        .map(|member| member.name.as_str())
-        .collect();
+    let names: Vec<&str> = document.members.iter().map(|member| member.name.as_str()).collect();
     assert_eq!(names, ["bulk", "late", "probe"]);
-    let started: Vec<f64> = document
-        .members
-        .iter()
-        .filter_map(|member| member.started_s)
-        .collect();
+    let started: Vec<f64> = document.members.iter().filter_map(|member| member.started_s).collect();
     assert_eq!(started.len(), 3);
     assert!(started[1] >= 0.1, "{started:?}");
     has_its_start(&document);
@@ -101,24 +81,14 @@ fn the_members_of_a_mix_run_at_once_and_each_has_a_record() {
 fn a_member_that_cannot_run_ends_the_mix_before_it_begins() {
     let served = Served::start();
     let target = Target::at("here", served.address);
-    let refused = |text: &str| {
-        load(
-            slice::from_ref(&target),
-            &mix(text),
-            7,
-            &Stop::new(),
-            &mut (),
-        )
-    };
+    let refused = |text: &str| load(slice::from_ref(&target), &mix(text), 7, &Stop::new(), &mut ());
     // One address may have three of four places.
     let fourth = "[[member]]\nname = \"one more\"\nworkload = { command = \"rr\" }\n";
     let error = refused(&format!("{MIX}{fourth}")).unwrap_err();
     assert!(error.to_string().contains("4 members"), "{error}");
     // Found out only when its connection is made: the others wait, and are told.
-    let lacking = MIX.replace(
-        "command = \"crr\"",
-        "command = \"stream\", congestion = \"nothing\"",
-    );
+    let lacking =
+        MIX.replace("command = \"crr\"", "command = \"stream\", congestion = \"nothing\"");
     let error = refused(&lacking).unwrap_err();
     assert!(!matches!(error, MeasureError::Interrupted), "{error}");
     assert!(error.to_string().contains("nothing"), "{error}");
@@ -128,9 +98,8 @@ fn a_member_that_cannot_run_ends_the_mix_before_it_begins() {
 fn several_endpoints_send_to_one_host_together() {
     let ends = [Served::start(), Served::start()];
     let names = ["pit", "pat"].map(str::to_owned);
-    let targets: Vec<Target> = (ends.iter().zip(&names))
-        .map(|(end, name)| Target::at(name, end.address))
-        .collect();
+    let targets: Vec<Target> =
+        (ends.iter().zip(&names)).map(|(end, name)| Target::at(name, end.address)).collect();
     let text = r#"
 title = "many to one"
 time = "300ms"
@@ -150,10 +119,7 @@ workload = { command = "rr", protocol = "udp", stamp = true, rate = 100 }
     let mix = mix(text).over(&names).unwrap();
     let (document, error) = load(&targets, &mix, 7, &Stop::new(), &mut ()).unwrap();
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(
-        (document.host.as_str(), document.members.len()),
-        ("pit,pat", 4)
-    );
+    assert_eq!((document.host.as_str(), document.members.len()), ("pit,pat", 4));
     let down = document.down.unwrap();
     assert!(document.up.is_none() && down.flows == 5);
     has_its_start(&document);
@@ -170,11 +136,7 @@ fn a_member_negotiates_ecn_and_the_hosts_setting_comes_back() {
         Err(error) => return skip(Need::Lab, format_args!("no network namespaces: {error}")),
     };
     let here = pair.a.namespace.clone();
-    let served = pair
-        .b
-        .namespace
-        .run(|| Served::with(pair.b.ipv4.into(), LIMITS, None))
-        .unwrap();
+    let served = pair.b.namespace.run(|| Served::with(pair.b.ipv4.into(), LIMITS, None)).unwrap();
     let target = Target::at("there", served.address);
     let setting = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn");
     let text = MIX.replace("name = \"bulk\"", "name = \"bulk\"\necn = true");

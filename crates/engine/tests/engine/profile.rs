@@ -40,18 +40,9 @@ fn both(outcome: Outcome) -> [EndProfile; 2] {
 
 /// Whether there are samples of the kernel with names; says why not.
 fn sees_the_kernel(profile: &EndProfile) -> bool {
-    let seen = matches!(
-        profile.how,
-        How::Sampled {
-            kernel_seen: true,
-            ..
-        }
-    );
+    let seen = matches!(profile.how, How::Sampled { kernel_seen: true, .. });
     if !seen {
-        skip(
-            Need::Perf,
-            format_args!("no profile of the kernel here: {:?}", profile.caveats),
-        );
+        skip(Need::Perf, format_args!("no profile of the kernel here: {:?}", profile.caveats));
     }
     seen
 }
@@ -69,10 +60,7 @@ fn has(stack: &FoldedStack, function: &str) -> bool {
 fn is_sound(profile: &EndProfile) {
     assert_eq!(profile.check(), Ok(()));
     let sum = count(profile, |_| true) + profile.other_samples;
-    assert_eq!(
-        sum, profile.samples,
-        "every sample is in a stack, or counted beside them"
-    );
+    assert_eq!(sum, profile.samples, "every sample is in a stack, or counted beside them");
     let by_cpu: u64 = profile.cpus.iter().map(|cpu| cpu.samples).sum();
     assert_eq!(by_cpu, profile.samples);
     // A test of so many bytes takes as long as the machine needs: less than 0.4 s on a fast one.
@@ -80,11 +68,7 @@ fn is_sound(profile: &EndProfile) {
     for stack in &profile.folded {
         // Other processes are not sampled outside of soft interrupts.
         if matches!(stack.task, TaskClass::Other | TaskClass::Idle) {
-            assert!(
-                stack.frames.is_empty() || stack.in_softirq(),
-                "{:?}",
-                stack.frames
-            );
+            assert!(stack.frames.is_empty() || stack.in_softirq(), "{:?}", stack.frames);
             assert!(!has(stack, USER_FRAME));
         }
     }
@@ -95,10 +79,7 @@ fn over_a_link() -> Option<(Pair, Served)> {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            skip(
-                Need::Lab,
-                format_args!("no network namespaces here: {error}"),
-            );
+            skip(Need::Lab, format_args!("no network namespaces here: {error}"));
             return None;
         }
     };
@@ -145,11 +126,7 @@ fn each_end_of_a_link_has_the_samples_of_its_own_threads() {
         Some(percent) => assert!((0.0..100.0).contains(&percent), "{percent}"),
         None => assert!(format!("{:?}", sender.caveats).contains("overhead is not known")),
     }
-    if let How::Sampled {
-        clock: SampleClock::CpuClock,
-        ..
-    } = sender.how
-    {
+    if let How::Sampled { clock: SampleClock::CpuClock, .. } = sender.how {
         let each = REQUEST.hz / 2;
         assert!(sender.hz <= each, "ends on one kernel share the samples");
     }
@@ -164,21 +141,12 @@ fn at_the_default_rate_both_ends_on_one_kernel_take_less_than_two_percent() {
     let Some((pair, served)) = over_a_link() else {
         return;
     };
-    let long = Test {
-        extent: Extent::Time(Span(Duration::from_secs(10))),
-        ..stream()
-    };
-    let outcome = pair
-        .a
-        .namespace
-        .run(|| profiled_at(&served, &long, ProfileRequest::default()))
-        .unwrap();
+    let long = Test { extent: Extent::Time(Span(Duration::from_secs(10))), ..stream() };
+    let outcome =
+        pair.a.namespace.run(|| profiled_at(&served, &long, ProfileRequest::default())).unwrap();
     let Profiles { client, server } = outcome.profiles;
-    let document = ProfileDocument::new(
-        outcome.record,
-        client.map(|end| *end),
-        server.map(|end| *end),
-    );
+    let document =
+        ProfileDocument::new(outcome.record, client.map(|end| *end), server.map(|end| *end));
     let percent = document.shared_overhead_percent.expect("both ends know");
     println!("both ends took {percent:.2} % of the host's busy CPU time");
     assert!(percent < GOAL_PERCENT, "{percent} %");

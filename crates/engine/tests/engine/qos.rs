@@ -21,10 +21,7 @@ fn under_policy(handling: &str, tests: &[Test]) -> Option<Vec<Record>> {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            skip(
-                Need::Lab,
-                format_args!("no network namespaces here: {error}"),
-            );
+            skip(Need::Lab, format_args!("no network namespaces here: {error}"));
             return None;
         }
     };
@@ -35,14 +32,9 @@ fn under_policy(handling: &str, tests: &[Test]) -> Option<Vec<Record>> {
          \"bulk\"\n\n[policy.bulk]\n{handling}\n\n[adapter.\"*\"]\nrate = \"100mbit\"\n\
          policies = [\"bulk\"]\n"
     );
-    let options = QosOptions {
-        adapter: Some(Pair::LINK.to_owned()),
-        ..QosOptions::default()
-    };
+    let options = QosOptions { adapter: Some(Pair::LINK.to_owned()), ..QosOptions::default() };
     let b = pair.b.namespace.clone();
-    let served = b
-        .run(|| Served::with(pair.b.ipv4.into(), LIMITS, None))
-        .unwrap();
+    let served = b.run(|| Served::with(pair.b.ipv4.into(), LIMITS, None)).unwrap();
     let records = pair.a.namespace.run(|| {
         match qos::apply(&text, &options) {
             Ok(_) => {}
@@ -76,13 +68,7 @@ fn a_class_that_limits_a_transfer_is_in_its_record() {
     let policy = qos.policies.first().expect("a policy took it");
     assert!(policy.policy == "bulk" && policy.packets > 0, "{policy:?}");
     // The other end has no policy.
-    assert_eq!(
-        record.legs[0]
-            .receiver
-            .as_ref()
-            .and_then(|end| end.qos.as_ref()),
-        None
-    );
+    assert_eq!(record.legs[0].receiver.as_ref().and_then(|end| end.qos.as_ref()), None);
     assert!(record.seconds > 2.0, "{}", record.seconds);
     assert!(class.overlimits > 0, "{class:?}");
 }
@@ -101,17 +87,11 @@ fn a_meter_that_drops_datagrams_is_in_the_record() {
     let Some(records) = under_policy(handling, &[test]) else {
         return;
     };
-    let sender = records[0].legs[0]
-        .sender
-        .as_ref()
-        .expect("the client sends");
+    let sender = records[0].legs[0].sender.as_ref().expect("the client sends");
     let qos = sender.qos.as_ref().expect("the policy is told");
     let policy = qos.policies.first().expect("a policy took it");
     assert_eq!(policy.drops_above_bps, Some(2e6));
-    assert!(
-        policy.dropped_packets > 0 && policy.dropped_bytes < policy.bytes,
-        "{policy:?}"
-    );
+    assert!(policy.dropped_packets > 0 && policy.dropped_bytes < policy.bytes, "{policy:?}");
     assert_eq!(qos.classes, [], "a meter needs no class");
 }
 

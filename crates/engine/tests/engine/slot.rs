@@ -17,19 +17,13 @@ fn take(served: &Served, lasts: Duration, patience: Duration) -> Result<Slot, Me
 
 #[test]
 fn one_client_has_the_slot_and_takes_no_clients_place() {
-    let limits = Limits {
-        clients: 1,
-        ..LIMITS
-    };
+    let limits = Limits { clients: 1, ..LIMITS };
     let served = Served::with([127, 0, 0, 1].into(), limits, None);
     let slot = take(&served, LONG, Duration::ZERO).unwrap();
     let busy = take(&served, LONG, Duration::ZERO).unwrap_err();
     assert!(busy.is_busy(), "{busy}");
     let words = busy.to_string();
-    assert!(
-        words.contains("busy until ") && words.contains("its slot"),
-        "{words}"
-    );
+    assert!(words.contains("busy until ") && words.contains("its slot"), "{words}");
     // The endpoint sees the end of a session a moment later.
     let until = Instant::now() + linerate_testkit::PATIENCE;
     let soon = |what: &str| assert!(Instant::now() < until, "{what}");

@@ -19,10 +19,8 @@ use linerate_testkit::{Need, PATIENCE, made_or_skip, uninterrupted};
 use super::support::{LIMITS, Served, run};
 
 fn test(count: u64) -> Test {
-    let exchange = ExchangeTest {
-        stamp: true,
-        ..ExchangeTest::new(STAMP_BYTES as u64, STAMP_BYTES as u64)
-    };
+    let exchange =
+        ExchangeTest { stamp: true, ..ExchangeTest::new(STAMP_BYTES as u64, STAMP_BYTES as u64) };
     Test {
         traffic: Traffic::Rr(exchange),
         protocol: Protocol::Udp,
@@ -44,14 +42,8 @@ fn has_each_way(record: &Record) {
     let lost = ways.up_lost.unwrap() + ways.down_lost.unwrap();
     assert!(lost <= record.failed.unwrap(), "{ways:?}");
     let clock = ways.clock;
-    assert!(
-        clock.offset_us.abs() <= clock.offset_error_us + 100.0,
-        "{clock:?}"
-    );
-    assert!(
-        clock.drift_min_ppm <= 0.0 && clock.drift_max_ppm >= 0.0,
-        "{clock:?}"
-    );
+    assert!(clock.offset_us.abs() <= clock.offset_error_us + 100.0, "{clock:?}");
+    assert!(clock.drift_min_ppm <= 0.0 && clock.drift_max_ppm >= 0.0, "{clock:?}");
 }
 
 #[test]
@@ -70,10 +62,7 @@ fn reflecting_at(bind: [u8; 4], allowed: &[&str]) -> (Served, SocketAddr) {
     let allowed = allowed.iter().map(|network| network.parse().unwrap());
     let served = Served::of(&ServeOptions {
         bind: Some(bind.into()),
-        stamp: Some(StampOptions {
-            port: 0,
-            allowed: allowed.collect(),
-        }),
+        stamp: Some(StampOptions { port: 0, allowed: allowed.collect() }),
         ..ServeOptions::within(LIMITS)
     });
     let reflector = served.foreign.iter().find(|(tool, _)| *tool == "stamp");
@@ -90,12 +79,7 @@ fn sender(from: &str, reflector: SocketAddr) -> UdpSocket {
 
 fn send(socket: &UdpSocket, sequence: u32, session: u16) {
     let mut packet = [0; STAMP_BYTES];
-    StampRequest {
-        sequence,
-        sent_ns: 1_795_435_200_000_000_000,
-        session,
-    }
-    .write(&mut packet);
+    StampRequest { sequence, sent_ns: 1_795_435_200_000_000_000, session }.write(&mut packet);
     socket.send(&packet).unwrap();
 }
 
@@ -124,11 +108,7 @@ fn the_reflector_answers_only_peers_of_sessions_and_named_networks() {
     for (number, socket) in [&named, &near].into_iter().enumerate() {
         send(socket, 7, 1);
         let answer = answer(socket);
-        assert_eq!(
-            (answer.request_sequence, answer.sequence),
-            (7, 0),
-            "{number}"
-        );
+        assert_eq!((answer.request_sequence, answer.sequence), (7, 0), "{number}");
         assert!(answer.received_ns <= answer.sent_ns && answer.request_ttl > 0);
     }
     has_nothing(&stranger);
@@ -153,10 +133,7 @@ fn the_reflector_answers_only_peers_of_sessions_and_named_networks() {
     named.send(&light).unwrap();
     let mut packet = [0; 100];
     assert_eq!(uninterrupted(|| named.recv(&mut packet)).unwrap(), 41);
-    assert_eq!(
-        StampAnswer::read(&packet[..41]).unwrap().request_sequence,
-        8
-    );
+    assert_eq!(StampAnswer::read(&packet[..41]).unwrap().request_sequence, 8);
 }
 
 /// How many datagrams the sockets of this network namespace have received.
@@ -176,12 +153,7 @@ fn forge_a_packet_between_two_reflectors() {
     // The reflectors' addresses belong to one host, on which any socket can send from both.
     let forger = UdpSocket::bind(("127.0.0.3", b.port())).unwrap();
     let mut packet = [0; STAMP_BYTES];
-    StampRequest {
-        sequence: 0,
-        sent_ns: 1_795_435_200_000_000_000,
-        session: 1,
-    }
-    .write(&mut packet);
+    StampRequest { sequence: 0, sent_ns: 1_795_435_200_000_000_000, session: 1 }.write(&mut packet);
     let before = received();
     send_from(&forger, &packet, a, b).unwrap();
     // Each request is answered after all that came before it at that reflector.
@@ -235,10 +207,7 @@ fn a_reflector_of_another_tool_needs_no_session() {
     assert_eq!(outcome.record.via, Some(Tool::Stamp));
     assert_eq!(outcome.record.status, Status::Complete);
     has_each_way(&outcome.record);
-    let plain = Test {
-        traffic: Traffic::Rr(ExchangeTest::new(1, 1)),
-        ..test(1)
-    };
+    let plain = Test { traffic: Traffic::Rr(ExchangeTest::new(1, 1)), ..test(1) };
     let error = partner.run(&plain, &mut |_| true).unwrap_err();
     assert!(error.to_string().contains("rr -u --stamp"), "{error}");
 }
@@ -258,9 +227,7 @@ fn answers_of_a_reflector_may_have_any_length() {
 fn reflected_with(length: usize) -> Record {
     let reflector = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let target = Target::at("reflector", reflector.local_addr().unwrap());
-    reflector
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .unwrap();
+    reflector.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let over = Stop::new();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -271,10 +238,7 @@ fn reflected_with(length: usize) -> Record {
                 };
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
                 let now_ns = since.as_nanos() as u64;
-                let arrival = StampArrival {
-                    received_ns: now_ns,
-                    ttl: 64,
-                };
+                let arrival = StampArrival { received_ns: now_ns, ttl: 64 };
                 assert!(reflect(&mut packet, arrival, None, now_ns));
                 reflector.send_to(&packet[..length], from).unwrap();
             }

@@ -14,11 +14,7 @@ use super::support::{LIMITS, Served, bytes, run, stream, stream_with};
 #[test]
 fn every_direction_is_measured_by_its_receiver() {
     for direction in [Direction::Up, Direction::Down, Direction::Both] {
-        let record = run(&Test {
-            direction,
-            streams: 2,
-            ..stream()
-        });
+        let record = run(&Test { direction, streams: 2, ..stream() });
         assert!(record.seconds >= 0.5, "{}", record.seconds);
         assert_eq!(record.flows.len(), 2 * direction.parts().len());
         let legs = record.legs.iter().map(|leg| leg.direction);
@@ -31,10 +27,7 @@ fn every_direction_is_measured_by_its_receiver() {
 #[test]
 fn a_counted_transfer_moves_exactly_that_much() {
     for direction in [Direction::Up, Direction::Down] {
-        let record = run(&Test {
-            direction,
-            ..bytes(10_000_001)
-        });
+        let record = run(&Test { direction, ..bytes(10_000_001) });
         assert_eq!(record.bytes(), 10_000_001);
         assert!(record.seconds > 0.0);
     }
@@ -54,24 +47,15 @@ fn a_batch_is_handed_over_in_one_call_and_counted_by_its_messages() {
         });
         assert_eq!((record.bytes(), record.messages), (50 * 32, Some(50)));
         let sender = record.leg().unwrap().sender.as_ref().unwrap();
-        assert_eq!(
-            (sender.method.as_deref(), sender.calls),
-            (Some("writev"), Some(4))
-        );
+        assert_eq!((sender.method.as_deref(), sender.calls), (Some("writev"), Some(4)));
     }
 }
 
 #[test]
 fn two_hundred_and_fifty_six_flows_are_measured() {
-    let limits = Limits {
-        streams: MAX_STREAMS,
-        ..LIMITS
-    };
+    let limits = Limits { streams: MAX_STREAMS, ..LIMITS };
     let served = Served::with(Ipv4Addr::LOCALHOST.into(), limits, None);
-    let record = served.run(&Test {
-        streams: MAX_STREAMS,
-        ..bytes(100_000)
-    });
+    let record = served.run(&Test { streams: MAX_STREAMS, ..bytes(100_000) });
     assert_eq!(record.flows.len(), 256);
     assert_eq!(record.bytes(), 256 * 100_000);
 }
@@ -107,12 +91,7 @@ fn bytes_are_sent_and_received_without_copies_and_the_record_says_how() {
         assert!(["vmsplice", "sendfile"].contains(&method));
         let received = leg.receiver.as_ref().unwrap().method.as_deref();
         assert_eq!(received, Some("discard"));
-        assert!(
-            record
-                .caveats
-                .iter()
-                .any(|c| c.kind == CaveatKind::Discarded)
-        );
+        assert!(record.caveats.iter().any(|c| c.kind == CaveatKind::Discarded));
     }
 }
 
@@ -169,16 +148,10 @@ fn the_sender_sees_the_receive_window_that_was_set() {
 
 #[test]
 fn mptcp_carries_a_stream_and_says_so() {
-    let record = run(&Test {
-        protocol: Protocol::Mptcp,
-        ..bytes(1_000_000)
-    });
+    let record = run(&Test { protocol: Protocol::Mptcp, ..bytes(1_000_000) });
     let tcp = record.tcp_sender().unwrap();
     if tcp.subflows.is_none() {
-        skip(
-            Need::Mptcp,
-            format_args!("this kernel made no MPTCP connection: {tcp:?}"),
-        );
+        skip(Need::Mptcp, format_args!("this kernel made no MPTCP connection: {tcp:?}"));
         return;
     }
     assert_eq!(tcp.mptcp_fallback, Some(false));

@@ -11,13 +11,8 @@ use linerate_core::units::{BitRate, ByteCount, Span};
 use linerate_core::wire::Key;
 use linerate_engine::{Client, Endpoint, MeasureError, ServeOptions, Stop, Target};
 
-pub(crate) const LIMITS: Limits = Limits {
-    clients: 4,
-    streams: 32,
-    seconds: 60.0,
-    rate_bps: None,
-    connections: 100_000,
-};
+pub(crate) const LIMITS: Limits =
+    Limits { clients: 4, streams: 32, seconds: 60.0, rate_bps: None, connections: 100_000 };
 
 /// An endpoint that runs until it is dropped.
 pub(crate) struct Served {
@@ -34,11 +29,7 @@ impl Served {
     }
 
     pub(crate) fn with(bind: IpAddr, limits: Limits, key: Option<Key>) -> Self {
-        Self::of(&ServeOptions {
-            bind: Some(bind),
-            key,
-            ..ServeOptions::within(limits)
-        })
+        Self::of(&ServeOptions { bind: Some(bind), key, ..ServeOptions::within(limits) })
     }
 
     pub(crate) fn of(options: &ServeOptions) -> Self {
@@ -50,12 +41,7 @@ impl Served {
             let stop = stop.clone();
             thread::spawn(move || endpoint.serve(&stop, |_| {}).unwrap())
         };
-        Self {
-            address,
-            foreign,
-            stop,
-            thread: Some(thread),
-        }
+        Self { address, foreign, stop, thread: Some(thread) }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -63,10 +49,7 @@ impl Served {
     }
 
     pub(crate) fn client_with(&self, key: Option<Key>) -> Result<Client, MeasureError> {
-        let target = Target {
-            key,
-            ..Target::at("endpoint", self.address)
-        };
+        let target = Target { key, ..Target::at("endpoint", self.address) };
         Client::connect(target, Stop::new())
     }
 
@@ -114,11 +97,7 @@ pub(crate) fn stream() -> Test {
 /// [`stream`] of a given amount, which arrives however slow the machine is: in half a second a
 /// starved sender may send nothing.
 pub(crate) fn bytes(bytes: u64) -> Test {
-    Test {
-        extent: Extent::Bytes(ByteCount(bytes)),
-        warm_up: Span(Duration::ZERO),
-        ..stream()
-    }
+    Test { extent: Extent::Bytes(ByteCount(bytes)), warm_up: Span(Duration::ZERO), ..stream() }
 }
 
 /// [`stream`] with its traffic changed.

@@ -13,25 +13,17 @@ fn treated(mut test: Test, text: &str) -> Record {
     let treatments: Treatments = text.parse().unwrap();
     treatments.apply_to(&mut test).unwrap();
     let record = run(&test);
-    treatments
-        .took(&record)
-        .unwrap_or_else(|error| panic!("{text}: {error}"));
+    treatments.took(&record).unwrap_or_else(|error| panic!("{text}: {error}"));
     record
 }
 
 #[test]
 fn each_treatment_of_a_socket_shows_in_the_record() {
     for direction in [Direction::Up, Direction::Down] {
-        let test = Test {
-            direction,
-            ..stream()
-        };
+        let test = Test { direction, ..stream() };
         let text = "mss=1000,congestion=reno,receive_window=64KiB,nodelay=on,dscp=AF11,quickack=on";
         let record = treated(test.clone(), text);
-        assert_eq!(
-            record.tcp_sender().unwrap().congestion.as_deref(),
-            Some("reno")
-        );
+        assert_eq!(record.tcp_sender().unwrap().congestion.as_deref(), Some("reno"));
         treated(test.clone(), "zerocopy=on,busy_poll=0");
         treated(test.clone(), "pacing=20mbit");
         let elsewhere = treated(test, "source=127.0.0.2");
@@ -46,10 +38,7 @@ fn a_source_address_of_another_host_is_an_error() {
     treatments.apply_to(&mut test).unwrap();
     let served = super::support::Served::start();
     let error = served.client().run(&test, &mut |_| true).unwrap_err();
-    assert!(
-        error.to_string().contains("not one of this host's"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("not one of this host's"), "{error}");
 }
 
 /// By the public API, with the journal in this user's own directory.
@@ -58,10 +47,7 @@ fn a_host_is_treated_and_put_back() {
     let pair = match Pair::create() {
         Ok(pair) => pair,
         Err(error) => {
-            skip(
-                Need::Lab,
-                format_args!("no network namespaces here: {error}"),
-            );
+            skip(Need::Lab, format_args!("no network namespaces here: {error}"));
             return;
         }
     };

@@ -16,10 +16,7 @@ fn pair() -> Option<Pair> {
     match Pair::create() {
         Ok(pair) => Some(pair),
         Err(error) => {
-            skip(
-                Need::Lab,
-                format_args!("no network namespaces here: {error}"),
-            );
+            skip(Need::Lab, format_args!("no network namespaces here: {error}"));
             None
         }
     }
@@ -38,10 +35,7 @@ fn on(pair: &Pair, address: IpAddr, tests: &[Test]) {
         if test.protocol == Protocol::Tcp {
             let options = 12;
             let headers = if address.is_ipv6() { 60 } else { 40 };
-            assert_eq!(
-                record.tcp_sender().unwrap().mss_bytes,
-                1500 - headers - options
-            );
+            assert_eq!(record.tcp_sender().unwrap().mss_bytes, 1500 - headers - options);
         }
     }
 }
@@ -51,15 +45,9 @@ fn streams_and_datagrams_cross_a_link_in_both_families() {
     let Some(pair) = pair() else {
         return;
     };
-    let down = |test: Test| Test {
-        direction: Direction::Down,
-        ..test
-    };
-    let counted = |test: Test| Test {
-        extent: Extent::Count(500),
-        warm_up: Span(Duration::ZERO),
-        ..test
-    };
+    let down = |test: Test| Test { direction: Direction::Down, ..test };
+    let counted =
+        |test: Test| Test { extent: Extent::Count(500), warm_up: Span(Duration::ZERO), ..test };
     let tests = [
         bytes(1 << 20),
         down(bytes(1 << 20)),

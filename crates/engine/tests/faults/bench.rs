@@ -23,21 +23,11 @@ pub(crate) struct Bench {
 }
 
 pub(crate) fn limits() -> Limits {
-    Limits {
-        clients: 16,
-        streams: 8,
-        seconds: 60.0,
-        rate_bps: None,
-        connections: 100_000,
-    }
+    Limits { clients: 16, streams: 8, seconds: 60.0, rate_bps: None, connections: 100_000 }
 }
 
 pub(crate) fn options(limits: Limits, key: Option<Key>) -> ServeOptions {
-    ServeOptions {
-        bind: Some(Ipv4Addr::LOCALHOST.into()),
-        key,
-        ..ServeOptions::within(limits)
-    }
+    ServeOptions { bind: Some(Ipv4Addr::LOCALHOST.into()), key, ..ServeOptions::within(limits) }
 }
 
 impl Bench {
@@ -59,13 +49,7 @@ impl Bench {
             let note = move |event| log.lock().unwrap().push(event);
             thread::spawn(move || endpoint.serve(&stop, note).expect("it serves to its end"))
         };
-        let mut bench = Self {
-            address,
-            stop,
-            thread: Some(thread),
-            descriptors: 0,
-            log,
-        };
+        let mut bench = Self { address, stop, thread: Some(thread), descriptors: 0, log };
         // Whatever is made at the first client, and kept, is there before anything is counted.
         bench.assert_serves();
         bench.descriptors = settled_descriptors();
@@ -95,10 +79,9 @@ impl Bench {
 
     /// Checks that no thread and no descriptor of a client stays.
     pub(crate) fn assert_clean(&self, what: &str) {
-        eventually(
-            &format!("{what}: no thread and no descriptor is left"),
-            || measuring_threads().is_empty() && descriptors() <= self.descriptors,
-        );
+        eventually(&format!("{what}: no thread and no descriptor is left"), || {
+            measuring_threads().is_empty() && descriptors() <= self.descriptors
+        });
     }
 
     /// Checks that the sessions so far ended because the endpoint saw their clients go, and not
@@ -124,20 +107,13 @@ impl Drop for Bench {
         self.stop.request();
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
-            assert!(
-                ended.is_ok() || thread::panicking(),
-                "the endpoint panicked"
-            );
+            assert!(ended.is_ok() || thread::panicking(), "the endpoint panicked");
         }
     }
 }
 
 pub(crate) fn target(address: SocketAddr, key: Option<Key>) -> Target {
-    Target {
-        key,
-        connect_timeout: PATIENCE,
-        ..Target::at("bench", address)
-    }
+    Target { key, connect_timeout: PATIENCE, ..Target::at("bench", address) }
 }
 
 /// A TCP stream of this many milliseconds.
@@ -172,8 +148,6 @@ fn descriptors() -> usize {
 }
 
 fn settled_descriptors() -> usize {
-    eventually("the first client's threads end", || {
-        measuring_threads().is_empty()
-    });
+    eventually("the first client's threads end", || measuring_threads().is_empty());
     descriptors()
 }

@@ -19,10 +19,7 @@ use super::bench::{Bench, stream};
 use super::stranger::{Leave, Stage, Stranger, frame};
 
 fn datagrams() -> Test {
-    let mut test = Test {
-        protocol: Protocol::Udp,
-        ..stream(500)
-    };
+    let mut test = Test { protocol: Protocol::Udp, ..stream(500) };
     if let Traffic::Stream(stream) = &mut test.traffic {
         stream.message_bytes = 1000;
         stream.rate_bps = Some(BitRate(8_000_000));
@@ -60,19 +57,11 @@ fn a_flow_is_bound_only_with_the_token_and_after_the_challenge() {
     own_process!();
     let bench = Bench::start();
     let mut stranger = Stranger::at(bench.address, &datagrams(), Stage::Opened);
-    let ask = Handshake {
-        kind: HandshakeStep::Ask,
-        token: stranger.token,
-        flow: 0,
-        cookie: 0,
-    };
+    let ask = Handshake { kind: HandshakeStep::Ask, token: stranger.token, flow: 0, cookie: 0 };
     let [mine, other_port] = [(); 2].map(|()| socket("127.0.0.1:0", bench.address));
     let elsewhere = socket("127.0.0.2:0", bench.address);
     elsewhere.send(&ask.encode()).unwrap();
-    let wrong_token = Handshake {
-        token: Token([7; 16]),
-        ..ask
-    };
+    let wrong_token = Handshake { token: Token([7; 16]), ..ask };
     for bad in [
         &wrong_token.encode()[..],
         &Handshake { flow: 2, ..ask }.encode(),
@@ -85,21 +74,12 @@ fn a_flow_is_bound_only_with_the_token_and_after_the_challenge() {
     let challenge = answer(&mine, &ask.encode());
     assert_eq!(challenge.kind, HandshakeStep::Challenge);
     assert_eq!((challenge.token, challenge.flow), (ask.token, ask.flow));
-    assert_silent(
-        &mine,
-        "another token or flow, too short, too long, no handshake",
-    );
+    assert_silent(&mine, "another token or flow, too short, too long, no handshake");
     assert_silent(&elsewhere, "another address");
 
-    let prove = Handshake {
-        kind: HandshakeStep::Answer,
-        ..challenge
-    };
+    let prove = Handshake { kind: HandshakeStep::Answer, ..challenge };
     other_port.send(&prove.encode()).unwrap();
-    let guessed = Handshake {
-        cookie: prove.cookie ^ 1,
-        ..prove
-    };
+    let guessed = Handshake { cookie: prove.cookie ^ 1, ..prove };
     mine.send(&guessed.encode()).unwrap();
     for kind in [HandshakeStep::Challenge, HandshakeStep::Welcome] {
         mine.send(&Handshake { kind, ..prove }.encode()).unwrap();
@@ -113,14 +93,8 @@ fn a_flow_is_bound_only_with_the_token_and_after_the_challenge() {
     let second = Handshake { flow: 1, ..ask };
     let challenge = answer(&other_port, &second.encode());
     assert_eq!(challenge.flow, 1, "flow 0 is taken");
-    let prove = Handshake {
-        kind: HandshakeStep::Answer,
-        ..challenge
-    };
-    assert_eq!(
-        answer(&other_port, &prove.encode()).kind,
-        HandshakeStep::Welcome
-    );
+    let prove = Handshake { kind: HandshakeStep::Answer, ..challenge };
+    assert_eq!(answer(&other_port, &prove.encode()).kind, HandshakeStep::Welcome);
     assert_eq!(stranger.event(), ClientEvent::Ready);
     drop((stranger, mine, other_port, elsewhere));
     bench.assert_clean("UDP flows");
@@ -138,11 +112,7 @@ fn datagrams_of_others_are_not_counted() {
             let mut datagram = [0x5a; 1000];
             let mut sequence = 0;
             while !over.load(Ordering::Relaxed) {
-                let header = DatagramHeader {
-                    phase: Phase::Measured,
-                    sequence,
-                    sent_ns: 0,
-                };
+                let header = DatagramHeader { phase: Phase::Measured, sequence, sent_ns: 0 };
                 header.write(&mut datagram);
                 // If the buffer at the port is full, the stranger's datagram is lost.
                 let _ = socket.send(&datagram);
@@ -152,15 +122,8 @@ fn datagrams_of_others_are_not_counted() {
         })
     };
     // An amount, not a time: in half a second a starved sender may send none.
-    let test = Test {
-        extent: Extent::Count(500),
-        ..datagrams()
-    };
-    let outcome = bench
-        .connect(None)
-        .unwrap()
-        .run(&test, &mut |_| true)
-        .unwrap();
+    let test = Test { extent: Extent::Count(500), ..datagrams() };
+    let outcome = bench.connect(None).unwrap().run(&test, &mut |_| true).unwrap();
     over.store(true, Ordering::Relaxed);
     flood.join().unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
@@ -175,31 +138,17 @@ fn datagrams_of_others_are_not_counted() {
 fn a_slow_reader_of_datagrams_ends_with_its_client() {
     own_process!();
     let bench = Bench::start();
-    let mut test = Test {
-        streams: 1,
-        ..datagrams()
-    };
+    let mut test = Test { streams: 1, ..datagrams() };
     if let Traffic::Stream(stream) = &mut test.traffic {
         // One datagram takes 100 s to be read.
         stream.read_rate_bps = Some(BitRate(80));
     }
     let mut stranger = Stranger::at(bench.address, &test, Stage::Opened);
     let socket = socket("127.0.0.1:0", bench.address);
-    let ask = Handshake {
-        kind: HandshakeStep::Ask,
-        token: stranger.token,
-        flow: 0,
-        cookie: 0,
-    };
+    let ask = Handshake { kind: HandshakeStep::Ask, token: stranger.token, flow: 0, cookie: 0 };
     let challenge = answer(&socket, &ask.encode());
-    let prove = Handshake {
-        kind: HandshakeStep::Answer,
-        ..challenge
-    };
-    assert_eq!(
-        answer(&socket, &prove.encode()).kind,
-        HandshakeStep::Welcome
-    );
+    let prove = Handshake { kind: HandshakeStep::Answer, ..challenge };
+    assert_eq!(answer(&socket, &prove.encode()).kind, HandshakeStep::Welcome);
     assert_eq!(stranger.event(), ClientEvent::Ready);
     stranger.write(&frame(br#"{"say":"begin"}"#));
     for _ in 0..10 {

@@ -33,10 +33,7 @@ fn rubbish() -> Vec<(Vec<u8>, &'static str)> {
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), not_linerate),
         (vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3], not_linerate),
         // As long as an iperf3 cookie, but none.
-        (
-            b"abcdefghijklmnopqrstuvwxyz234567 345\0".to_vec(),
-            not_linerate,
-        ),
+        (b"abcdefghijklmnopqrstuvwxyz234567 345\0".to_vec(), not_linerate),
         (vec![0; 1], not_linerate),
         ([&[0xd1][..], &[0xee; 100]].concat(), not_linerate),
         (other_version.to_vec(), "version 99"),
@@ -74,10 +71,7 @@ fn two_hundred_strangers_do_not_disturb_a_measurement() {
         (0..200).map(come).collect::<Vec<_>>()
     });
     let mut client = bench.connect(None).unwrap();
-    let test = Test {
-        extent: Extent::Bytes(ByteCount(100_000_000)),
-        ..stream(1000)
-    };
+    let test = Test { extent: Extent::Bytes(ByteCount(100_000_000)), ..stream(1000) };
     let outcome = client.run(&test, &mut |_| true).unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     assert_eq!(outcome.record.status, Status::Complete);
@@ -95,10 +89,7 @@ fn bad_frames_end_their_session_with_a_reason() {
     let mut deep = br#"{"say":"introduce","software":"x","more":"#.to_vec();
     deep.resize(4000, b'[');
     let cases: Vec<(Vec<u8>, &str)> = vec![
-        (
-            oversized(5000),
-            "5000 bytes was announced where at most 4096",
-        ),
+        (oversized(5000), "5000 bytes was announced where at most 4096"),
         (
             [introduced.clone(), oversized(65_537)].concat(),
             "65537 bytes was announced where at most 65536",
@@ -127,10 +118,7 @@ fn bad_frames_end_their_session_with_a_reason() {
 #[test]
 fn a_client_that_has_read_its_refusal_can_connect_again() {
     own_process!();
-    let two = Limits {
-        clients: 2,
-        ..limits()
-    };
+    let two = Limits { clients: 2, ..limits() };
     let bench = Bench::with(two, None);
     let mut gone = Vec::new();
     for _ in 0..20 {
@@ -164,10 +152,7 @@ fn absurd_tests_are_refused_and_the_session_goes_on() {
     let bench = Bench::start();
     let cases = [
         (absurd("/streams", json!(0)), "`streams` 0"),
-        (
-            absurd("/streams", json!(1_000_000_000)),
-            "`streams` 1000000000",
-        ),
+        (absurd("/streams", json!(1_000_000_000)), "`streams` 1000000000"),
         (absurd("/streams", json!(u32::MAX)), "`streams` 4294967295"),
         (absurd("/streams", json!(9)), "allows 8 streams in all, 9"),
         (absurd("/extent", json!({"time": 0})), "`time` 0"),
@@ -177,28 +162,16 @@ fn absurd_tests_are_refused_and_the_session_goes_on() {
         (absurd("/extent", json!({"count": u64::MAX})), "`count` "),
         (absurd("/warm_up", json!(1e8)), "`warm-up` "),
         // The test may be over before its warm-up is.
-        (
-            warmed_up(json!({"bytes": 1000})),
-            "cannot be used with `bytes`",
-        ),
-        (
-            warmed_up(json!({"count": 1})),
-            "cannot be used with `count`",
-        ),
+        (warmed_up(json!({"bytes": 1000})), "cannot be used with `bytes`"),
+        (warmed_up(json!({"count": 1})), "cannot be used with `count`"),
         (absurd("/interval", json!(0)), "`interval` 0"),
         (absurd("/message_bytes", json!(0)), "`size` 0"),
         (absurd("/message_bytes", json!(u64::MAX)), "`size` "),
         (absurd("/write_rate_bps", json!(0)), "`write-rate` 0"),
         (absurd("/read_rate_bps", json!(u64::MAX)), "`read-rate` "),
         (absurd("/options", json!({"mss_bytes": 1})), "`mss` 1"),
-        (
-            absurd("/options", json!({"congestion": "../../etc"})),
-            "`congestion` ../../etc",
-        ),
-        (
-            absurd("/options", json!({"receive_window_bytes": u64::MAX})),
-            "`receive-window` ",
-        ),
+        (absurd("/options", json!({"congestion": "../../etc"})), "`congestion` ../../etc"),
+        (absurd("/options", json!({"receive_window_bytes": u64::MAX})), "`receive-window` "),
     ];
     let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
     for (test, words) in &cases {
@@ -238,10 +211,7 @@ fn values_out_of_range_end_the_session_with_a_reason() {
 #[test]
 fn messages_do_not_fill_the_endpoints_memory() {
     own_process!();
-    let owners = ServeOptions {
-        max_memory: Some(256 << 20),
-        ..options(limits(), None)
-    };
+    let owners = ServeOptions { max_memory: Some(256 << 20), ..options(limits(), None) };
     let bench = Bench::serving(&owners);
     let mut test = absurd("/message_bytes", json!(64 << 20));
     test["direction"] = json!("down");
@@ -251,11 +221,7 @@ fn messages_do_not_fill_the_endpoints_memory() {
     let mut stranger = Stranger::at(bench.address, &stream(1000), Stage::Welcomed);
     let refusal = stranger.ask(&test);
     assert_eq!(refusal.reason, RefusalReason::Limit);
-    assert!(
-        refusal.message.contains("has 256 MiB of memory"),
-        "{}",
-        refusal.message
-    );
+    assert!(refusal.message.contains("has 256 MiB of memory"), "{}", refusal.message);
 }
 
 #[test]
@@ -312,16 +278,9 @@ fn from_elsewhere(endpoint: SocketAddr, token: Token) -> TcpStream {
 }
 
 fn exchange(crr: bool) -> Test {
-    let exchange = ExchangeTest {
-        closer: Closer::Client,
-        ..ExchangeTest::new(1, 60_000)
-    };
+    let exchange = ExchangeTest { closer: Closer::Client, ..ExchangeTest::new(1, 60_000) };
     Test {
-        traffic: if crr {
-            Traffic::Crr(exchange)
-        } else {
-            Traffic::Rr(exchange)
-        },
+        traffic: if crr { Traffic::Crr(exchange) } else { Traffic::Rr(exchange) },
         ..stream(30_000)
     }
 }
@@ -339,24 +298,15 @@ fn a_client_that_vanishes_leaves_no_thread_or_descriptor() {
     own_process!();
     let bench = Bench::start();
     // Flows are not read: an endpoint that sends is blocked when the client leaves.
-    let both = Test {
-        direction: Direction::Both,
-        ..stream(30_000)
-    };
+    let both = Test { direction: Direction::Both, ..stream(30_000) };
     let zero_copy = {
-        let mut test = Test {
-            direction: Direction::Down,
-            ..stream(30_000)
-        };
+        let mut test = Test { direction: Direction::Down, ..stream(30_000) };
         if let Traffic::Stream(stream) = &mut test.traffic {
             stream.send = linerate_core::plan::SendMethod::ZeroCopy;
         }
         test
     };
-    let mptcp = Test {
-        protocol: Protocol::Mptcp,
-        ..both.clone()
-    };
+    let mptcp = Test { protocol: Protocol::Mptcp, ..both.clone() };
     for test in [both, zero_copy, mptcp, exchange(false)] {
         for stage in STAGES {
             for leave in [Leave::Close, Leave::Reset] {
@@ -402,10 +352,7 @@ fn flows_that_accept_connections_themselves_shut_nobody_out() {
     let mut client = bench.connect(None).unwrap();
     let mut others_are_served = || {
         bench.assert_serves();
-        let test = Test {
-            extent: Extent::Count(20),
-            ..exchange(true)
-        };
+        let test = Test { extent: Extent::Count(20), ..exchange(true) };
         let record = client.run(&test, &mut |_| true).unwrap().record;
         assert_eq!(record.transactions, Some(40), "{:?}", record.caveats);
         let mut rubbish = TcpStream::connect(bench.address).unwrap();
@@ -467,18 +414,8 @@ fn a_flood_of_messages_does_not_hold_up_others() {
 #[test]
 fn many_flows_that_wait_for_connections_end_together() {
     own_process!();
-    let bench = Bench::with(
-        Limits {
-            streams: 256,
-            ..limits()
-        },
-        None,
-    );
-    let test = Test {
-        streams: 128,
-        direction: Direction::Both,
-        ..whole()
-    };
+    let bench = Bench::with(Limits { streams: 256, ..limits() }, None);
+    let test = Test { streams: 128, direction: Direction::Both, ..whole() };
     let mut stranger = Stranger::at(bench.address, &test, Stage::Opened);
     assert_eq!(stranger.event(), ClientEvent::Ready);
     stranger.write(&frame(br#"{"say":"begin"}"#));

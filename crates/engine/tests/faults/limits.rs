@@ -20,13 +20,7 @@ fn key(digit: &str) -> Key {
 #[test]
 fn a_busy_endpoint_gives_its_numbers() {
     own_process!();
-    let bench = Bench::with(
-        Limits {
-            clients: 1,
-            ..limits()
-        },
-        None,
-    );
+    let bench = Bench::with(Limits { clients: 1, ..limits() }, None);
     let mut first = bench.connect(None).unwrap();
     for _ in 0..3 {
         let error = bench.connect(None).unwrap_err();
@@ -46,22 +40,14 @@ fn a_busy_endpoint_gives_its_numbers() {
 fn leases_of_the_slot_one_after_another_let_in_no_more_clients_than_there_are_places() {
     own_process!();
     let clients = 4;
-    let bench = Bench::with(
-        Limits {
-            clients,
-            ..limits()
-        },
-        None,
-    );
+    let bench = Bench::with(Limits { clients, ..limits() }, None);
     let take = || {
         let (at, lasts) = (target(bench.address, None), Duration::from_secs(1));
         Slot::take(at, lasts, PATIENCE, &Stop::new(), &mut |_| ())
     };
     // Each of them waits until the lease of the one before is over.
     let taken: Vec<_> = (0..10).map_while(|_| take().ok()).collect();
-    eventually("no more sessions than places", || {
-        measuring_threads().len() <= clients as usize
-    });
+    eventually("no more sessions than places", || measuring_threads().len() <= clients as usize);
     drop(taken);
     bench.assert_clean("leases");
     bench.assert_serves();
@@ -70,13 +56,7 @@ fn leases_of_the_slot_one_after_another_let_in_no_more_clients_than_there_are_pl
 #[test]
 fn limits_are_refused_with_their_numbers() {
     own_process!();
-    let bench = Bench::with(
-        Limits {
-            rate_bps: Some(10_000_000),
-            ..limits()
-        },
-        None,
-    );
+    let bench = Bench::with(Limits { rate_bps: Some(10_000_000), ..limits() }, None);
     let mut client = bench.connect(None).unwrap();
     let mut refused = |test, words: &str| {
         let error = client.run(&test, &mut |_| true).unwrap_err().to_string();
@@ -84,14 +64,8 @@ fn limits_are_refused_with_their_numbers() {
     };
     let mut many = stream(100);
     many.streams = 9;
-    refused(
-        many,
-        "the endpoint allows 8 streams in all, 9 were asked for",
-    );
-    refused(
-        stream(61_000),
-        "the endpoint allows 60 s, 61 s were asked for",
-    );
+    refused(many, "the endpoint allows 8 streams in all, 9 were asked for");
+    refused(stream(61_000), "the endpoint allows 60 s, 61 s were asked for");
     let mut fast = stream(100);
     fast.protocol = Protocol::Udp;
     fast.options.pacing_bps = None;
@@ -147,19 +121,15 @@ fn connections_without_the_key_take_no_place_of_a_client_with_it() {
     let strangers: Vec<TcpStream> = (0..3 * limits().clients)
         .map(|number| {
             let mut stream = TcpStream::connect(bench.address).unwrap();
-            let cookie = [
-                &number.to_be_bytes().map(|byte| b'a' + byte % 26),
-                &iperf3[4..],
-            ]
-            .concat();
+            let cookie =
+                [&number.to_be_bytes().map(|byte| b'a' + byte % 26), &iperf3[4..]].concat();
             let words = if number % 2 == 0 { &hello[..] } else { &cookie };
             stream.write_all(words).unwrap();
             stream
         })
         .collect();
-    let mut clients: Vec<_> = (0..limits().clients)
-        .map(|_| bench.connect(Some(key("a"))).unwrap())
-        .collect();
+    let mut clients: Vec<_> =
+        (0..limits().clients).map(|_| bench.connect(Some(key("a"))).unwrap()).collect();
     assert!(bench.connect(Some(key("a"))).unwrap_err().is_busy());
     let outcome = clients[0].run(&stream(100), &mut |_| true).unwrap();
     assert!(outcome.error.is_none(), "{:?}", outcome.error);

@@ -36,10 +36,7 @@ pub(crate) fn meet(
     // The port differs in each run.
     let text = |error: &MeasureError| error.to_string().replace(&address.to_string(), "PEER");
     match outcome {
-        Err(error) => End {
-            record: None,
-            words: text(&error),
-        },
+        Err(error) => End { record: None, words: text(&error) },
         Ok(outcome) => End {
             words: outcome.error.as_ref().map_or_else(String::new, text),
             record: Some(outcome.record),
@@ -52,13 +49,8 @@ pub(crate) fn is_partial(end: &End) -> bool {
     record.is_some_and(|record| record.status == Status::Partial)
 }
 
-const BEFORE_THE_RUN: [Stage; 5] = [
-    Stage::Accepted,
-    Stage::Welcomed,
-    Stage::Asked,
-    Stage::Opened,
-    Stage::Ready,
-];
+const BEFORE_THE_RUN: [Stage; 5] =
+    [Stage::Accepted, Stage::Welcomed, Stage::Asked, Stage::Opened, Stage::Ready];
 
 #[test]
 fn a_closed_port_is_an_error_with_a_remedy() {
@@ -85,10 +77,7 @@ fn an_endpoint_that_dies_ends_the_client_at_every_stage() {
                     reset_on_close(&fake.control).unwrap();
                 }
             });
-            assert_eq!(
-                end.words, "PEER: the peer closed the connection",
-                "{stage:?}"
-            );
+            assert_eq!(end.words, "PEER: the peer closed the connection", "{stage:?}");
             // A run that begins just when the endpoint dies has a record, even if it is short.
             let began = matches!(stage, Stage::Running | Stage::Ended);
             assert!(is_partial(&end) || !began, "{stage:?}");
@@ -99,13 +88,7 @@ fn an_endpoint_that_dies_ends_the_client_at_every_stage() {
 #[test]
 fn a_stop_ends_the_client_at_every_stage_of_a_stalled_endpoint() {
     own_process!();
-    let stages = [
-        Stage::Accepted,
-        Stage::Asked,
-        Stage::Opened,
-        Stage::Running,
-        Stage::Ended,
-    ];
+    let stages = [Stage::Accepted, Stage::Asked, Stage::Opened, Stage::Running, Stage::Ended];
     for stage in stages {
         let milliseconds = if stage == Stage::Ended { 100 } else { 30_000 };
         let stop = Stop::new();
@@ -129,10 +112,8 @@ fn a_stop_ends_the_client_at_every_stage_of_a_stalled_endpoint() {
 fn a_stop_ends_an_attempt_to_connect() {
     own_process!();
     // A listener whose queue is full lets further SYNs wait.
-    let options = linerate_sys::socket::ListenOptions {
-        backlog: 0,
-        mptcp: linerate_sys::socket::Mptcp::Off,
-    };
+    let options =
+        linerate_sys::socket::ListenOptions { backlog: 0, mptcp: linerate_sys::socket::Mptcp::Off };
     let listener = linerate_sys::socket::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
     let address = listener.local_addr().unwrap();
     let _queued = std::net::TcpStream::connect(address).unwrap();
@@ -154,10 +135,7 @@ fn a_stop_ends_an_attempt_to_connect() {
 fn the_server_of_another_tool_is_named() {
     own_process!();
     for (answer, words) in [
-        (
-            &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
-            "an SSH (or other text) server",
-        ),
+        (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], "an SSH (or other text) server"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server"),
         (&[9], "an iperf3 server"),
         (&[0xff], "an iperf3 server"),
@@ -188,16 +166,8 @@ fn frames_out_of_turn_or_too_long_end_the_session() {
             huge,
             "a frame of 8388609 bytes was announced where at most 8388608 are taken",
         ),
-        (
-            Stage::Running,
-            vec![0x47],
-            "a frame begins with byte 0x47, which is none of linerate's",
-        ),
-        (
-            Stage::Asked,
-            vec![3, 0, 0, 1, 0],
-            "the peer encrypts and this end does not",
-        ),
+        (Stage::Running, vec![0x47], "a frame begins with byte 0x47, which is none of linerate's"),
+        (Stage::Asked, vec![3, 0, 0, 1, 0], "the peer encrypts and this end does not"),
     ];
     for (stage, bytes, words) in cases {
         let end = meet(stage, welcome(), 30_000, Stop::new(), move |fake| {
@@ -211,21 +181,10 @@ fn frames_out_of_turn_or_too_long_end_the_session() {
 #[test]
 fn a_malformed_token_is_an_error() {
     own_process!();
-    for token in [
-        "",
-        "07",
-        "é7070707070707070707070707070707",
-        &"xy".repeat(16),
-    ] {
-        let bad = Welcome {
-            token: token.to_owned(),
-            ..welcome()
-        };
+    for token in ["", "07", "é7070707070707070707070707070707", &"xy".repeat(16)] {
+        let bad = Welcome { token: token.to_owned(), ..welcome() };
         let end = meet(Stage::Welcomed, bad, 100, Stop::new(), Fake::stall);
-        assert_eq!(
-            end.words,
-            "PEER: the peer sent a message that cannot be read: a bad token"
-        );
+        assert_eq!(end.words, "PEER: the peer sent a message that cannot be read: a bad token");
     }
 }
 
@@ -273,20 +232,11 @@ fn an_absurd_report_leaves_the_clients_own_half() {
 fn progress_that_goes_up_and_down_harms_nobody() {
     own_process!();
     let say = |received_bytes| {
-        let progress = Progress {
-            at_s: -1.0,
-            received_bytes,
-        };
+        let progress = Progress { at_s: -1.0, received_bytes };
         frame(&serde_json::to_vec(&ServerMessage::Progress(progress)).unwrap())
     };
-    let bytes = [
-        say(1 << 54),
-        say(0),
-        say(1 << 53),
-        say(1 << 55),
-        frame(br#"{"say":"finished"}"#),
-    ]
-    .concat();
+    let bytes = [say(1 << 54), say(0), say(1 << 53), say(1 << 55), frame(br#"{"say":"finished"}"#)]
+        .concat();
     let (address, thread) = endpoint(Stage::Running, welcome(), move |fake| {
         fake.say_slowly(&bytes);
     });

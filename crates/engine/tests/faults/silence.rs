@@ -32,10 +32,7 @@ fn every_deadline_is_kept_at_both_ends() {
 }
 
 fn silent_clients(bench: &Bench) {
-    let test = Test {
-        direction: Direction::Both,
-        ..stream(30_000)
-    };
+    let test = Test { direction: Direction::Both, ..stream(30_000) };
     // A welcomed client may think for a minute: that deadline is tested in virtual time, in core.
     let stages = [
         Stage::Connected,
@@ -58,14 +55,8 @@ fn silent_clients(bench: &Bench) {
 fn stalled_endpoints() {
     let cases = [
         (Fault::Accepted, "the endpoint does not answer the greeting"),
-        (
-            Fault::Asked,
-            "the endpoint does not answer the request for a test",
-        ),
-        (
-            Fault::Opened,
-            "the data connections did not reach the endpoint",
-        ),
+        (Fault::Asked, "the endpoint does not answer the request for a test"),
+        (Fault::Opened, "the data connections did not reach the endpoint"),
         (Fault::Running, "the endpoint is silent"),
         (Fault::Ended, "the endpoint sends no report"),
     ];
@@ -119,10 +110,7 @@ fn broken_path() {
     let (moves, moved) = channel();
     let client = pair.a.namespace.spawn_thread("client", move || {
         let mut client = Client::connect(target(address, None), Stop::new()).unwrap();
-        let test = Test {
-            direction: Direction::Both,
-            ..stream(40_000)
-        };
+        let test = Test { direction: Direction::Both, ..stream(40_000) };
         let mut moves = Some(moves);
         let mut observe = |live: &Live| {
             if live.up_bytes + live.down_bytes > 0

@@ -63,9 +63,7 @@ impl Stranger {
 
     fn with(address: SocketAddr, key: Option<&Key>) -> Self {
         let control = TcpStream::connect(address).expect("the endpoint listens");
-        control
-            .set_read_timeout(Some(PATIENCE))
-            .expect("it is not zero");
+        control.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
         Self {
             control,
             flows: Vec::new(),
@@ -94,17 +92,9 @@ impl Stranger {
     ) -> Self {
         let mut stranger = Self::with(address, Some(key));
         stranger.advance(test, Stage::Welcomed);
-        stranger.session.ask(
-            stranger.now(),
-            Treat {
-                changes: changes.to_vec(),
-            },
-        );
+        stranger.session.ask(stranger.now(), Treat { changes: changes.to_vec() });
         let answer = stranger.event();
-        assert!(
-            matches!(answer, ClientEvent::Reply(Reply::Treat(_))),
-            "{answer:?}"
-        );
+        assert!(matches!(answer, ClientEvent::Reply(Reply::Treat(_))), "{answer:?}");
         if stage > Stage::Welcomed {
             stranger.begin(test, stage);
         }
@@ -132,10 +122,7 @@ impl Stranger {
     }
 
     fn begin(&mut self, test: &Test, stage: Stage) {
-        let open = Open {
-            test: Box::new(test.clone()),
-            profile: None,
-        };
+        let open = Open { test: Box::new(test.clone()), profile: None };
         self.session.ask(self.now(), open);
         assert_eq!(self.event(), ClientEvent::Reply(Reply::Open(())));
         if stage == Stage::Opened {
@@ -180,9 +167,7 @@ impl Stranger {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.control
-            .write_all(bytes)
-            .expect("the endpoint takes it");
+        self.control.write_all(bytes).expect("the endpoint takes it");
     }
 
     /// The next event of the session.
@@ -256,9 +241,7 @@ pub(crate) fn refusal(stream: &mut TcpStream) -> Refusal {
 
 /// Whether the endpoint has closed this connection; waits for it.
 pub(crate) fn is_closed(stream: &mut TcpStream) -> bool {
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .expect("it is not zero");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
     match uninterrupted(|| stream.read(&mut [0; 16])) {
         Ok(n) => n == 0,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
@@ -275,9 +258,7 @@ fn token(text: &str) -> Token {
 
 /// Like [`is_closed`], after all that the endpoint sends before it closes.
 pub(crate) fn is_closed_after_words(stream: &mut TcpStream) -> bool {
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .expect("it is not zero");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
     let mut words = Vec::new();
     match stream.take(1 << 20).read_to_end(&mut words) {
         Ok(_) => true,

@@ -31,10 +31,7 @@ fn key() -> Key {
 }
 
 fn sysctl(key: &str, value: &str) -> HostChange {
-    HostChange::Sysctl {
-        key: key.into(),
-        value: value.into(),
-    }
+    HostChange::Sysctl { key: key.into(), value: value.into() }
 }
 
 /// No selective acknowledgements; a fresh namespace has them.
@@ -160,10 +157,7 @@ fn treatments_last_until_they_are_undone() {
         let read_back = client.treat(&[mtu(1400), no_sack()[0].clone()]).unwrap();
         assert_eq!(read_back.len(), 2, "{read_back:?}");
         let words = read_back.join(" ");
-        assert!(
-            words.contains("1400") && words.contains("tcp_sack"),
-            "{words}"
-        );
+        assert!(words.contains("1400") && words.contains("tcp_sack"), "{words}");
         assert!(!has_sack());
         assert_eq!(device_mtu(&mut client), 1400);
         // Others take their place: the MTU is as it was.
@@ -188,10 +182,7 @@ fn only_the_table_is_applied_and_all_of_it_or_nothing() {
             (sysctl("net/../kernel.hostname", "x"), "hostname"),
             (mtu(1), "mtu"),
             // In the table and in range, and the kernel has none of that name.
-            (
-                sysctl("net.ipv4.tcp_congestion_control", "nosuch"),
-                "tcp_congestion_control",
-            ),
+            (sysctl("net.ipv4.tcp_congestion_control", "nosuch"), "tcp_congestion_control"),
         ] {
             let changes = [no_sack()[0].clone(), change];
             let (reason, message, category) = refused(client.treat(&changes));
@@ -222,10 +213,7 @@ fn only_the_table_is_applied_and_all_of_it_or_nothing() {
 fn treatments_are_undone_however_the_client_ends() {
     own_process!();
     on_a_host(|_, bench| {
-        let test = Test {
-            direction: Direction::Both,
-            ..stream(30_000)
-        };
+        let test = Test { direction: Direction::Both, ..stream(30_000) };
         for stage in [Stage::Welcomed, Stage::Opened, Stage::Ready, Stage::Running] {
             for how in [Leave::Close, Leave::Reset] {
                 let treated = Stranger::treated(bench.address, &key(), &no_sack(), &test, stage);
@@ -276,17 +264,11 @@ fn a_treatment_that_cannot_be_undone_is_reported_and_blocks_the_host() {
     let ways: [fn(Client); 3] = [
         |mut client| {
             let error = client.untreat().unwrap_err().to_string();
-            assert!(
-                error.contains("cannot undo") && error.contains(PORTS),
-                "{error}"
-            );
+            assert!(error.contains("cannot undo") && error.contains(PORTS), "{error}");
         },
         |mut client| {
             let error = client.treat(&no_sack()).unwrap_err().to_string();
-            assert!(
-                error.contains("cannot undo") && error.contains(PORTS),
-                "{error}"
-            );
+            assert!(error.contains("cannot undo") && error.contains(PORTS), "{error}");
         },
         drop,
     ];
@@ -303,10 +285,7 @@ fn a_treatment_that_cannot_be_undone_is_reported_and_blocks_the_host() {
             let [words] = &undoing_failed(&bench)[..] else {
                 panic!("{:?}", bench.log());
             };
-            assert!(
-                words.contains("cannot undo") && words.contains(PORTS),
-                "{words}"
-            );
+            assert!(words.contains("cannot undo") && words.contains(PORTS), "{words}");
             assert_ne!(value(PORTS), ports);
 
             let mut next = connect(&bench);
@@ -373,12 +352,7 @@ fn one_client_treats_while_no_other_measures() {
         first.untreat().unwrap();
         // Both sessions go on, and the other one has its turn.
         second.treat(&no_sack()).unwrap();
-        assert!(
-            first
-                .run(&stream(100), &mut |_| true)
-                .unwrap_err()
-                .is_busy()
-        );
+        assert!(first.run(&stream(100), &mut |_| true).unwrap_err().is_busy());
         drop(second);
         complete(&mut first, &stream(100));
         assert!(has_sack());
@@ -406,10 +380,7 @@ fn a_client_does_not_treat_under_another_clients_test() {
             assert!(has_sack());
             false
         });
-        assert!(matches!(
-            outcome.unwrap().error,
-            Some(MeasureError::Interrupted)
-        ));
+        assert!(matches!(outcome.unwrap().error, Some(MeasureError::Interrupted)));
         treats.treat(&no_sack()).unwrap();
     });
 }
@@ -424,10 +395,7 @@ fn tcp_metrics_of_earlier_runs_are_forgotten() {
         let there = &pair.a.namespace;
         let mut metrics = TcpMetrics::open().unwrap();
         if let Err(error) = metrics.flush() {
-            skip(
-                Need::Root,
-                format_args!("needs CAP_NET_ADMIN of the whole host: {error}"),
-            );
+            skip(Need::Root, format_args!("needs CAP_NET_ADMIN of the whole host: {error}"));
             return;
         }
         let mut knows = || metrics.hosts().unwrap().contains(&client_address);
@@ -435,10 +403,7 @@ fn tcp_metrics_of_earlier_runs_are_forgotten() {
         let mut client = client.unwrap().unwrap();
         transfer(pair);
         eventually("something is learnt of the client", &mut knows);
-        let test = Test {
-            direction: Direction::Down,
-            ..stream(60_000)
-        };
+        let test = Test { direction: Direction::Down, ..stream(60_000) };
         // Asked once while the run goes on: its end teaches the kernel anew.
         let mut known = None;
         let outcome = there.run(|| {
@@ -458,11 +423,7 @@ fn transfer(pair: &Pair) {
     let address = listener.local_addr().unwrap();
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let read = || {
-                TcpStream::connect(address)
-                    .unwrap()
-                    .read_to_end(&mut Vec::new())
-            };
+            let read = || TcpStream::connect(address).unwrap().read_to_end(&mut Vec::new());
             pair.a.namespace.run(read).unwrap().unwrap()
         });
         let (mut stream, _) = listener.accept().unwrap();
@@ -518,12 +479,7 @@ fn an_endpoint_that_dies_when_asked_to_treat_ends_the_client() {
 fn a_refusal_as_busy_has_the_endpoints_message() {
     own_process!();
     let busy = frame(br#"{"say":"refuse","reason":"busy","message":"treated by another"}"#);
-    let end = meet(
-        fake::Stage::Asked,
-        fake::welcome(),
-        100,
-        Stop::new(),
-        move |fake| fake.say(&busy),
-    );
+    let end =
+        meet(fake::Stage::Asked, fake::welcome(), 100, Stop::new(), move |fake| fake.say(&busy));
     assert_eq!(end.words, "PEER refuses: treated by another");
 }

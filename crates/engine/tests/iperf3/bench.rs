@@ -13,13 +13,8 @@ use linerate_engine::{Endpoint, Iperf3Access, ServeEvent, ServeOptions, Stop};
 use linerate_testkit::{Need, PATIENCE as LONG, skip};
 use serde_json::Value;
 
-pub(crate) const LIMITS: Limits = Limits {
-    connections: 0,
-    clients: 2000,
-    streams: 256,
-    seconds: 60.0,
-    rate_bps: None,
-};
+pub(crate) const LIMITS: Limits =
+    Limits { connections: 0, clients: 2000, streams: 256, seconds: 60.0, rate_bps: None };
 
 /// An endpoint that runs until it is dropped.
 pub(crate) struct Bench {
@@ -43,11 +38,7 @@ impl Bench {
         limits: Limits,
         iperf3: Option<Arc<Iperf3Access>>,
     ) -> Self {
-        let options = ServeOptions {
-            bind: Some(bind),
-            iperf3,
-            ..ServeOptions::within(limits)
-        };
+        let options = ServeOptions { bind: Some(bind), iperf3, ..ServeOptions::within(limits) };
         let endpoint = Endpoint::bind(&options).unwrap();
         let address = endpoint.addresses()[0];
         let (stop, events) = (Stop::new(), Arc::<Mutex<Vec<ServeEvent>>>::default());
@@ -56,12 +47,7 @@ impl Bench {
             let log = move |event| events.lock().unwrap().push(event);
             thread::spawn(move || endpoint.serve(&stop, log).unwrap())
         };
-        Self {
-            address,
-            events,
-            stop,
-            thread: Some(thread),
-        }
+        Self { address, events, stop, thread: Some(thread) }
     }
 
     /// The records that it has left, when there are `count` of them.
@@ -81,11 +67,7 @@ impl Bench {
             if records.len() >= count {
                 return records;
             }
-            assert!(
-                Instant::now() < until,
-                "{} of {count} records",
-                records.len()
-            );
+            assert!(Instant::now() < until, "{} of {count} records", records.len());
             thread::sleep(Duration::from_millis(10));
         }
     }

@@ -29,31 +29,14 @@ fn refusal(bench: &Bench, number: u8, parameters: &str) -> ErrorCode {
 
 #[test]
 fn what_the_owner_does_not_allow_is_refused_with_iperf3s_own_numbers() {
-    let limits = Limits {
-        streams: 4,
-        seconds: 10.0,
-        rate_bps: Some(1_000_000),
-        ..LIMITS
-    };
+    let limits = Limits { streams: 4, seconds: 10.0, rate_bps: Some(1_000_000), ..LIMITS };
     let bench = Bench::with(LOCALHOST, limits);
     let cases = [
-        (
-            r#"{"tcp":true,"len":1000,"parallel":5,"time":1}"#,
-            ErrorCode::STREAMS,
-        ),
-        (
-            r#"{"tcp":true,"len":1000,"time":11,"client_version":"3.21"}"#,
-            ErrorCode::MAX_DURATION,
-        ),
+        (r#"{"tcp":true,"len":1000,"parallel":5,"time":1}"#, ErrorCode::STREAMS),
+        (r#"{"tcp":true,"len":1000,"time":11,"client_version":"3.21"}"#, ErrorCode::MAX_DURATION),
         // 3.12 has no words for that one.
-        (
-            r#"{"tcp":true,"len":1000,"time":11,"client_version":"3.12"}"#,
-            ErrorCode::DURATION,
-        ),
-        (
-            r#"{"udp":true,"len":1000,"time":1,"bandwidth":1000001}"#,
-            ErrorCode::TOTAL_RATE,
-        ),
+        (r#"{"tcp":true,"len":1000,"time":11,"client_version":"3.12"}"#, ErrorCode::DURATION),
+        (r#"{"udp":true,"len":1000,"time":1,"bandwidth":1000001}"#, ErrorCode::TOTAL_RATE),
         // Without a rate it would be as fast as it goes.
         (r#"{"udp":true,"len":1000,"time":1}"#, ErrorCode::TOTAL_RATE),
         (
@@ -71,10 +54,7 @@ fn what_the_owner_does_not_allow_is_refused_with_iperf3s_own_numbers() {
 
 #[test]
 fn a_control_connection_too_many_is_turned_away() {
-    let limits = Limits {
-        streams: 1,
-        ..LIMITS
-    };
+    let limits = Limits { streams: 1, ..LIMITS };
     let bench = Bench::with(LOCALHOST, limits);
     let mut first = bench.say(&Cookie::from_random([1; 36]).0);
     let mut byte = [0];
@@ -105,23 +85,15 @@ fn a_greeting_by_udp_is_not_answered_without_a_test() {
     // Whoever is refused by the same thread comes after it.
     bench.say(b"GET /").read_to_end(&mut Vec::new()).unwrap();
     // The answer to a test's own greeting comes later than this one would have.
-    let mut control = bench.say(&greeting(
-        1,
-        r#"{"udp":true,"len":1000,"time":1,"parallel":1}"#,
-    ));
+    let mut control = bench.say(&greeting(1, r#"{"udp":true,"len":1000,"time":1,"parallel":1}"#));
     let mut bytes = [0; 2];
     control.read_exact(&mut bytes).unwrap();
     assert_eq!(bytes, [State::PARAM_EXCHANGE.0, State::CREATE_STREAMS.0]);
     let wanted = std::net::UdpSocket::bind((LOCALHOST, 0)).unwrap();
-    wanted
-        .set_read_timeout(Some(linerate_testkit::PATIENCE))
-        .unwrap();
+    wanted.set_read_timeout(Some(linerate_testkit::PATIENCE)).unwrap();
     wanted.send_to(b"9876", bench.address).unwrap();
     let mut answer = [0; 8];
-    assert_eq!(
-        linerate_testkit::uninterrupted(|| wanted.recv(&mut answer)).unwrap(),
-        4
-    );
+    assert_eq!(linerate_testkit::uninterrupted(|| wanted.recv(&mut answer)).unwrap(), 4);
     assert_eq!(&answer[..4], b"6789");
     socket.set_nonblocking(true).unwrap();
     assert!(socket.recv(&mut answer).is_err());
@@ -132,10 +104,7 @@ fn a_rate_that_the_owner_has_set_is_kept_in_both_directions() {
     if !is_installed() {
         return;
     }
-    let limits = Limits {
-        rate_bps: Some(20_000_000),
-        ..LIMITS
-    };
+    let limits = Limits { rate_bps: Some(20_000_000), ..LIMITS };
     let bench = Bench::with(LOCALHOST, limits);
     for arguments in ["-t 2", "-t 2 -R"] {
         let json = bench.client(arguments);

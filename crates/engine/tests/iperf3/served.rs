@@ -47,12 +47,7 @@ fn every_option_of_tcp_is_served_and_both_ends_count_the_same() {
         assert_eq!((record.via, record.served), (Some(Tool::Iperf3), true));
         assert_eq!(record.status, Status::Complete);
         assert!(record.verdict().is_some());
-        assert!(
-            record
-                .caveats
-                .iter()
-                .any(|c| c.kind == CaveatKind::OtherTool)
-        );
+        assert!(record.caveats.iter().any(|c| c.kind == CaveatKind::OtherTool));
     }
 }
 
@@ -97,11 +92,7 @@ fn a_warm_up_is_left_out_at_both_ends() {
         return;
     }
     let bench = Bench::start();
-    let cases = [
-        "-t 1 -O 1 -b 40M",
-        "-u -t 1 -O 1 -b 20M",
-        "-u -R -t 1 -O 1 -b 20M",
-    ];
+    let cases = ["-t 1 -O 1 -b 40M", "-u -t 1 -O 1 -b 20M", "-u -R -t 1 -O 1 -b 20M"];
     let clients = cases.map(|arguments| spawn_client(bench.address, arguments));
     for (client, arguments) in clients.into_iter().zip(cases) {
         let json = finished(client, arguments);
@@ -114,9 +105,7 @@ fn a_warm_up_is_left_out_at_both_ends() {
         }
     }
     let records = bench.records(cases.len());
-    let warm_ups = records
-        .iter()
-        .map(|record| record.plan.warm_up.as_secs_f64());
+    let warm_ups = records.iter().map(|record| record.plan.warm_up.as_secs_f64());
     assert!(warm_ups.eq([1.0; 3]));
 }
 
@@ -128,10 +117,7 @@ fn a_client_that_asks_for_it_gets_the_output() {
     let bench = Bench::start();
     let json = bench.client("-n 1M --get-server-output");
     let output = json["server_output_text"].as_str().unwrap();
-    assert!(
-        output.starts_with("linerate ") && output.contains("received 1 MiB"),
-        "{output}"
-    );
+    assert!(output.starts_with("linerate ") && output.contains("received 1 MiB"), "{output}");
 }
 
 #[test]
@@ -195,13 +181,7 @@ fn fifty_clients_at_once_are_all_served() {
     }
     let bench = Bench::start();
     // Some of each kind; a reference server takes one.
-    let kinds = [
-        "-n 2M",
-        "-n 2M -P 2",
-        "-n 2M",
-        "-u -k 100 -b 20M -l 1000",
-        "-n 2M -l 8K",
-    ];
+    let kinds = ["-n 2M", "-n 2M -P 2", "-n 2M", "-u -k 100 -b 20M -l 1000", "-n 2M -l 8K"];
     let clients: Vec<_> = (0..50)
         .map(|n| {
             let arguments = kinds[n % kinds.len()];

@@ -70,10 +70,7 @@ impl Stranger {
     }
 
     fn of(stream: TcpStream) -> Self {
-        Self {
-            _streams: vec![stream],
-            _datagrams: None,
-        }
+        Self { _streams: vec![stream], _datagrams: None }
     }
 
     fn with_streams(
@@ -101,10 +98,7 @@ impl Stranger {
             control.write_all(&framed(r#"{"streams":[]}"#)).unwrap();
         }
         streams.push(control);
-        Self {
-            _streams: streams,
-            _datagrams: None,
-        }
+        Self { _streams: streams, _datagrams: None }
     }
 
     fn with_datagrams(bench: &Bench, mut control: TcpStream, number: u32) -> Self {
@@ -115,10 +109,7 @@ impl Stranger {
         if number & 1 == 0 {
             socket.send(b"9876").unwrap();
         }
-        Self {
-            _streams: vec![control],
-            _datagrams: Some(socket),
-        }
+        Self { _streams: vec![control], _datagrams: Some(socket) }
     }
 }
 
@@ -131,11 +122,7 @@ fn held() -> (usize, usize, usize) {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     let resident = pages.split_whitespace().nth(1).unwrap();
     let resident: usize = resident.parse().unwrap();
-    (
-        count("/proc/self/task"),
-        count("/proc/self/fd"),
-        (resident * 4096) >> 20,
-    )
+    (count("/proc/self/task"), count("/proc/self/fd"), (resident * 4096) >> 20)
 }
 
 /// Threads of sessions and of their tests.

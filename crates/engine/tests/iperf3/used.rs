@@ -66,10 +66,7 @@ impl Drop for Server {
 }
 
 fn partner(address: SocketAddr, via: Option<Tool>) -> Partner {
-    let target = Target {
-        connect_timeout: LONG,
-        ..Target::at("server", address)
-    };
+    let target = Target { connect_timeout: LONG, ..Target::at("server", address) };
     Partner::connect(target, via, Stop::new()).unwrap()
 }
 
@@ -150,18 +147,10 @@ fn an_iperf3_server_is_found_and_used_up_and_down() {
     // What the server has counted of what was sent to it: a busy one leaves some unread.
     assert!((1..=2 * bytes.0).contains(&up.bytes()), "{}", up.bytes());
     assert_eq!((up.via, up.served), (Some(Tool::Iperf3), false));
-    assert!(
-        up.tcp_sender()
-            .is_some_and(|tcp| tcp.cwnd_bytes > 0 && tcp.busy_us.is_some())
-    );
+    assert!(up.tcp_sender().is_some_and(|tcp| tcp.cwnd_bytes > 0 && tcp.busy_us.is_some()));
     assert!(up.verdict().is_some());
     assert!(up.caveats.iter().any(|c| c.kind == CaveatKind::OtherTool));
-    assert!(
-        up.legs[0]
-            .receiver
-            .as_ref()
-            .is_some_and(|end| end.busiest_thread_percent.is_none())
-    );
+    assert!(up.legs[0].receiver.as_ref().is_some_and(|end| end.busiest_thread_percent.is_none()));
     for direction in [Direction::Down, Direction::Both, Direction::Up] {
         let record = run(&mut partner, &test(direction, SECOND));
         assert!(!record.intervals.is_empty(), "{direction:?}");
@@ -179,10 +168,8 @@ fn datagrams_go_to_and_come_from_an_iperf3_server() {
     assert_eq!(sent.sent, 1000);
     assert_eq!(sent.received + sent.lost, 1000, "{sent:?}");
     for direction in [Direction::Up, Direction::Down] {
-        let record = server.run(&Test {
-            warm_up: Span(Duration::from_secs(1)),
-            ..udp(direction, SECOND)
-        });
+        let record =
+            server.run(&Test { warm_up: Span(Duration::from_secs(1)), ..udp(direction, SECOND) });
         let udp = record.udp().unwrap();
         assert_eq!(udp.received + udp.lost, udp.sent, "{udp:?}");
     }
@@ -232,9 +219,5 @@ fn linerate_serves_what_it_asks_for_as_iperf3() {
         }
     }
     let there = bench.records(5);
-    assert!(
-        there
-            .iter()
-            .all(|record| record.via == Some(Tool::Iperf3) && record.served)
-    );
+    assert!(there.iter().all(|record| record.via == Some(Tool::Iperf3) && record.served));
 }

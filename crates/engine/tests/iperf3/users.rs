@@ -28,14 +28,8 @@ fn openssl(arguments: &str, directory: &Path) -> bool {
 fn bench(kind: &str) -> Option<(Bench, TempDir)> {
     let directory = TempDir::new().unwrap();
     let made = openssl("genrsa -out made.pem 2048", directory.path())
-        && openssl(
-            &format!("rsa -in made.pem {kind} -out private.pem"),
-            directory.path(),
-        )
-        && openssl(
-            "rsa -in private.pem -pubout -out public.pem",
-            directory.path(),
-        );
+        && openssl(&format!("rsa -in made.pem {kind} -out private.pem"), directory.path())
+        && openssl("rsa -in private.pem -pubout -out public.pem", directory.path());
     if !made {
         skip(Need::Openssl, "needs openssl 3: apt-get install openssl");
         return None;
@@ -48,10 +42,7 @@ fn bench(kind: &str) -> Option<(Bench, TempDir)> {
 
 fn client(bench: &Bench, directory: &TempDir, password: &str) -> Value {
     let public = directory.path().join("public.pem");
-    let arguments = format!(
-        "-n 1M --username anna --rsa-public-key-path {}",
-        public.display()
-    );
+    let arguments = format!("-n 1M --username anna --rsa-public-key-path {}", public.display());
     finished(
         spawn_client_with(bench.address, &arguments, &[("IPERF3_PASSWORD", password)]),
         &arguments,
@@ -88,20 +79,10 @@ fn files_without_users_or_a_key_are_refused() {
     for (users, key, words) in [
         ("anna", "", "line 1"),
         (&*users, "", "no private key"),
-        (
-            &*users,
-            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
-            "no RSA key",
-        ),
-        (
-            &*users,
-            "-----BEGIN ENCRYPTED PRIVATE KEY-----",
-            "it is encrypted",
-        ),
+        (&*users, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "no RSA key"),
+        (&*users, "-----BEGIN ENCRYPTED PRIVATE KEY-----", "it is encrypted"),
     ] {
-        let error = Iperf3Access::new(users, key, false)
-            .unwrap_err()
-            .to_string();
+        let error = Iperf3Access::new(users, key, false).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
 }

@@ -43,10 +43,7 @@ impl Bench {
 
     /// On IPv6's loopback; `None` where this host has none.
     pub(crate) fn over_ipv6() -> Option<Self> {
-        let options = ServeOptions {
-            bind: Some(Ipv6Addr::LOCALHOST.into()),
-            ..options()
-        };
+        let options = ServeOptions { bind: Some(Ipv6Addr::LOCALHOST.into()), ..options() };
         let is_there = Endpoint::bind(&options).is_ok();
         is_there.then(|| Self::with(&options))
     }
@@ -70,23 +67,14 @@ impl Bench {
             };
             thread::spawn(move || endpoint.serve(&stop, log).expect("it serves to its end"))
         };
-        Self {
-            own,
-            netperf,
-            sink,
-            source,
-            events,
-            stop,
-            thread: Some(thread),
-        }
+        Self { own, netperf, sink, source, events, stop, thread: Some(thread) }
     }
 
     /// The record of the next test that was served.
     pub(crate) fn record(&self) -> Record {
         let until = Instant::now() + PATIENCE;
-        while let Ok(event) = self
-            .events
-            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        while let Ok(event) =
+            self.events.recv_timeout(until.saturating_duration_since(Instant::now()))
         {
             if let ServeEvent::Served { record, .. } = event {
                 return *record;
@@ -98,9 +86,8 @@ impl Bench {
     /// The next reason for which somebody was turned away.
     pub(crate) fn refusal(&self) -> String {
         let until = Instant::now() + PATIENCE;
-        while let Ok(event) = self
-            .events
-            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        while let Ok(event) =
+            self.events.recv_timeout(until.saturating_duration_since(Instant::now()))
         {
             if let ServeEvent::Refused { reason, .. } = event {
                 return reason;

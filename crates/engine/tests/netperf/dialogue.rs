@@ -15,9 +15,7 @@ pub(crate) const PORT: usize = 11;
 
 /// What netperf 2.7.1 sent for a test; each file is one request.
 pub(crate) fn request(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/netperf/requests")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/netperf/requests").join(name);
     let bytes = fs::read(&path).expect("the request is there");
     assert_eq!(bytes.len(), BLOCK);
     bytes
@@ -126,9 +124,7 @@ pub(crate) fn send_stream(data: SocketAddr, bytes: usize) {
     let piece = vec![7; 64 << 10];
     let mut left = bytes;
     while left > 0 {
-        left -= stream
-            .write(&piece[..left.min(piece.len())])
-            .expect("the endpoint reads");
+        left -= stream.write(&piece[..left.min(piece.len())]).expect("the endpoint reads");
     }
     stream.shutdown(Shutdown::Write).expect("it is open");
     let _ = uninterrupted(|| stream.read(&mut [0; 1]));

@@ -29,18 +29,10 @@ fn tcp_stream_counts_every_byte_and_leaves_a_record_of_its_half() {
     assert!(results.float(10) > 0.0);
     let record = bench.record();
     assert_eq!((record.via, record.served), (Some(Tool::Netperf), true));
-    assert_eq!(
-        (record.workload, record.direction),
-        (Workload::Stream, Direction::Up)
-    );
+    assert_eq!((record.workload, record.direction), (Workload::Stream, Direction::Up));
     assert_eq!((record.status, record.bytes()), (Status::Complete, 8 << 20));
     assert!(record.legs[0].sender.is_none() && record.legs[0].receiver.is_some());
-    assert!(
-        record
-            .caveats
-            .iter()
-            .any(|c| c.kind == CaveatKind::OtherTool)
-    );
+    assert!(record.caveats.iter().any(|c| c.kind == CaveatKind::OtherTool));
     assert!(record.verdict().is_some());
 }
 
@@ -80,10 +72,7 @@ fn tcp_rr_answers_each_request_also_several_at_once() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(control.hear().word(9), 116);
     let record = bench.record();
-    assert_eq!(
-        (record.workload, record.transactions),
-        (Workload::Rr, Some(116))
-    );
+    assert_eq!((record.workload, record.transactions), (Workload::Rr, Some(116)));
 }
 
 #[test]
@@ -103,10 +92,7 @@ fn tcp_crr_and_cc_take_one_connection_after_the_other() {
         }
         assert_eq!(control.hear().word(count), 20, "{name}");
         let record = bench.record();
-        assert_eq!(
-            (record.workload, record.transactions),
-            (Workload::Crr, Some(20))
-        );
+        assert_eq!((record.workload, record.transactions), (Workload::Crr, Some(20)));
     }
 }
 
@@ -251,23 +237,17 @@ fn the_flows_beyond_the_owners_limit_are_turned_away_and_the_next_is_served() {
     assert!(third.is_closed());
     assert!(bench.refusal().contains("at most 2 flows of one client"));
     there.pop();
-    eventually(
-        "the session has seen the end, and its place is free",
-        || {
-            let mut next = std::net::TcpStream::connect(bench.netperf).unwrap();
-            std::io::Write::write_all(&mut next, &lasting("tcp_rr", LONG)).unwrap();
-            next.read_exact(&mut [0; 656]).is_ok()
-        },
-    );
+    eventually("the session has seen the end, and its place is free", || {
+        let mut next = std::net::TcpStream::connect(bench.netperf).unwrap();
+        std::io::Write::write_all(&mut next, &lasting("tcp_rr", LONG)).unwrap();
+        next.read_exact(&mut [0; 656]).is_ok()
+    });
 }
 
 #[test]
 fn a_passphrase_keeps_strangers_out() {
     let bench = Bench::with(&ServeOptions {
-        netperf: Some(NetperfOptions {
-            port: 0,
-            passphrase: Some("open sesame".into()),
-        }),
+        netperf: Some(NetperfOptions { port: 0, passphrase: Some("open sesame".into()) }),
         ..options()
     });
     let mut stranger = Control::connect(bench.netperf);

@@ -13,10 +13,7 @@ fn the_sink_counts_a_stream_to_its_end() {
     let bench = Bench::start();
     send_stream(bench.sink, 2048 * 8192);
     let record = bench.record();
-    assert_eq!(
-        (record.via, record.bytes()),
-        (Some(Tool::Ttcp), 2048 * 8192)
-    );
+    assert_eq!((record.via, record.bytes()), (Some(Tool::Ttcp), 2048 * 8192));
     assert_eq!(record.direction, Direction::Up);
 }
 
@@ -29,10 +26,7 @@ fn the_sink_counts_datagrams_until_the_short_ones() {
     }
     (0..5).for_each(|_| _ = socket.send(&[0; 4]).unwrap());
     let record = bench.record();
-    assert_eq!(
-        (record.protocol, record.bytes()),
-        (Protocol::Udp, 50 * 1024)
-    );
+    assert_eq!((record.protocol, record.bytes()), (Protocol::Udp, 50 * 1024));
     assert_eq!(record.messages, Some(50));
 }
 

@@ -41,11 +41,7 @@ fn stream(direction: Direction, protocol: Protocol, extent: Extent) -> Test {
 fn exchange(connects: bool, extent: Extent) -> Test {
     let exchange = ExchangeTest::new(16, 32);
     Test {
-        traffic: if connects {
-            Traffic::Crr(exchange)
-        } else {
-            Traffic::Rr(exchange)
-        },
+        traffic: if connects { Traffic::Crr(exchange) } else { Traffic::Rr(exchange) },
         streams: 1,
         ..stream(Direction::Up, Protocol::Tcp, extent)
     }
@@ -54,10 +50,7 @@ fn exchange(connects: bool, extent: Extent) -> Test {
 const SECOND: Extent = Extent::Time(Span(Duration::from_secs(1)));
 
 fn connect(address: SocketAddr) -> Result<Partner, MeasureError> {
-    let target = Target {
-        connect_timeout: PATIENCE,
-        ..Target::at("netserver", address)
-    };
+    let target = Target { connect_timeout: PATIENCE, ..Target::at("netserver", address) };
     Partner::connect(target, Some(Tool::Netperf), Stop::new())
 }
 
@@ -66,12 +59,7 @@ fn run(partner: &mut Partner, test: &Test) -> Record {
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     let record = outcome.record;
     assert_eq!(record.via, Some(Tool::Netperf));
-    assert!(
-        record
-            .caveats
-            .iter()
-            .any(|c| c.kind == CaveatKind::OtherTool)
-    );
+    assert!(record.caveats.iter().any(|c| c.kind == CaveatKind::OtherTool));
     record
 }
 
@@ -92,9 +80,7 @@ fn uses_it(address: SocketAddr) {
     assert_eq!(rr.transactions, Some(200));
     let crr = run(&mut partner, &exchange(true, Extent::Count(20)));
     assert_eq!(crr.transactions, Some(20));
-    let lacks = partner.run(&stream(Direction::Down, Protocol::Udp, SECOND), &mut |_| {
-        true
-    });
+    let lacks = partner.run(&stream(Direction::Down, Protocol::Udp, SECOND), &mut |_| true);
     assert!(matches!(lacks, Err(MeasureError::Lacks { .. })));
 }
 
@@ -109,10 +95,7 @@ fn a_server_that_is_no_netserver_is_an_error() {
     let bench = Bench::start();
     let error = connect(bench.own).expect_err("linerate answers there");
     let text = error.to_string();
-    assert!(
-        text.contains("netserver") || text.contains("closed"),
-        "{text}"
-    );
+    assert!(text.contains("netserver") || text.contains("closed"), "{text}");
 }
 
 /// A stock netserver; it ends with its owner.
@@ -138,8 +121,6 @@ fn linerate_uses_a_stock_netserver() {
         .spawn()
         .expect("it starts");
     let _netserver = Netserver(child);
-    eventually("it listens", || {
-        std::net::TcpStream::connect(address).is_ok()
-    });
+    eventually("it listens", || std::net::TcpStream::connect(address).is_ok());
     uses_it(address);
 }

@@ -20,23 +20,11 @@ const WORKERS: [&str; 4] = ["netperf", "flow-0", "sampler", "ttcp"];
 fn a_thousand_clients_that_vanish_leave_nothing_and_the_next_is_served() {
     own_process!();
     let bench = Bench::start();
-    let names = [
-        "tcp_stream",
-        "tcp_maerts",
-        "tcp_rr",
-        "tcp_crr",
-        "udp_stream",
-        "udp_rr",
-    ];
+    let names = ["tcp_stream", "tcp_maerts", "tcp_rr", "tcp_crr", "udp_stream", "udp_rr"];
     let requests: Vec<Vec<u8>> = names.iter().map(|name| request(name)).collect();
     for client in 0..1000u32 {
         let request = &requests[client as usize % requests.len()];
-        vanish(
-            &bench,
-            request,
-            names[client as usize % names.len()],
-            client / 6 % STEPS,
-        );
+        vanish(&bench, request, names[client as usize % names.len()], client / 6 % STEPS);
     }
     eventually("no worker is left", || workers() == 0);
     let mut control = Control::connect(bench.netperf);

@@ -47,12 +47,7 @@ pub(crate) fn allowed() -> bool {
 
 impl Kernel {
     pub(crate) fn load(rules: &RuleSet, link: LinkType, slots: u32) -> Self {
-        let target = Target {
-            link,
-            slots,
-            verdict: -1,
-            ingress: false,
-        };
+        let target = Target { link, slots, verdict: -1, ingress: false };
         let compiled = program::compile_observed(rules, &target).unwrap();
         let maps: Vec<Map> = compiled.maps.iter().map(create).collect();
         let descriptors: Vec<i32> = maps.iter().map(|map| map.as_fd().as_raw_fd()).collect();
@@ -63,11 +58,7 @@ impl Kernel {
             license: "Dual MIT/GPL",
         });
         let program = program.unwrap_or_else(|error| {
-            panic!(
-                "{error}: {}\n{}",
-                listing(&compiled),
-                error.verifier_log().unwrap_or_default()
-            )
+            panic!("{error}: {}\n{}", listing(&compiled), error.verifier_log().unwrap_or_default())
         });
         let (mut counters, mut others) = (None, Vec::new());
         for (map, spec) in maps.into_iter().zip(&compiled.maps) {
@@ -76,11 +67,7 @@ impl Kernel {
                 _ => others.push(map),
             }
         }
-        Self {
-            program,
-            counters,
-            _maps: others,
-        }
+        Self { program, counters, _maps: others }
     }
 
     /// Runs it; `None` where a test run does not take such a packet: shorter than its EtherType's
@@ -96,11 +83,7 @@ impl Kernel {
             cb: [0, 0, 0, now_ns as u32, (now_ns >> 32) as u32],
             ..Context::default()
         };
-        let result = self.program.test_run(&TestRun {
-            frame,
-            context,
-            repeat: 1,
-        });
+        let result = self.program.test_run(&TestRun { frame, context, repeat: 1 });
         let result = match result {
             Err(error) if is_too_short(frame, &error) => return None,
             result => result.unwrap(),
@@ -108,11 +91,7 @@ impl Kernel {
         let [rule, _, tagged, tci, _] = result.context.cb;
         let rule = rule.checked_sub(1);
         if result.verdict == SHOT {
-            return Some(Seen {
-                rule,
-                dropped: true,
-                ..Seen::default()
-            });
+            return Some(Seen { rule, dropped: true, ..Seen::default() });
         }
         assert_eq!(result.verdict, u32::MAX, "{result:?}");
         Some(Seen {
@@ -154,13 +133,7 @@ fn create(spec: &program::MapSpec) -> Map {
     });
     let map = map.unwrap();
     map.fill(&spec.content)
-        .or_else(|error| {
-            if spec.content.is_empty() {
-                Ok(())
-            } else {
-                Err(error)
-            }
-        })
+        .or_else(|error| if spec.content.is_empty() { Ok(()) } else { Err(error) })
         .unwrap();
     map
 }

@@ -10,11 +10,7 @@ pub(crate) fn listing(program: &Program) -> String {
     let mut at = 0;
     while at < program.instructions.len() {
         let is_pair = program.instructions[at][0] == 0x18;
-        let line = if is_pair {
-            pair(program, at)
-        } else {
-            line(at, program.instructions[at])
-        };
+        let line = if is_pair { pair(program, at) } else { line(at, program.instructions[at]) };
         let written = writeln!(text, "{at:5}: {line}");
         written.expect("a string takes any text");
         at += if is_pair { 2 } else { 1 };
@@ -49,11 +45,7 @@ fn line(at: usize, instruction: [u8; 8]) -> String {
         1 => format!("r{to} = {}[r{from}{offset:+}]", size(code)),
         2 => format!("{}[r{to}{offset:+}] = {number}", size(code)),
         3 if code & 0xe0 == 0xc0 => {
-            let what = if number == 0xf1 {
-                "exchange if r0"
-            } else {
-                "exchange"
-            };
+            let what = if number == 0xf1 { "exchange if r0" } else { "exchange" };
             format!("{}[r{to}{offset:+}] {what} r{from}", size(code))
         }
         3 => format!("{}[r{to}{offset:+}] = r{from}", size(code)),
@@ -65,10 +57,7 @@ fn line(at: usize, instruction: [u8; 8]) -> String {
             let width = if class == 5 { "r" } else { "w" };
             let right = operand(code, width, from, number);
             let relation = RELATIONS[usize::from(code >> 4)];
-            format!(
-                "if {width}{to} {relation} {right} goto {}",
-                target(offset.into())
-            )
+            format!("if {width}{to} {relation} {right} goto {}", target(offset.into()))
         }
         class => {
             let width = if class == 7 { "r" } else { "w" };
@@ -93,11 +82,7 @@ fn operand(code: u8, width: &str, from: u8, number: i32) -> String {
 
 fn registers(instruction: [u8; 8]) -> (u8, u8) {
     let (low, high) = (instruction[1] & 15, instruction[1] >> 4);
-    if cfg!(target_endian = "little") {
-        (low, high)
-    } else {
-        (high, low)
-    }
+    if cfg!(target_endian = "little") { (low, high) } else { (high, low) }
 }
 
 fn immediate(instruction: [u8; 8]) -> i32 {
@@ -114,9 +99,7 @@ fn size(code: u8) -> &'static str {
     }
 }
 
-const RELATIONS: [&str; 16] = [
-    "", "==", ">", ">=", "&", "!=", "s>", "s>=", "", "", "<", "<=", "s<", "s<=", "", "",
-];
-const OPERATIONS: [&str; 16] = [
-    "+=", "-=", "*=", "/=", "|=", "&=", "<<=", ">>=", "", "%=", "^=", "=", "s>>=", "", "", "",
-];
+const RELATIONS: [&str; 16] =
+    ["", "==", ">", ">=", "&", "!=", "s>", "s>=", "", "", "<", "<=", "s<", "s<=", "", ""];
+const OPERATIONS: [&str; 16] =
+    ["+=", "-=", "*=", "/=", "|=", "&=", "<<=", ">>=", "", "%=", "^=", "=", "s>>=", "", "", ""];

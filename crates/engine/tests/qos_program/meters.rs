@@ -9,11 +9,7 @@ use super::common::Dice;
 use super::{Trial, allowed, in_test_run};
 
 fn rules(meter: Meter) -> RuleSet {
-    let rule = Rule {
-        filter: 0,
-        action: 0,
-        conditions: Vec::new(),
-    };
+    let rule = Rule { filter: 0, action: 0, conditions: Vec::new() };
     RuleSet {
         filters: vec![("all".to_owned(), Slot(0))],
         actions: vec![Action {
@@ -39,17 +35,8 @@ fn kinds(dice: &mut Dice) -> [MeterKind; 2] {
     let mut burst = || ByteCount(dice.pick(&[0, 1, 1500, 60_000, 1 << 30]));
     let (committed_burst, second) = (burst(), burst());
     [
-        MeterKind::SingleRate {
-            committed,
-            committed_burst,
-            excess_burst: second,
-        },
-        MeterKind::TwoRate {
-            committed,
-            committed_burst,
-            peak,
-            peak_burst: second,
-        },
+        MeterKind::SingleRate { committed, committed_burst, excess_burst: second },
+        MeterKind::TwoRate { committed, committed_burst, peak, peak_burst: second },
     ]
 }
 

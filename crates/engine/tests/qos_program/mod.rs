@@ -98,11 +98,7 @@ impl Trial {
 fn expected(frame: &[u8], link: LinkType, metadata: &Metadata, decision: &Decision) -> Seen {
     let rule = decision.rule.map(|rule| rule as u32);
     let Some(packet) = rewritten(frame, link, metadata, decision) else {
-        return Seen {
-            rule,
-            dropped: true,
-            ..Seen::default()
-        };
+        return Seen { rule, dropped: true, ..Seen::default() };
     };
     Seen {
         rule,
@@ -134,11 +130,8 @@ fn as_raw(recipe: &Recipe) -> Option<Vec<u8>> {
 fn bindings(file: &PolicyFile, dice: &mut Dice) -> Bindings {
     let mut bindings = Bindings::stand_in(file);
     let class = |number: usize| number.is_multiple_of(2).then_some(0x1_0010 + number as u32);
-    bindings.classes = if dice.one_in(3) {
-        Vec::new()
-    } else {
-        (0..file.policies.len()).map(class).collect()
-    };
+    bindings.classes =
+        if dice.one_in(3) { Vec::new() } else { (0..file.policies.len()).map(class).collect() };
     bindings.default_class = dice.one_in(2).then_some(0x1_0001);
     bindings
 }
@@ -157,11 +150,7 @@ fn compare(seed: u64, sets: usize, filters: (usize, usize), packets: usize) -> u
             track: true,
         };
         let mut file = common::file(&mut dice, &wishes);
-        let link = if dice.one_in(6) {
-            LinkType::RawIp
-        } else {
-            LinkType::Ethernet
-        };
+        let link = if dice.one_in(6) { LinkType::RawIp } else { LinkType::Ethernet };
         if link == LinkType::RawIp {
             for policy in &mut file.policies {
                 policy.vlan_priority = None;
@@ -227,13 +216,8 @@ fn a_frame_that_is_cut_anywhere_is_no_accident() {
         return;
     }
     let mut dice = Dice::new(5);
-    let wishes = Wishes {
-        filters: 12,
-        owners: false,
-        tags_beside: false,
-        meters: false,
-        track: true,
-    };
+    let wishes =
+        Wishes { filters: 12, owners: false, tags_beside: false, meters: false, track: true };
     let mut compared = 0;
     for _ in 0..12 {
         let file = common::file(&mut dice, &wishes);
@@ -274,9 +258,6 @@ fn a_policy_without_rules_passes_all_packets_with_the_default_class() {
     let frame = [[0xff; 12].as_slice(), &[0x88, 0xb5], &[0; 50]].concat();
     let fields = Fields::new(&frame, LinkType::Ethernet, &Metadata::default());
     assert_eq!(fields.family(), Family::Other);
-    let metadata = in_test_run(Metadata {
-        wire_length: 64,
-        ..Metadata::default()
-    });
+    let metadata = in_test_run(Metadata { wire_length: 64, ..Metadata::default() });
     assert!(trial.check(&frame, &metadata, &String::new));
 }

@@ -56,11 +56,7 @@ fn cannot(operation: &'static str) -> impl Fn(::postgres::Error) -> HistoryError
             source = error.source();
         }
         let code = error.code().map(|code| code.code().to_owned());
-        HistoryError::Postgres {
-            operation,
-            why,
-            code,
-        }
+        HistoryError::Postgres { operation, why, code }
     }
 }
 
@@ -108,9 +104,7 @@ impl Postgres {
         values: &[&(dyn ToSql + Sync)],
         read: impl FnMut(&Row) -> T,
     ) -> Result<Vec<T>> {
-        let rows = self
-            .client()
-            .and_then(|mut client| client.query(sql, values));
+        let rows = self.client().and_then(|mut client| client.query(sql, values));
         let rows = rows.map_err(cannot("cannot be read"))?;
         Ok(rows.iter().map(read).collect())
     }
@@ -173,10 +167,7 @@ fn check_encryption(config: &Config) -> Result<()> {
 
 impl Store for Postgres {
     fn save_all(&mut self, runs: &[NewRun<'_>]) -> Result<Vec<i64>> {
-        let times: Vec<String> = runs
-            .iter()
-            .map(|run| first_moment(run.started_at))
-            .collect();
+        let times: Vec<String> = runs.iter().map(|run| first_moment(run.started_at)).collect();
         self.write(|change| {
             let months = times.iter().map(|time| &time[..7]).collect();
             schema::make_partitions(change, &months)?;
@@ -225,9 +216,7 @@ impl Store for Postgres {
     }
 
     fn newest(&self) -> Result<i64> {
-        let found = self.rows("SELECT coalesce(max(id), 0) FROM runs", &[], |row| {
-            row.get(0)
-        })?;
+        let found = self.rows("SELECT coalesce(max(id), 0) FROM runs", &[], |row| row.get(0))?;
         Ok(found.into_iter().next().unwrap_or(0))
     }
 
@@ -343,23 +332,14 @@ impl Store for Postgres {
         let sql = "WITH added AS (INSERT INTO alarms (owner, series, run, change) \
              VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING id) \
              INSERT INTO untold (alarm, channel) SELECT id, unnest($5::text[]) FROM added";
-        let NewAlarm {
-            owner,
-            series,
-            run,
-            change,
-            channels,
-        } = alarm;
+        let NewAlarm { owner, series, run, change, channels } = alarm;
         let values: [&(dyn ToSql + Sync); 5] = [owner, series, run, change, channels];
         self.write(|tables| tables.execute(sql, &values).map(drop))
     }
 
     fn changed_since(&self, owner: &str, series: &str) -> Result<Option<i64>> {
         let sql = "SELECT max(run) FROM alarms WHERE owner IN ($1, '') AND series = $2";
-        Ok(self
-            .rows(sql, &[&owner, &series], |row| row.get(0))?
-            .pop()
-            .flatten())
+        Ok(self.rows(sql, &[&owner, &series], |row| row.get(0))?.pop().flatten())
     }
 
     fn untold(&self, owner: &str, channel: &str) -> Result<Vec<Untold>> {
@@ -488,26 +468,13 @@ impl CopyRows {
             );
             let [bps, loss, rtt, confidence] = values.each_ref().map(Option::as_deref);
             let (id, pair) = (Some(&*id), Some(&*pair));
-            let cells = [
-                id,
-                Some(time),
-                pair,
-                bps,
-                loss,
-                rtt,
-                it.cause.as_deref(),
-                confidence,
-            ];
+            let cells = [id, Some(time), pair, bps, loss, rtt, it.cause.as_deref(), confidence];
             row(&mut self.results, &cells);
         }
     }
 
     fn copy(&self, change: &mut Transaction<'_>) -> Try<()> {
-        let tables = [
-            ("runs", &self.runs),
-            ("figures", &self.figures),
-            ("results", &self.results),
-        ];
+        let tables = [("runs", &self.runs), ("figures", &self.figures), ("results", &self.results)];
         for (table, rows) in tables.into_iter().filter(|(_, rows)| !rows.is_empty()) {
             let mut copy = change.copy_in(&*format!("COPY {table} FROM STDIN"))?;
             // What goes wrong is said at the end.

@@ -53,9 +53,7 @@ pub(super) fn migrate(client: &mut Client) -> Result<()> {
         if change.query_opt(there, &[])?.is_none() {
             change.batch_execute("CREATE SCHEMA linerate")?;
         }
-        missing
-            .iter()
-            .try_for_each(|step| change.batch_execute(step))?;
+        missing.iter().try_for_each(|step| change.batch_execute(step))?;
         change.commit()
     };
     migrated().map_err(&cannot)

@@ -22,10 +22,7 @@ impl Values {
     pub(super) fn since(&mut self, moment: &Since) -> String {
         match moment {
             Since::Ago(seconds) => {
-                format!(
-                    "(now() - make_interval(secs => {}))",
-                    self.add(*seconds as f64)
-                )
+                format!("(now() - make_interval(secs => {}))", self.add(*seconds as f64))
             }
             Since::Moment(text) => format!("{}::text::timestamptz", self.add(first_moment(text))),
         }
@@ -47,17 +44,10 @@ pub(super) fn select(columns: &str, filter: &Filter) -> (String, Values) {
         ("series", &filter.series),
     ] {
         if let Some(value) = value {
-            terms.push(format!(
-                "{column} = {}",
-                values.add(text_without_nul(value))
-            ));
+            terms.push(format!("{column} = {}", values.add(text_without_nul(value))));
         }
     }
-    for (term, id) in [
-        ("id =", filter.id),
-        ("id >=", filter.from_id),
-        ("id <", filter.before_id),
-    ] {
+    for (term, id) in [("id =", filter.id), ("id >=", filter.from_id), ("id <", filter.before_id)] {
         if let Some(id) = id {
             terms.push(format!("{term} {}", values.add(id)));
         }

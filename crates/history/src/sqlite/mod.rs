@@ -64,9 +64,7 @@ impl Sqlite {
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         let written = || {
-            let change = self
-                .db
-                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let change = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let done = work(&change)?;
             change.commit()?;
             Ok(done)
@@ -263,11 +261,7 @@ impl Store for Sqlite {
         let sql = "SELECT id, change, attempts FROM untold JOIN alarms ON id = alarm \
              WHERE owner IN (?1, '') AND channel = ?2 ORDER BY attempts, id";
         self.rows(sql, [owner, channel], |row| {
-            Ok(Untold {
-                alarm: row.get(0)?,
-                change: row.get(1)?,
-                attempts: row.get(2)?,
-            })
+            Ok(Untold { alarm: row.get(0)?, change: row.get(1)?, attempts: row.get(2)? })
         })
     }
 
@@ -295,9 +289,8 @@ impl Store for Sqlite {
             Ok(gone)
         })?;
         // The space goes back to the file system, as far as nobody else is reading.
-        let _ = self
-            .db
-            .execute_batch("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);");
+        let _ =
+            self.db.execute_batch("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);");
         Ok(gone)
     }
 }

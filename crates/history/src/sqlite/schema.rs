@@ -158,8 +158,6 @@ pub(super) fn migrate(db: &mut Connection) -> Result<()> {
     for step in missing {
         change.execute_batch(step).map_err(&cannot)?;
     }
-    change
-        .pragma_update(None, "user_version", known)
-        .map_err(&cannot)?;
+    change.pragma_update(None, "user_version", known).map_err(&cannot)?;
     change.commit().map_err(&cannot)
 }

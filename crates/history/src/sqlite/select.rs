@@ -7,10 +7,9 @@ use crate::{Filter, Since};
 /// An expression for the moment, with the value of its one parameter.
 pub(super) fn since(moment: &Since) -> (&'static str, Value) {
     match moment {
-        Since::Ago(seconds) => (
-            "strftime('%Y-%m-%dT%H:%M:%SZ', 'now', ?)",
-            format!("-{seconds} seconds").into(),
-        ),
+        Since::Ago(seconds) => {
+            ("strftime('%Y-%m-%dT%H:%M:%SZ', 'now', ?)", format!("-{seconds} seconds").into())
+        }
         Since::Moment(moment) => ("?", moment.clone().into()),
     }
 }
@@ -19,11 +18,8 @@ pub(super) fn since(moment: &Since) -> (&'static str, Value) {
 pub(super) fn select(filter: &Filter) -> (String, Vec<Value>) {
     let (terms, mut values) = conditions(filter);
     let [from, time, number] = source(filter);
-    let terms = if terms.is_empty() {
-        String::new()
-    } else {
-        format!("WHERE {}", terms.join(" AND "))
-    };
+    let terms =
+        if terms.is_empty() { String::new() } else { format!("WHERE {}", terms.join(" AND ")) };
     let most = filter.most.map_or(-1, i64::from);
     values.extend([most.into(), i64::from(filter.skip).into()]);
     let order = filter.order();
@@ -80,10 +76,7 @@ fn conditions(filter: &Filter) -> (Vec<String>, Vec<Value>) {
         let (begin, end) = if place == 0 {
             ("first.key = ?", "first.value = ?")
         } else {
-            (
-                "EXISTS (SELECT 1 FROM labels WHERE run = id AND key = ?",
-                "value = ?)",
-            )
+            ("EXISTS (SELECT 1 FROM labels WHERE run = id AND key = ?", "value = ?)")
         };
         add(begin, key.clone().into());
         add(end, value.clone().into());

@@ -27,33 +27,14 @@ fn many_runs_are_found_by_indexes_without_sorting() {
              INSERT INTO labels SELECT id, 'all', 'x', started_at FROM runs;",
         )
         .unwrap();
-    let any = Filter {
-        most: Some(20),
-        ..Filter::default()
-    };
+    let any = Filter { most: Some(20), ..Filter::default() };
     let filters = [
         any.clone(),
-        Filter {
-            path: Some("host3".to_owned()),
-            detail: Some("tcp up".to_owned()),
-            ..any.clone()
-        },
-        Filter {
-            workload: Some("stream".to_owned()),
-            ..any.clone()
-        },
-        Filter {
-            since: Some(Since::Moment("2023-12".to_owned())),
-            ..any.clone()
-        },
-        Filter {
-            series: Some(String::new()),
-            ..any.clone()
-        },
-        Filter {
-            labels: vec![label("site", "7")],
-            ..any.clone()
-        },
+        Filter { path: Some("host3".to_owned()), detail: Some("tcp up".to_owned()), ..any.clone() },
+        Filter { workload: Some("stream".to_owned()), ..any.clone() },
+        Filter { since: Some(Since::Moment("2023-12".to_owned())), ..any.clone() },
+        Filter { series: Some(String::new()), ..any.clone() },
+        Filter { labels: vec![label("site", "7")], ..any.clone() },
         Filter {
             labels: vec![label("all", "x"), label("site", "7")],
             since: Some(Since::Moment("2023-11".to_owned())),
@@ -76,20 +57,10 @@ fn a_history_of_a_newer_version_is_left_alone() {
     let db = Connection::open(&file).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     let error = Sqlite::open(&file).unwrap_err();
-    assert!(
-        matches!(error, HistoryError::Newer { found: 99, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, HistoryError::Newer { found: 99, .. }), "{error}");
     let file = directory.path().join("text");
-    std::fs::write(
-        &file,
-        "no database at all, but a text that is long enough to be none",
-    )
-    .unwrap();
-    assert!(matches!(
-        Sqlite::open(&file),
-        Err(HistoryError::Sqlite { .. })
-    ));
+    std::fs::write(&file, "no database at all, but a text that is long enough to be none").unwrap();
+    assert!(matches!(Sqlite::open(&file), Err(HistoryError::Sqlite { .. })));
 }
 
 #[test]
@@ -98,9 +69,7 @@ fn alarms_of_an_older_version_are_told_by_each_channel() {
     let file = directory.path().join("history.db");
     let db = Connection::open(&file).unwrap();
     let before = &schema::MIGRATIONS[..4];
-    before
-        .iter()
-        .for_each(|step| db.execute_batch(step).unwrap());
+    before.iter().for_each(|step| db.execute_batch(step).unwrap());
     db.execute_batch(
         "PRAGMA user_version = 4; INSERT INTO alarms (series, run, change, told) \
          VALUES ('bulk', 7, 'told', 1), ('bulk', 9, 'untold', 0);",
@@ -121,9 +90,7 @@ fn a_history_of_an_older_version_is_brought_up_to_date() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("history.db");
     let db = Connection::open(&file).unwrap();
-    schema::MIGRATIONS[..2]
-        .iter()
-        .for_each(|step| db.execute_batch(step).unwrap());
+    schema::MIGRATIONS[..2].iter().for_each(|step| db.execute_batch(step).unwrap());
     db.execute_batch(
         "PRAGMA user_version = 2; \
          INSERT INTO runs VALUES (1, '2026-11-20', 's/1', 'pit', 'stream', 'tcp up', 'x', NULL); \
@@ -136,22 +103,13 @@ fn a_history_of_an_older_version_is_brought_up_to_date() {
     .unwrap();
     drop(db);
     let history = Sqlite::open(&file).unwrap();
-    let all = [
-        ("bulk to north".to_owned(), 1),
-        ("check to pit".to_owned(), 1),
-    ];
+    let all = [("bulk to north".to_owned(), 1), ("check to pit".to_owned(), 1)];
     assert_eq!(history.all_series().unwrap(), all);
     let pair = history.pair("bulk", "a", "b", 9).unwrap();
     assert_eq!(pair[0].figures.throughput_bps, Some(7.5));
-    let north = Filter {
-        labels: vec![label("path", "north")],
-        ..Filter::default()
-    };
+    let north = Filter { labels: vec![label("path", "north")], ..Filter::default() };
     assert_eq!(ids(&history, &north), [2, 1]);
-    let bulk = Filter {
-        series: Some("bulk to north".to_owned()),
-        ..Filter::default()
-    };
+    let bulk = Filter { series: Some("bulk to north".to_owned()), ..Filter::default() };
     assert_eq!(ids(&history, &bulk), [1]);
 }
 
@@ -165,9 +123,7 @@ fn writes_until_it_is_killed() {
     let mut history = Sqlite::open(Path::new(&file)).unwrap();
     let mut stdout = std::io::stdout();
     loop {
-        let id = history
-            .save(&run("2026-11-23T09:00:00Z", "pit", &[]))
-            .unwrap();
+        let id = history.save(&run("2026-11-23T09:00:00Z", "pit", &[])).unwrap();
         writeln!(stdout, "saved {id}").unwrap();
         stdout.flush().unwrap();
     }
@@ -204,10 +160,7 @@ fn a_killed_writer_loses_no_run_that_it_had_saved() {
         let kept = ids(&history, &Filter::default());
         assert!(kept.contains(&last), "run {last} of round {round} is lost");
         for id in kept {
-            assert!(
-                history.document(id).unwrap().is_some(),
-                "run {id} has no document"
-            );
+            assert!(history.document(id).unwrap().is_some(), "run {id} has no document");
         }
     }
 }

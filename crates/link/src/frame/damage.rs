@@ -40,9 +40,7 @@ pub fn corrupt(frame: &mut [u8], offload: &mut Offload, corruption: Corruption) 
     let Some(layout) = layout(frame) else { return };
     match corruption.place {
         CorruptionPlace::Wire => {
-            let byte = (corruption.bit / 8)
-                .checked_rem(layout.ip_bytes)
-                .unwrap_or(0) as usize;
+            let byte = (corruption.bit / 8).checked_rem(layout.ip_bytes).unwrap_or(0) as usize;
             flip(frame, layout.ip + byte, corruption.bit);
         }
         CorruptionPlace::Payload | CorruptionPlace::Host => {

@@ -47,13 +47,7 @@ struct Cut {
 impl<'a> Cutter<'a> {
     /// A cutter for a frame and its `offload`.
     pub fn new(frame: &'a [u8], offload: Offload) -> Self {
-        Self {
-            frame,
-            offload,
-            cut: Cut::new(frame, offload),
-            done: 0,
-            is_over: false,
-        }
+        Self { frame, offload, cut: Cut::new(frame, offload), done: 0, is_over: false }
     }
 
     /// Replaces the content of `buffer` with the next segment; `None` after the last.
@@ -117,10 +111,7 @@ impl Cut {
         } else {
             write_u16(segment, transport + 4, u16_of(segment.len() - transport));
         }
-        let layout = Layout {
-            ip_bytes: u32::try_from(length).unwrap_or(u32::MAX),
-            ..self.layout
-        };
+        let layout = Layout { ip_bytes: u32::try_from(length).unwrap_or(u32::MAX), ..self.layout };
         if offload.needs_checksum {
             // The device adds the rest; its start value contains the length of this segment.
             if let Some(place) = checksum::place(&layout) {

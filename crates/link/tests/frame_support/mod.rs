@@ -25,19 +25,11 @@ pub(crate) struct Parts {
 
 impl Parts {
     pub(crate) fn ip_header(&self) -> usize {
-        if self.is_v6 {
-            40 + self.ip_options.len()
-        } else {
-            20 + self.ip_options.len()
-        }
+        if self.is_v6 { 40 + self.ip_options.len() } else { 20 + self.ip_options.len() }
     }
 
     pub(crate) fn transport_header(&self) -> usize {
-        if self.protocol == TCP {
-            20 + self.tcp_options.len()
-        } else {
-            8
-        }
+        if self.protocol == TCP { 20 + self.tcp_options.len() } else { 8 }
     }
 
     pub(crate) fn headers(&self) -> usize {
@@ -51,11 +43,7 @@ impl Parts {
             frame.extend([0x86, 0xdd, 0x60, self.ecn << 4, 0, 0]);
             frame.extend(((length + self.ip_options.len()) as u16).to_be_bytes());
             // Destination options, if there are any.
-            let next = if self.ip_options.is_empty() {
-                self.protocol
-            } else {
-                60
-            };
+            let next = if self.ip_options.is_empty() { self.protocol } else { 60 };
             frame.extend([next, 64]);
             frame.extend([0xfd; 16]);
             frame.extend([0xfc; 16]);
@@ -78,14 +66,7 @@ impl Parts {
         frame.extend([0x12, 0x34, 0x56, 0x78]);
         if self.protocol == TCP {
             frame.extend(self.sequence.to_be_bytes());
-            frame.extend([
-                0,
-                0,
-                0,
-                9,
-                ((self.transport_header() / 4) as u8) << 4,
-                self.flags,
-            ]);
+            frame.extend([0, 0, 0, 9, ((self.transport_header() / 4) as u8) << 4, self.flags]);
             frame.extend([1, 0, 0, 0, 0, 0]);
             frame.extend(&self.tcp_options);
         } else {
@@ -125,26 +106,15 @@ impl Parts {
 
     /// As [`Self::partial`], or with its checksum made, and to be cut to `size` bytes of payload.
     pub(crate) fn to_be_cut(&self, size: u16, is_partial: bool) -> (Vec<u8>, Offload) {
-        let (frame, offload) = if is_partial {
-            self.partial()
-        } else {
-            (self.frame(), Offload::default())
-        };
+        let (frame, offload) =
+            if is_partial { self.partial() } else { (self.frame(), Offload::default()) };
         let gso = match (self.protocol, self.is_v6) {
             (UDP, _) => Gso::Udp,
             (_, false) => Gso::Tcp4,
             (_, true) => Gso::Tcp6,
         };
         let header_bytes = self.headers() as u16;
-        (
-            frame,
-            Offload {
-                gso,
-                gso_bytes: size,
-                header_bytes,
-                ..offload
-            },
-        )
+        (frame, Offload { gso, gso_bytes: size, header_bytes, ..offload })
     }
 }
 
@@ -159,11 +129,7 @@ pub(crate) fn slow_sum(bytes: &[u8]) -> u16 {
 }
 
 fn pseudo(frame: &[u8], protocol: u8, length: usize) -> Vec<u8> {
-    let addresses = if frame[14] >> 4 == 4 {
-        &frame[26..34]
-    } else {
-        &frame[22..54]
-    };
+    let addresses = if frame[14] >> 4 == 4 { &frame[26..34] } else { &frame[22..54] };
     let mut pseudo = addresses.to_vec();
     pseudo.extend((length as u32).to_be_bytes());
     pseudo.extend([0, 0, 0, protocol]);
@@ -189,14 +155,7 @@ pub(crate) fn header_sum(frame: &[u8]) -> u16 {
 
 /// TCP or UDP over IPv4 or IPv6, with and without options, and up to `most` bytes of payload.
 pub(crate) fn parts(most: usize) -> impl Strategy<Value = Parts> {
-    let shape = (
-        any::<bool>(),
-        any::<bool>(),
-        0u8..4,
-        any::<u8>(),
-        0usize..3,
-        0usize..4,
-    );
+    let shape = (any::<bool>(), any::<bool>(), 0u8..4, any::<u8>(), 0usize..3, 0usize..4);
     let numbers = (any::<u32>(), any::<u16>(), 0usize..20);
     (shape, numbers, prop::collection::vec(any::<u8>(), 0..most)).prop_map(
         |(

@@ -5,11 +5,7 @@ use linerate_units::{Ecn, Nanos};
 
 /// A packet without ECN.
 pub(crate) fn packet(id: u64, ip_bytes: u32) -> Packet {
-    Packet {
-        id,
-        ip_bytes,
-        ecn: Ecn::NotEct,
-    }
+    Packet { id, ip_bytes, ecn: Ecn::NotEct }
 }
 
 /// Offers all packets, fetches what happens when the link asks for it, and leaves the link empty.

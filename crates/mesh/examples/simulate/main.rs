@@ -29,9 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (results, bytes) = simulate(&mesh, how);
     for (test, result) in mesh.tests.iter().zip(results) {
-        let over = result
-            .took_s
-            .map(|took| (took / result.bound_s - 1.0) * 100.0);
+        let over = result.took_s.map(|took| (took / result.bound_s - 1.0) * 100.0);
         println!("{}: {result:#?}\nover the bound {over:.1?} %", test.name);
         println!("{:.2} bytes a pair", bytes as f64 / result.pairs as f64);
     }
@@ -41,9 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The file of a mesh in which each `size` sites share an uplink.
 fn uniform(sites: usize, size: usize) -> String {
     let site = |number: usize| {
-        let group = number
-            .checked_div(size)
-            .map(|group| format!("groups = [\"uplink-{group}\"]"));
+        let group = number.checked_div(size).map(|group| format!("groups = [\"uplink-{group}\"]"));
         format!(
             "[[site]]\nname = \"s{number}\"\nhost = \"192.0.2.1\"\n{}\n",
             group.unwrap_or_default()

@@ -135,14 +135,8 @@ impl<'a> World<'a> {
     fn new(mesh: &'a Mesh, conditions: Simulation) -> Self {
         let tests = mesh.tests.iter().map(|test| {
             let sites = test.sites.len() as u64;
-            let result = Simulated {
-                pairs: sites * (sites - 1) / 2,
-                ..Simulated::default()
-            };
-            Tally {
-                result,
-                ..Tally::default()
-            }
+            let result = Simulated { pairs: sites * (sites - 1) / 2, ..Simulated::default() };
+            Tally { result, ..Tally::default() }
         });
         Self {
             mesh,
@@ -177,8 +171,7 @@ impl<'a> World<'a> {
     /// A site joins, until it leaves again.
     fn join(&mut self, at: Nanos, site: usize) {
         let reachable = true;
-        self.schedule
-            .handle_input(at, Input::Joined { site, reachable });
+        self.schedule.handle_input(at, Input::Joined { site, reachable });
         let away = self.conditions.away;
         if away > 0.0 {
             self.later(AWAY_S * (1.0 - away) / away, Event::Leaves(site));
@@ -239,8 +232,7 @@ impl<'a> World<'a> {
         self.tests[run.test].result.failed += 1;
         if is_told {
             let (task, why) = (run.id, Failure::Tried);
-            self.schedule
-                .handle_input(self.now, Input::Failed { task, why });
+            self.schedule.handle_input(self.now, Input::Failed { task, why });
         }
     }
 
@@ -279,8 +271,7 @@ impl<'a> World<'a> {
             }
         }
         let (task, bytes) = (run.id, 1);
-        self.schedule
-            .handle_input(self.now, Input::Finished { task, bytes });
+        self.schedule.handle_input(self.now, Input::Finished { task, bytes });
     }
 
     fn miss(&mut self, missed: Missed) {
@@ -292,9 +283,7 @@ impl<'a> World<'a> {
     fn results(mut self) -> Vec<Simulated> {
         let tests = std::mem::take(&mut self.tests);
         let results = tests.into_iter().enumerate();
-        results
-            .map(|(test, tally)| self.result(test, tally))
-            .collect()
+        results.map(|(test, tally)| self.result(test, tally)).collect()
     }
 
     fn result(&self, test: usize, tally: Tally) -> Simulated {
@@ -310,9 +299,8 @@ impl<'a> World<'a> {
             Resource::Site(_) => (count.div_ceil(at_once), time / at_once),
             Resource::Group(_) => (*count, *time),
         });
-        let (slots, time) = needs.fold((0, 0), |most: (u64, u64), (count, time)| {
-            (most.0.max(count), most.1.max(time))
-        });
+        let (slots, time) = needs
+            .fold((0, 0), |most: (u64, u64), (count, time)| (most.0.max(count), most.1.max(time)));
         let mut known = tally.measured.clone();
         known.extend(self.schedule.due(test).map(pair));
         known.extend(&tally.missed);

@@ -232,10 +232,7 @@ mod tests {
         assert_eq!(matrix.sites[0].median_in_bps, None);
         assert_eq!(matrix.causes[0].pairs, 2);
         let slowest = matrix.slowest();
-        assert_eq!(
-            (matrix.name(slowest[0].from), slowest[0].throughput_bps),
-            ("a", Some(2e6))
-        );
+        assert_eq!((matrix.name(slowest[0].from), slowest[0].throughput_bps), ("a", Some(2e6)));
         assert!(matrix.suspects.is_empty());
     }
 }

@@ -86,13 +86,8 @@ fn found(matrix: &MatrixDocument, metric: SuspectMetric) -> Vec<Suspect> {
     };
     let cells = matrix.cells.iter();
     let pairs = cells.filter_map(|cell| Some((cell, value(cell)?)));
-    let mut pairs: Vec<RankedPair<'_>> = pairs
-        .map(|(cell, value)| RankedPair {
-            cell,
-            value,
-            rank: 0.0,
-        })
-        .collect();
+    let mut pairs: Vec<RankedPair<'_>> =
+        pairs.map(|(cell, value)| RankedPair { cell, value, rank: 0.0 }).collect();
     let mut suspects = Vec::new();
     while suspects.len() < MAX_SUSPECTS {
         let ties = rank(&mut pairs);
@@ -115,9 +110,7 @@ fn rank(pairs: &mut [RankedPair<'_>]) -> f64 {
         let equal = |pair: &&RankedPair<'_>| pair.value == pairs[from].value;
         let count = pairs[from..].iter().take_while(equal).count();
         let mean = from as f64 + (count as f64 + 1.0) / 2.0;
-        pairs[from..from + count]
-            .iter_mut()
-            .for_each(|it| it.rank = mean);
+        pairs[from..from + count].iter_mut().for_each(|it| it.rank = mean);
         ties += (count as f64).powi(3) - count as f64;
         from += count;
     }
@@ -166,9 +159,7 @@ fn surest(
         let variance = count * others / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
         // Half a rank for continuity.
         let z = (sum - count * (all + 1.0) / 2.0 - 0.5) / variance.sqrt();
-        Some(z)
-            .filter(|_| others >= 1.0 && variance > 0.0)
-            .unwrap_or(0.0)
+        Some(z).filter(|_| others >= 1.0 && variance > 0.0).unwrap_or(0.0)
     };
     let scored = sums.into_iter();
     let scored = scored.map(|(candidate, sum)| (score(sum), candidate));
@@ -233,9 +224,8 @@ mod tests {
     fn matrix(sites: usize, planted: Planted, seed: u64) -> MatrixDocument {
         let mut random = SplitMix64::new(seed);
         let mut noise = || {
-            let sum: f64 = (0..12)
-                .map(|_| random.below(1 << 32) as f64 / f64::from(u32::MAX))
-                .sum();
+            let sum: f64 =
+                (0..12).map(|_| random.below(1 << 32) as f64 / f64::from(u32::MAX)).sum();
             sum - 6.0
         };
         let site = |at: usize| MatrixSite {
@@ -291,9 +281,7 @@ mod tests {
         for sites in [10, 50] {
             let named = |kind, name: &'static str| {
                 move |found: &[Suspect]| {
-                    found
-                        .first()
-                        .is_some_and(|it| it.kind == kind && it.name == name)
+                    found.first().is_some_and(|it| it.kind == kind && it.name == name)
                 }
             };
             let found = share(sites, Planted::SlowOut, named(SuspectKind::SiteOut, "s3"));

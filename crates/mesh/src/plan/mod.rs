@@ -194,10 +194,7 @@ impl Groups {
             return *index;
         }
         let index = self.list.len();
-        self.list.push(Group {
-            name: name.to_owned(),
-            each_way: false,
-        });
+        self.list.push(Group { name: name.to_owned(), each_way: false });
         self.indexes.insert(name.to_owned(), index);
         index
     }
@@ -299,9 +296,7 @@ fn tests(
         return Fault::contradiction(root.offset, what, "a mesh has 1 to 16 tables [[test]]");
     }
     let named = sites.iter().enumerate();
-    let indexes = named
-        .map(|(index, site)| (site.name.as_str(), index))
-        .collect();
+    let indexes = named.map(|(index, site)| (site.name.as_str(), index)).collect();
     let test = |section| test(section, sites, &indexes, groups, seed);
     let tests = sections.iter().map(test).collect::<Result<Vec<_>, _>>()?;
     check_names("tests", &sections, tests.iter().map(|it| it.name.as_str()))?;
@@ -368,9 +363,7 @@ fn chosen(
 fn kind(section: &Section<'_>, command: &str) -> Result<TestKind, Fault> {
     let at_once = section.number("at-once", 1..=64)?;
     match (command, at_once) {
-        ("rr", at_once) => Ok(TestKind::Latency {
-            at_once: at_once.unwrap_or(DEFAULT_AT_ONCE),
-        }),
+        ("rr", at_once) => Ok(TestKind::Latency { at_once: at_once.unwrap_or(DEFAULT_AT_ONCE) }),
         (_, None) => Ok(TestKind::Bandwidth),
         (_, Some(_)) => {
             let what = format!("`at-once` with `{command}`");
@@ -411,8 +404,6 @@ const NOT_A_SITE: &str = "give it a letter or a digit; `coordinator` is another 
 const HOST_HINT: &str = "write host, host:port or [v6]:port";
 const COMMANDS: [&str; 5] = ["check", "stream", "rr", "crr", "load"];
 /// The labels that linerate itself gives each result.
-const OWN_LABELS: [&str; 8] = [
-    "test", "path", "from", "to", "mesh", "figure", "cause", "instance",
-];
+const OWN_LABELS: [&str; 8] = ["test", "path", "from", "to", "mesh", "figure", "cause", "instance"];
 /// Longest file, bytes: 3,000 sites in 2 KiB each, and their tests.
 const MAX_BYTES: usize = 8 << 20;

@@ -52,10 +52,7 @@ fn a_file_is_read_with_its_defaults() {
     let [bulk, delay] = &mesh.tests[..] else {
         panic!("two tests");
     };
-    assert_eq!(
-        (bulk.kind, &bulk.sites[..]),
-        (TestKind::Bandwidth, &[0, 1][..])
-    );
+    assert_eq!((bulk.kind, &bulk.sites[..]), (TestKind::Bandwidth, &[0, 1][..]));
     assert_eq!((bulk.every_s, bulk.priority), (86_400, 2));
     assert_eq!(delay.kind, TestKind::Latency { at_once: 4 });
     assert_eq!(delay.sites, [0, 1, 2]);
@@ -65,66 +62,18 @@ fn a_file_is_read_with_its_defaults() {
 #[test]
 fn a_mistake_is_reported_with_its_place() {
     let cases = [
-        (
-            "name = \"rome\"",
-            "name = \"oslo\"",
-            "there are two sites with the name `oslo`",
-        ),
-        (
-            "name = \"rome\"",
-            "name = \"north\"",
-            "`north` is a site and a group",
-        ),
-        (
-            "\"uplink-7\"\nways",
-            "\"uplink-8\"\nways",
-            "no site has the group `uplink-8`",
-        ),
-        (
-            "\"each\"",
-            "\"one\"",
-            "line 7, column 8: `one` is no number of ways",
-        ),
-        (
-            "\"1%\"",
-            "\"101%\"",
-            "line 15, column 9: `101%` is no share",
-        ),
-        (
-            "\"10%\"",
-            "\"0%\"",
-            "line 21, column 17: `0%` is no share of time",
-        ),
-        (
-            "can = [\"rr\"]",
-            "can = [\"rm\"]",
-            "line 25, column 8: `rm` is no command",
-        ),
-        (
-            "\"90d\"",
-            "\"90h\"",
-            "line 3, column 8: `90h` is no time to keep",
-        ),
-        (
-            "\"nat\"]",
-            "\"nut\"]",
-            "line 36, column 22: `nut` is no site or group",
-        ),
-        (
-            "at-once = 4",
-            "at-once = 99",
-            "`at-once = 99` is out of range",
-        ),
-        (
-            "time = \"10s\"",
-            "tine = \"10s\"",
-            "the workload has no key `tine`",
-        ),
-        (
-            "priority = 2",
-            "at-once = 2",
-            "`at-once` with `stream`: a site is in one",
-        ),
+        ("name = \"rome\"", "name = \"oslo\"", "there are two sites with the name `oslo`"),
+        ("name = \"rome\"", "name = \"north\"", "`north` is a site and a group"),
+        ("\"uplink-7\"\nways", "\"uplink-8\"\nways", "no site has the group `uplink-8`"),
+        ("\"each\"", "\"one\"", "line 7, column 8: `one` is no number of ways"),
+        ("\"1%\"", "\"101%\"", "line 15, column 9: `101%` is no share"),
+        ("\"10%\"", "\"0%\"", "line 21, column 17: `0%` is no share of time"),
+        ("can = [\"rr\"]", "can = [\"rm\"]", "line 25, column 8: `rm` is no command"),
+        ("\"90d\"", "\"90h\"", "line 3, column 8: `90h` is no time to keep"),
+        ("\"nat\"]", "\"nut\"]", "line 36, column 22: `nut` is no site or group"),
+        ("at-once = 4", "at-once = 99", "`at-once = 99` is out of range"),
+        ("time = \"10s\"", "tine = \"10s\"", "the workload has no key `tine`"),
+        ("priority = 2", "at-once = 2", "`at-once` with `stream`: a site is in one"),
         ("can = [\"rr\"]", "share = \"1%\"", "[[site]] needs `rate`"),
         (
             "bytes-per-day = \"1TB\"",
@@ -145,16 +94,10 @@ fn a_mesh_has_2_to_3000_sites() {
         let sites: String = (0..sites).map(site).collect();
         format!("{sites}[[test]]\nname = \"a\"\nworkload = {{ command = \"rr\" }}\n")
     };
-    assert_eq!(
-        Mesh::from_toml(&file(MAX_SITES), 1).unwrap().sites.len(),
-        MAX_SITES
-    );
+    assert_eq!(Mesh::from_toml(&file(MAX_SITES), 1).unwrap().sites.len(), MAX_SITES);
     for wrong in [1, MAX_SITES + 1] {
         let error = Mesh::from_toml(&file(wrong), 1).unwrap_err().to_string();
-        assert!(
-            error.contains("a mesh has 2 to 3000 tables [[site]]"),
-            "{error}"
-        );
+        assert!(error.contains("a mesh has 2 to 3000 tables [[site]]"), "{error}");
     }
 }
 

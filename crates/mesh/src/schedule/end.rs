@@ -64,10 +64,7 @@ impl Schedule {
             return self.miss(key, ended.cycle, MissReason::Failed);
         }
         let not_before = self.now + RETRY_AFTER;
-        let retry = Retry {
-            attempts,
-            not_before,
-        };
+        let retry = Retry { attempts, not_before };
         self.retries.insert(key, retry);
         self.tests[ended.test].tournament.give_back(from, to);
         self.wakes.push(Reverse((not_before, from as u16)));
@@ -86,17 +83,12 @@ impl Schedule {
     /// Frees the sites and links of a run that is over, and enters what it carried: what was
     /// reserved for it, if that is not known.
     fn release(&mut self, task: TaskId, bytes: Option<u64>) -> Option<Assignment> {
-        let RunningTask {
-            assignment: ended,
-            began,
-            reserved,
-        } = self.running.remove(&task.0)?;
+        let RunningTask { assignment: ended, began, reserved } = self.running.remove(&task.0)?;
         let (from, to) = (ended.from, ended.to);
         self.tests[ended.test].progress.running -= 1;
         if self.is_bandwidth(ended.test) {
             let direction = direction(&self.mesh.tests[ended.test].work);
-            self.groups_freed
-                .extend(self.links.free(from, to, direction));
+            self.groups_freed.extend(self.links.free(from, to, direction));
             self.enter(from, to, self.now, reserved, bytes.unwrap_or(reserved));
             for site in [from, to] {
                 self.sites[site].busy = false;

@@ -16,10 +16,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn new(budget: u64) -> Self {
-        Self {
-            budget,
-            ..Self::default()
-        }
+        Self { budget, ..Self::default() }
     }
 
     /// Whether the budget has room for that many bytes.

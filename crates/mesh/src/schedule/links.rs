@@ -45,8 +45,7 @@ impl Links {
 
     /// Whether the links of a test between two sites are free.
     pub(super) fn are_free(&self, from: usize, to: usize, direction: Direction) -> bool {
-        self.uses(from, to, direction)
-            .all(|(group, bits)| self.busy[group] & bits == 0)
+        self.uses(from, to, direction).all(|(group, bits)| self.busy[group] & bits == 0)
     }
 
     pub(super) fn take(&mut self, from: usize, to: usize, direction: Direction) {

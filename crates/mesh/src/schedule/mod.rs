@@ -443,12 +443,7 @@ impl Schedule {
         self.tests[test].progress.missed += 1;
         if self.missed.len() < MAX_MISSED {
             let pair = (a, b);
-            self.missed.push_back(Missed {
-                test,
-                pair,
-                cycle,
-                why,
-            });
+            self.missed.push_back(Missed { test, pair, cycle, why });
         }
     }
 }

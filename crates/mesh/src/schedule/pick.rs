@@ -130,9 +130,8 @@ impl Schedule {
 
     /// Keeps room for a pair for which a round has waited too long.
     fn keep_room(&mut self) {
-        self.kept = self
-            .kept
-            .filter(|(test, a, b)| self.tests[*test].tournament.is_awaited(*a, *b));
+        self.kept =
+            self.kept.filter(|(test, a, b)| self.tests[*test].tournament.is_awaited(*a, *b));
         if self.kept.is_some() {
             return;
         }
@@ -207,11 +206,7 @@ impl Schedule {
         if !tournament.has(site) || !self.is_free(test, site) {
             return None;
         }
-        let free = if self.is_bandwidth(test) {
-            &self.idle
-        } else {
-            &self.present
-        };
+        let free = if self.is_bandwidth(test) { &self.idle } else { &self.present };
         let due = tournament.due_of(site).words().zip(free.words());
         let others = members(due.map(|(due, free)| due & free));
         let others = others.map(|other| (tournament.age(site, other), other));
@@ -267,11 +262,7 @@ impl Schedule {
     fn ends(&self, test: usize, a: usize, b: usize) -> (usize, usize) {
         let cycle = self.tests[test].tournament.cycle_of(a, b);
         let (low, high) = (a.min(b), a.max(b));
-        if (cycle as usize + a + b).is_multiple_of(2) {
-            (low, high)
-        } else {
-            (high, low)
-        }
+        if (cycle as usize + a + b).is_multiple_of(2) { (low, high) } else { (high, low) }
     }
 
     fn begin(&mut self, test: usize, a: usize, b: usize) {
@@ -306,13 +297,8 @@ impl Schedule {
         };
         let late = self.now + Nanos(mesh_test.duration().0 * 3 / 2) + GRACE;
         self.deadlines.push(Reverse((late, id)));
-        self.deadlines
-            .push(Reverse((assignment.deadline + GRACE, id)));
-        let running = RunningTask {
-            assignment,
-            began: self.now,
-            reserved,
-        };
+        self.deadlines.push(Reverse((assignment.deadline + GRACE, id)));
+        let running = RunningTask { assignment, began: self.now, reserved };
         self.running.insert(id, running);
         self.assigned.push_back(assignment);
     }

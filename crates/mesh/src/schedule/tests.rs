@@ -28,13 +28,7 @@ fn a_pair_costs_less_than_a_byte() {
 fn begun(mesh: &Mesh) -> Schedule {
     let mut schedule = Schedule::new(mesh, BEGIN);
     for site in 0..mesh.sites.len() {
-        schedule.handle_input(
-            Nanos::ZERO,
-            Input::Joined {
-                site,
-                reachable: true,
-            },
-        );
+        schedule.handle_input(Nanos::ZERO, Input::Joined { site, reachable: true });
     }
     schedule.handle_timeout(BEGIN);
     schedule
@@ -52,19 +46,12 @@ fn a_silent_run_ends_after_its_deadline_and_is_tried_again() {
     schedule.handle_timeout(first.deadline);
     assert_eq!(schedule.poll_transmit(), None, "clocks differ");
     schedule.handle_timeout(first.deadline + GRACE);
-    assert_eq!(
-        schedule.poll_transmit(),
-        None,
-        "a pause before it is tried again"
-    );
+    assert_eq!(schedule.poll_transmit(), None, "a pause before it is tried again");
     schedule.handle_timeout(first.deadline + GRACE + RETRY_AFTER);
     let second = schedule.poll_transmit().unwrap();
     assert_eq!(second.attempt, 2);
     // What comes late of the first one changes nothing.
-    let late = Input::Finished {
-        task: first.id,
-        bytes: 1,
-    };
+    let late = Input::Finished { task: first.id, bytes: 1 };
     schedule.handle_input(second.assigned_at, late);
     assert_eq!(schedule.poll_transmit(), None);
     assert_eq!(schedule.progress()[0].running, 1);
@@ -72,37 +59,18 @@ fn a_silent_run_ends_after_its_deadline_and_is_tried_again() {
 
 #[test]
 fn a_refused_pair_is_missed_and_tried_again_in_the_next_cycle() {
-    let mut schedule = begun(&mesh(
-        3,
-        0,
-        &BULK.replace("[[test]]", "[[test]]\nevery = \"1h\""),
-    ));
+    let mut schedule = begun(&mesh(3, 0, &BULK.replace("[[test]]", "[[test]]\nevery = \"1h\"")));
     let first = schedule.poll_transmit().unwrap();
     let why = Failure::Refused;
-    schedule.handle_input(
-        later(1),
-        Input::Failed {
-            task: first.id,
-            why,
-        },
-    );
+    schedule.handle_input(later(1), Input::Failed { task: first.id, why });
     let missed = schedule.poll_event().unwrap();
-    assert_eq!(
-        (missed.why, missed.cycle),
-        (MissReason::Refused, first.cycle)
-    );
+    assert_eq!((missed.why, missed.cycle), (MissReason::Refused, first.cycle));
     let mut pairs = Vec::new();
     let mut now = later(1);
     while let Some(next) = schedule.poll_transmit() {
         pairs.push((next.from.min(next.to), next.from.max(next.to)));
         now = now + Nanos::from_millis(10_000);
-        schedule.handle_input(
-            now,
-            Input::Finished {
-                task: next.id,
-                bytes: 1,
-            },
-        );
+        schedule.handle_input(now, Input::Finished { task: next.id, bytes: 1 });
     }
     assert_eq!(pairs.len(), 2);
     assert!(!pairs.contains(&missed.pair));
@@ -128,13 +96,7 @@ fn a_site_that_cannot_be_reached_connects_itself() {
         assert_eq!(next.turned, next.to == 1);
         turned.push(next.turned);
         now = now + Nanos::from_millis(12_000);
-        schedule.handle_input(
-            now,
-            Input::Finished {
-                task: next.id,
-                bytes: 1,
-            },
-        );
+        schedule.handle_input(now, Input::Finished { task: next.id, bytes: 1 });
     }
     turned.sort_unstable();
     assert_eq!(turned, [false, false, true, true], "each direction in turn");
@@ -148,32 +110,14 @@ fn a_saved_result_of_this_cycle_is_not_measured_again() {
     schedule.remember(0, (0, 1), BEGIN, 1);
     schedule.remember(0, (2, 1), BEGIN - HOUR, 1);
     for site in 0..3 {
-        schedule.handle_input(
-            BEGIN,
-            Input::Joined {
-                site,
-                reachable: true,
-            },
-        );
+        schedule.handle_input(BEGIN, Input::Joined { site, reachable: true });
     }
     schedule.handle_timeout(BEGIN);
     let first = schedule.poll_transmit().unwrap();
     assert_ne!((first.from.min(first.to), first.from.max(first.to)), (0, 1));
-    schedule.handle_input(
-        later(12),
-        Input::Finished {
-            task: first.id,
-            bytes: 1,
-        },
-    );
+    schedule.handle_input(later(12), Input::Finished { task: first.id, bytes: 1 });
     let second = schedule.poll_transmit().unwrap();
-    schedule.handle_input(
-        later(24),
-        Input::Finished {
-            task: second.id,
-            bytes: 1,
-        },
-    );
+    schedule.handle_input(later(24), Input::Finished { task: second.id, bytes: 1 });
     assert_eq!(schedule.poll_transmit(), None);
 }
 

@@ -71,11 +71,7 @@ impl Tournament {
             awaited: PairSet::new(mesh.sites.len()),
             left: VecDeque::new(),
             opened: cycle * rounds.count() as u64,
-            began: if every.0 == 0 {
-                begin
-            } else {
-                Nanos(cycle * every.0)
-            },
+            began: if every.0 == 0 { begin } else { Nanos(cycle * every.0) },
             is_begun: false,
             every,
             duration,
@@ -233,11 +229,7 @@ impl Tournament {
         if let Some(at) = self.next_round_at(present) {
             // A cycle that begins late delays those after it.
             let is_late = at + self.every <= now;
-            self.began = if self.every.0 == 0 || is_late {
-                now
-            } else {
-                at
-            };
+            self.began = if self.every.0 == 0 || is_late { now } else { at };
             self.is_incomplete = false;
         }
         self.is_begun = true;

@@ -33,17 +33,11 @@ fn file(policies: Vec<Policy>, rate: Option<BitRate>) -> PolicyFile {
         policies: (0..policies.len()).collect(),
         ingress: false,
     };
-    PolicyFile {
-        policies,
-        adapters: vec![adapter],
-        ..PolicyFile::default()
-    }
+    PolicyFile { policies, adapters: vec![adapter], ..PolicyFile::default() }
 }
 
 fn plan(file: &PolicyFile, speed: Option<BitRate>) -> Result<Option<ClassPlan>, ClassError> {
-    let slots: Vec<_> = (0..file.policies.len())
-        .map(|slot| Slot(slot as u32 + 40))
-        .collect();
+    let slots: Vec<_> = (0..file.policies.len()).map(|slot| Slot(slot as u32 + 40)).collect();
     ClassPlan::new(file, &file.adapters[0], &slots, speed)
 }
 
@@ -62,10 +56,7 @@ fn what_is_not_reserved_is_the_default_class() {
     let plan = plan(&file, None).unwrap().unwrap();
     let row = |class: &Class| (class.rate.0 / MBIT, class.ceil.0 / MBIT, class.priority);
     let rows: Vec<_> = plan.classes.iter().map(row).collect();
-    assert_eq!(
-        rows,
-        [(100, 100, 0), (30, 60, 0), (50, 100, 7), (20, 100, 7)]
-    );
+    assert_eq!(rows, [(100, 100, 0), (30, 60, 0), (50, 100, 7), (20, 100, 7)]);
     assert_eq!(plan.of_policy, [Some(0x4c51_0038), None, Some(0x4c51_003a)]);
     assert_eq!(plan.default, plan.classes[3].id);
 }
@@ -78,9 +69,7 @@ fn who_reserves_nothing_has_a_part_of_what_is_left() {
     let file = file(vec![voice, capped, first], Some(BitRate(100 * MBIT)));
     let plan = plan(&file, None).unwrap().unwrap();
     let rates: Vec<_> = plan.classes.iter().map(|class| class.rate.0).collect();
-    let [_, voice, capped, first, default] = rates[..] else {
-        panic!("{rates:?}")
-    };
+    let [_, voice, capped, first, default] = rates[..] else { panic!("{rates:?}") };
     assert_eq!((voice, capped, first), (40 * MBIT, 10 * MBIT, 20 * MBIT));
     assert_eq!(default, 30 * MBIT);
 }
@@ -142,20 +131,15 @@ fn without_a_class_no_rate_is_asked_for() {
 #[test]
 fn the_drivers_speed_is_taken_where_the_file_has_none() {
     let file = file(vec![policy("a", mbit(1), None, None)], None);
-    assert_eq!(
-        plan(&file, Some(BitRate(10 * MBIT))).unwrap().unwrap().rate,
-        BitRate(10 * MBIT)
-    );
+    assert_eq!(plan(&file, Some(BitRate(10 * MBIT))).unwrap().unwrap().rate, BitRate(10 * MBIT));
     let error = plan(&file, None).unwrap_err();
     assert!(matches!(error, ClassError::NoRate { .. }), "{error}");
 }
 
 #[test]
 fn the_whole_link_cannot_be_reserved() {
-    let file = file(
-        vec![policy("a", Some(Share::Percent(100.0)), None, None)],
-        Some(BitRate(10 * MBIT)),
-    );
+    let file =
+        file(vec![policy("a", Some(Share::Percent(100.0)), None, None)], Some(BitRate(10 * MBIT)));
     assert_eq!(
         plan(&file, None).unwrap_err().to_string(),
         "adapter `eth0` carries 10 Mbit/s, but its policies reserve 10 Mbit/s, and 80 kbit/s must \
@@ -178,10 +162,8 @@ fn a_limit_in_percent_can_be_below_a_reservation() {
 
 #[test]
 fn a_share_of_a_slow_link_can_be_too_small() {
-    let file = file(
-        vec![policy("a", Some(Share::Percent(1.0)), None, None)],
-        Some(BitRate(500_000)),
-    );
+    let file =
+        file(vec![policy("a", Some(Share::Percent(1.0)), None, None)], Some(BitRate(500_000)));
     assert_eq!(
         plan(&file, None).unwrap_err().to_string(),
         "line 7: policy `a`: 5 kbit/s on adapter `eth0` is below 8 kbit/s, the least that a class \

@@ -46,11 +46,8 @@ fn in_tree(file: &PolicyFile, adapter: &Adapter) -> Vec<usize> {
     let mut rest = vec![None];
     while let Some(parent) = rest.pop() {
         tree.extend(parent);
-        let inside = adapter
-            .policies
-            .iter()
-            .rev()
-            .filter(|at| file.policies[**at].parent == parent);
+        let inside =
+            adapter.policies.iter().rev().filter(|at| file.policies[**at].parent == parent);
         rest.extend(inside.map(|at| Some(*at)));
     }
     tree
@@ -74,17 +71,12 @@ fn filter_report(filter: &Filter) -> FilterReport {
 
 fn meter(meter: &Meter) -> String {
     let mut words = match meter.kind {
-        MeterKind::SingleRate {
-            committed,
-            committed_burst,
-            excess_burst,
-        } => format!("srTCM {committed}, bursts {committed_burst} and {excess_burst}"),
-        MeterKind::TwoRate {
-            committed,
-            committed_burst,
-            peak,
-            peak_burst,
-        } => format!("trTCM {committed} ({committed_burst}), peak {peak} ({peak_burst})"),
+        MeterKind::SingleRate { committed, committed_burst, excess_burst } => {
+            format!("srTCM {committed}, bursts {committed_burst} and {excess_burst}")
+        }
+        MeterKind::TwoRate { committed, committed_burst, peak, peak_burst } => {
+            format!("trTCM {committed} ({committed_burst}), peak {peak} ({peak_burst})")
+        }
     };
     if meter.colour_aware {
         words += ", colour-aware";

@@ -86,10 +86,7 @@ impl FileReport {
             filters: file.filters.len(),
             policies: file.policies.len(),
             adapters: adapters.collect::<Result<_, RuleError>>()?,
-            warnings: warnings(file, speeds)?
-                .iter()
-                .map(WarningReport::from)
-                .collect(),
+            warnings: warnings(file, speeds)?.iter().map(WarningReport::from).collect(),
         })
     }
 }

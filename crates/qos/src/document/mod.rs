@@ -40,31 +40,19 @@ pub struct QosDocument {
 impl QosDocument {
     /// A document on these interfaces.
     pub fn new(adapters: Vec<AdapterReport>, notes: Vec<String>) -> Self {
-        Self {
-            schema: QOS_SCHEMA.to_owned(),
-            adapters,
-            file: None,
-            explanation: None,
-            notes,
-        }
+        Self { schema: QOS_SCHEMA.to_owned(), adapters, file: None, explanation: None, notes }
     }
 }
 
 impl From<FileReport> for QosDocument {
     fn from(file: FileReport) -> Self {
-        Self {
-            file: Some(file),
-            ..Self::new(Vec::new(), Vec::new())
-        }
+        Self { file: Some(file), ..Self::new(Vec::new(), Vec::new()) }
     }
 }
 
 impl From<ExplanationReport> for QosDocument {
     fn from(explanation: ExplanationReport) -> Self {
-        Self {
-            explanation: Some(explanation),
-            ..Self::new(Vec::new(), Vec::new())
-        }
+        Self { explanation: Some(explanation), ..Self::new(Vec::new(), Vec::new()) }
     }
 }
 

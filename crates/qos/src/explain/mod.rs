@@ -114,9 +114,8 @@ pub fn explain(
 /// The filters of an adapter in the order in which they are tried, each with its index in
 /// [`RuleSet::filters`].
 fn order<'a>(file: &'a PolicyFile, rules: &RuleSet) -> Vec<(usize, &'a Filter)> {
-    let by_name: HashMap<&str, &Filter> = (file.filters.iter())
-        .map(|filter| (filter.name.as_str(), filter))
-        .collect();
+    let by_name: HashMap<&str, &Filter> =
+        (file.filters.iter()).map(|filter| (filter.name.as_str(), filter)).collect();
     let names = rules.filters.iter().map(|(name, _)| name.as_str());
     let mut order: Vec<_> = names.map(|name| by_name[name]).enumerate().collect();
     order.sort_by_key(|(_, filter)| filter.priority);
@@ -124,23 +123,15 @@ fn order<'a>(file: &'a PolicyFile, rules: &RuleSet) -> Vec<(usize, &'a Filter)> 
 }
 
 fn asked(filter: &Filter) -> AskedReport {
-    AskedReport {
-        filter: filter.name.clone(),
-        line: filter.place.line,
-        priority: filter.priority,
-    }
+    AskedReport { filter: filter.name.clone(), line: filter.place.line, priority: filter.priority }
 }
 
 fn effects(policy: &Policy, decision: &Decision, words: &words::Words<'_>) -> Vec<String> {
     let mut effects = Vec::new();
     if policy.meter.is_some() {
-        let colour = decision
-            .colour
-            .map(|colour| format!("{colour:?}").to_lowercase());
+        let colour = decision.colour.map(|colour| format!("{colour:?}").to_lowercase());
         let colour = colour.unwrap_or_default();
-        effects.push(format!(
-            "coloured by its meter: {colour} while the buckets are full"
-        ));
+        effects.push(format!("coloured by its meter: {colour} while the buckets are full"));
     }
     if decision.dropped {
         effects.push("dropped".to_owned());

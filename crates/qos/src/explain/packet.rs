@@ -92,9 +92,7 @@ impl FromStr for Packet {
                 path.starts_with('/').then_some(CgroupPath(path))
             })?,
             incoming: keys.read("incoming", |text| Some(Interface(text.to_owned())))?,
-            mark: keys
-                .read("mark", |text| up_to(u32::MAX, text))?
-                .unwrap_or(0),
+            mark: keys.read("mark", |text| up_to(u32::MAX, text))?.unwrap_or(0),
         };
         match keys.0.first() {
             None => Ok(packet),
@@ -138,10 +136,7 @@ impl<'a> Keys<'a> {
             Some(value) => Ok(Some(value)),
             None => {
                 let hint: String = hints.map(|(.., hint)| *hint).collect();
-                wrong(
-                    format!("{key} `{}`", shortened(value)),
-                    format!("give {hint}"),
-                )
+                wrong(format!("{key} `{}`", shortened(value)), format!("give {hint}"))
             }
         }
     }
@@ -233,10 +228,7 @@ impl<'a> Keys<'a> {
                 (ETHERTYPE_IPV6, header.v6([source, destination]))
             }
             _ => {
-                return wrong(
-                    "the ends are of two families",
-                    "give both as IPv4 or both as IPv6",
-                );
+                return wrong("the ends are of two families", "give both as IPv4 or both as IPv6");
             }
         };
         Ok((ethertype, [headers, transport].concat(), header.length))
@@ -347,9 +339,7 @@ fn flags(text: &str) -> Option<u8> {
 
 /// Writes flags as [`flags`] reads them.
 pub(super) fn flags_in_words(flags: u8) -> String {
-    let set = TCP_FLAGS
-        .entries()
-        .filter(|(_, bit)| u32::from(flags) & bit != 0);
+    let set = TCP_FLAGS.entries().filter(|(_, bit)| u32::from(flags) & bit != 0);
     let names: Vec<_> = set.map(|(name, _)| name).collect();
     match names.is_empty() {
         true => NO_FLAGS.to_owned(),
@@ -375,10 +365,7 @@ fn ethertype(word: &str) -> Result<u16, PacketError> {
             let names = PROTOCOLS.names().chain(ETHERTYPES.names());
             let hint = suggestion(word, names).unwrap_or_else(|| EXAMPLE.to_owned());
             let word = shortened(word);
-            wrong(
-                format!("`{word}` is not a protocol, an EtherType or `hex:`"),
-                hint,
-            )
+            wrong(format!("`{word}` is not a protocol, an EtherType or `hex:`"), hint)
         }
     }
 }
@@ -386,9 +373,7 @@ fn ethertype(word: &str) -> Result<u16, PacketError> {
 /// An address, with a port if the protocol has ports.
 fn end(word: &str, has_port: bool) -> Result<SocketAddr, PacketError> {
     let bare = |word: &str| {
-        let inner = word
-            .strip_prefix('[')
-            .and_then(|word| word.strip_suffix(']'));
+        let inner = word.strip_prefix('[').and_then(|word| word.strip_suffix(']'));
         let v6 = inner.map(|word| word.parse::<Ipv6Addr>().map(IpAddr::V6));
         v6.unwrap_or_else(|| word.parse()).ok()
     };
@@ -396,16 +381,10 @@ fn end(word: &str, has_port: bool) -> Result<SocketAddr, PacketError> {
         true => (word.parse().ok(), "write 198.18.0.1:80 or [2001:2::1]:80"),
         false => {
             let end = bare(word).map(|address| SocketAddr::new(address, 0));
-            (
-                end,
-                "write 198.18.0.1 or 2001:2::1; this packet has no ports",
-            )
+            (end, "write 198.18.0.1 or 2001:2::1; this packet has no ports")
         }
     };
-    end.map_or_else(
-        || wrong(format!("`{}` is no end of it", shortened(word)), hint),
-        Ok,
-    )
+    end.map_or_else(|| wrong(format!("`{}` is no end of it", shortened(word)), hint), Ok)
 }
 
 fn hex(digits: &str) -> Option<Vec<u8>> {
@@ -419,44 +398,24 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
 const KEYS: &[(&str, &str, &str)] = &[
     ("dscp", "", "0 to 63 or a name such as EF, AF41, CS1, LE"),
     ("ecn", "", "not-ect, ect0, ect1 or ce, or 0 to 3"),
-    (
-        "length",
-        "",
-        "the bytes of the IP packet with its headers, at most 65535",
-    ),
+    ("length", "", "the bytes of the IP packet with its headers, at most 65535"),
     (
         "flags",
         "tcp_flags",
         "some of fin, syn, rst, psh, ack, urg, ece and cwr, as in syn,ack; or none",
     ),
-    (
-        "type",
-        "icmp_type",
-        "0 to 255 or a name such as echo-request",
-    ),
+    ("type", "icmp_type", "0 to 255 or a name such as echo-request"),
     ("code", "icmp_code", "0 to 255"),
     ("flow_label", "", "0 to 0xfffff"),
     ("fragment", "", "first or later"),
     ("vlan", "", "0 to 4094"),
     ("vlan_priority", "", "0 to 7"),
     ("uid", "", "the number of a user"),
-    (
-        "cgroup",
-        "",
-        "the path of a control group, such as /system.slice/ssh.service",
-    ),
+    ("cgroup", "", "the path of a control group, such as /system.slice/ssh.service"),
     ("incoming", "", "an interface"),
     ("mark", "", "0 to 0xffffffff"),
-    (
-        "source_mac",
-        "",
-        "an Ethernet address such as 02:00:5e:10:00:01",
-    ),
-    (
-        "destination_mac",
-        "",
-        "an Ethernet address such as 02:00:5e:10:00:01",
-    ),
+    ("source_mac", "", "an Ethernet address such as 02:00:5e:10:00:01"),
+    ("destination_mac", "", "an Ethernet address such as 02:00:5e:10:00:01"),
 ];
 
 const EXAMPLE: &str = "write `tcp 198.18.0.1:1234 > 198.18.0.2:80 dscp=EF`, `arp vlan=5` or \

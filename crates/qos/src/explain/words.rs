@@ -20,11 +20,7 @@ pub(super) struct Words<'a> {
 
 impl<'a> Words<'a> {
     pub(super) fn new(fields: &'a Fields, packet: &'a Packet, bindings: &'a Bindings) -> Self {
-        Self {
-            fields,
-            packet,
-            bindings,
-        }
+        Self { fields, packet, bindings }
     }
 
     /// Writes the packet as a user describes it.
@@ -48,10 +44,7 @@ impl<'a> Words<'a> {
             text += &value.map_or_else(String::new, |value| format!(" {key}={value}"));
         };
         let fragment = self.fields.fragment();
-        add(
-            "fragment",
-            fragment.map(|part| if part.first { "first" } else { "later" }.to_owned()),
-        );
+        add("fragment", fragment.map(|part| if part.first { "first" } else { "later" }.to_owned()));
         let not_zero = |field| written(field).filter(|_| known(field) != Some(0));
         add("flags", written(Field::TcpFlags));
         add("type", written(Field::IcmpType));
@@ -59,22 +52,13 @@ impl<'a> Words<'a> {
         add("dscp", written(Field::Dscp));
         add("ecn", not_zero(Field::Ecn));
         add("flow_label", not_zero(Field::FlowLabel));
-        add(
-            "length",
-            known(Field::Length).map(|length| length.to_string()),
-        );
+        add("length", known(Field::Length).map(|length| length.to_string()));
         add("vlan", written(Field::Vlan));
         let priority = self.fields.tci().map(|tci| tci >> 13).filter(|it| *it != 0);
         add("vlan_priority", priority.map(|it| it.to_string()));
         add("uid", self.packet.uid.map(|uid| uid.to_string()));
-        add(
-            "cgroup",
-            self.packet.cgroup.as_ref().map(|path| path.0.clone()),
-        );
-        add(
-            "incoming",
-            self.packet.incoming.as_ref().map(|name| name.0.clone()),
-        );
+        add("cgroup", self.packet.cgroup.as_ref().map(|path| path.0.clone()));
+        add("incoming", self.packet.incoming.as_ref().map(|name| name.0.clone()));
         add("mark", not_zero(Field::Mark(u32::MAX)));
         add("source_mac", not_zero(Field::SourceMac));
         add("destination_mac", not_zero(Field::DestinationMac));
@@ -185,10 +169,7 @@ impl<'a> Words<'a> {
             return self.value(field, first);
         }
         if let Field::Source | Field::Destination = field {
-            let range = AddressRange {
-                first: self.address(first),
-                last: self.address(last),
-            };
+            let range = AddressRange { first: self.address(first), last: self.address(last) };
             if let Some(length) = range.prefix_length() {
                 return format!("{}/{length}", range.first);
             }

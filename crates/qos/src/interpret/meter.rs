@@ -32,10 +32,7 @@ impl MeterState {
         self.last_ns = self.last_ns.max(now_ns);
         let cost = u64::from(bytes) * UNITS_PER_BYTE;
         match buckets {
-            Buckets::SingleRate {
-                committed,
-                excess_depth,
-            } => {
+            Buckets::SingleRate { committed, excess_depth } => {
                 let gain = committed.gain(elapsed);
                 // RFC 2697, 3: what the committed bucket cannot hold goes to the excess bucket.
                 let over = gain.saturating_sub(self.committed);
@@ -111,12 +108,7 @@ mod tests {
     const RATE: BitRate = BitRate(8_000_000);
 
     fn buckets(kind: MeterKind) -> Buckets {
-        let meter = Meter {
-            kind,
-            colour_aware: false,
-            colours: [None; 3],
-            drop_red: false,
-        };
+        let meter = Meter { kind, colour_aware: false, colours: [None; 3], drop_red: false };
         meter.buckets()
     }
 
@@ -173,24 +165,13 @@ mod tests {
             (Yellow, 500, 1501),
             (Green, 1000, 1501),
         ];
-        assert_eq!(
-            colours(&single(1000, 2000), &packets),
-            [Green, Yellow, Red, Yellow, Green]
-        );
+        assert_eq!(colours(&single(1000, 2000), &packets), [Green, Yellow, Red, Yellow, Green]);
     }
 
     #[test]
     fn single_rate_never_betters_a_colour() {
-        let packets = [
-            (Red, 1, 1),
-            (Yellow, 2000, 1),
-            (Yellow, 1, 1),
-            (Green, 1000, 1),
-        ];
-        assert_eq!(
-            colours(&single(1000, 2000), &packets),
-            [Red, Yellow, Red, Green]
-        );
+        let packets = [(Red, 1, 1), (Yellow, 2000, 1), (Yellow, 1, 1), (Green, 1000, 1)];
+        assert_eq!(colours(&single(1000, 2000), &packets), [Red, Yellow, Red, Green]);
     }
 
     #[test]
@@ -213,30 +194,14 @@ mod tests {
 
     #[test]
     fn two_rates_never_better_a_colour() {
-        let packets = [
-            (Red, 1, 1),
-            (Yellow, 2000, 1),
-            (Green, 1000, 1),
-            (Green, 1, 1),
-        ];
-        assert_eq!(
-            colours(&two(1000, 3000), &packets),
-            [Red, Yellow, Green, Red]
-        );
+        let packets = [(Red, 1, 1), (Yellow, 2000, 1), (Green, 1000, 1), (Green, 1, 1)];
+        assert_eq!(colours(&two(1000, 3000), &packets), [Red, Yellow, Green, Red]);
     }
 
     #[test]
     fn a_clock_that_goes_back_gives_nothing() {
-        let packets = [
-            (Green, 1000, 5000),
-            (Green, 1, 1),
-            (Green, 1, 5000),
-            (Green, 1, 5001),
-        ];
-        assert_eq!(
-            colours(&single(1000, 0), &packets),
-            [Green, Red, Red, Green]
-        );
+        let packets = [(Green, 1000, 5000), (Green, 1, 1), (Green, 1, 5000), (Green, 1, 5001)];
+        assert_eq!(colours(&single(1000, 0), &packets), [Green, Red, Red, Green]);
     }
 
     #[test]
@@ -261,9 +226,6 @@ mod tests {
             committed_burst: ByteCount(1),
             excess_burst: ByteCount(0),
         });
-        assert_eq!(
-            colours(&still, &[(Green, 1, 1), (Green, 1, u64::MAX / 1000)]),
-            [Green, Red]
-        );
+        assert_eq!(colours(&still, &[(Green, 1, 1), (Green, 1, u64::MAX / 1000)]), [Green, Red]);
     }
 }

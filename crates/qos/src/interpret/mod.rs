@@ -63,10 +63,7 @@ pub fn interpret(
         .filter(|rule| *rule < of_family.len());
     let rule = remembered.or_else(|| of_family.iter().position(|rule| matches(rule, fields)));
     let Some(rule) = rule else {
-        return Decision {
-            priority: rules.default_class,
-            ..Decision::default()
-        };
+        return Decision { priority: rules.default_class, ..Decision::default() };
     };
     if rules.fragments == Fragments::Track {
         state.remember(fields, rule);
@@ -88,22 +85,13 @@ pub fn interpret(
 /// Whether a packet meets all conditions of a rule.
 pub fn matches(rule: &Rule, fields: &Fields) -> bool {
     let mut conditions = rule.conditions.iter();
-    conditions.all(|(field, set)| {
-        fields
-            .value(*field)
-            .is_some_and(|value| set.contains(value))
-    })
+    conditions.all(|(field, set)| fields.value(*field).is_some_and(|value| set.contains(value)))
 }
 
 fn decide(rule: usize, action: &Action, colour: Option<Colour>, fields: &Fields) -> Decision {
     let drops_red = action.meter.is_some_and(|meter| meter.drop_red);
     if action.drop || (drops_red && colour == Some(Colour::Red)) {
-        return Decision {
-            rule: Some(rule),
-            colour,
-            dropped: true,
-            ..Decision::default()
-        };
+        return Decision { rule: Some(rule), colour, dropped: true, ..Decision::default() };
     }
     let of_colour =
         (action.meter.zip(colour)).and_then(|(meter, colour)| meter.colours[colour as usize]);
@@ -142,24 +130,8 @@ pub struct CounterReport {
 impl From<[u64; 7]> for CounterReport {
     /// The counters in the order of a value of the per-CPU map `counters`, native byte order.
     fn from(counted: [u64; 7]) -> Self {
-        let [
-            packets,
-            bytes,
-            dropped_packets,
-            dropped_bytes,
-            green,
-            yellow,
-            red,
-        ] = counted;
-        Self {
-            packets,
-            bytes,
-            dropped_packets,
-            dropped_bytes,
-            green,
-            yellow,
-            red,
-        }
+        let [packets, bytes, dropped_packets, dropped_bytes, green, yellow, red] = counted;
+        Self { packets, bytes, dropped_packets, dropped_bytes, green, yellow, red }
     }
 }
 
@@ -168,11 +140,7 @@ impl Decision {
     pub fn counts(&self, metadata: &Metadata) -> CounterReport {
         let packets = u64::from(metadata.gso_segments.max(1));
         let bytes = u64::from(metadata.wire_length);
-        let mut counts = CounterReport {
-            packets,
-            bytes,
-            ..CounterReport::default()
-        };
+        let mut counts = CounterReport { packets, bytes, ..CounterReport::default() };
         if self.dropped {
             (counts.dropped_packets, counts.dropped_bytes) = (packets, bytes);
         }

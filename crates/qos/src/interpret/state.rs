@@ -31,11 +31,7 @@ impl State {
     /// The rule of a later fragment: that of its first fragment.
     pub(super) fn remembered(&self, fields: &Fields) -> Option<usize> {
         let (packet, fragment) = packet(fields)?;
-        if fragment.first {
-            None
-        } else {
-            self.rules.get(&packet).copied()
-        }
+        if fragment.first { None } else { self.rules.get(&packet).copied() }
     }
 
     /// Remembers the rule of a first fragment.

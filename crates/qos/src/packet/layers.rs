@@ -177,11 +177,7 @@ impl HeaderWalk {
         }
         let protocol = (!EXTENSIONS.contains(&next)).then_some(next);
         let later = fragment.is_some_and(|part| !part.first);
-        Self {
-            protocol,
-            transport: (protocol.is_some() && !later).then_some(at),
-            fragment,
-        }
+        Self { protocol, transport: (protocol.is_some() && !later).then_some(at), fragment }
     }
 }
 

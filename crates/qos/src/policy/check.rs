@@ -33,9 +33,7 @@ impl Conditions {
     /// The families whose packets can meet all conditions, as far as single conditions tell; never
     /// empty in a file that was read.
     pub fn families(&self) -> Vec<Family> {
-        let set = family_sets(self)
-            .into_iter()
-            .fold(IP | OTHER, |all, (_, one)| all & one);
+        let set = family_sets(self).into_iter().fold(IP | OTHER, |all, (_, one)| all & one);
         let families = Family::ALL.into_iter();
         families.filter(|family| set & bit(*family) != 0).collect()
     }
@@ -122,9 +120,7 @@ fn of_ethertypes(ranges: &[Range<u16>]) -> Families {
 fn named(set: Families) -> String {
     let names = [(V4, "IPv4"), (V6, "IPv6"), (OTHER, "other packets")];
     let held = names.iter().filter(|(one, _)| set & one != 0);
-    held.map(|(_, name)| *name)
-        .collect::<Vec<_>>()
-        .join(" and ")
+    held.map(|(_, name)| *name).collect::<Vec<_>>().join(" and ")
 }
 
 /// Checks whether any packet can meet all conditions.
@@ -227,17 +223,13 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Conflict> {
 /// Checks whether the parts of a meter are consistent.
 pub(super) fn meter(meter: &Meter) -> Result<(), Conflict> {
     match meter.kind {
-        MeterKind::TwoRate {
-            committed, peak, ..
-        } if peak < committed => {
+        MeterKind::TwoRate { committed, peak, .. } if peak < committed => {
             let hint = "the peak rate of RFC 2698 is at least the committed one";
             return Conflict::of("peak", "`peak` is below `committed`", hint);
         }
-        MeterKind::SingleRate {
-            committed_burst,
-            excess_burst,
-            ..
-        } if committed_burst.0 == 0 && excess_burst.0 == 0 => {
+        MeterKind::SingleRate { committed_burst, excess_burst, .. }
+            if committed_burst.0 == 0 && excess_burst.0 == 0 =>
+        {
             let hint = "RFC 2697 asks for one of them above 0, else every packet is red";
             let what = "`committed_burst` and `excess_burst` are both 0";
             return Conflict::of("committed_burst", what, hint);

@@ -49,19 +49,13 @@ pub(super) struct Lines<'a> {
 impl<'a> Lines<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
-        Self {
-            text,
-            begins: std::iter::once(0).chain(newlines).collect(),
-        }
+        Self { text, begins: std::iter::once(0).chain(newlines).collect() }
     }
 
     /// Line and column of a byte, both counted from 1, the column in characters.
     pub(super) fn place(&self, offset: usize) -> Place {
         let line = self.begins.partition_point(|begin| *begin <= offset);
         let before = self.text.get(self.begins[line - 1]..offset);
-        Place {
-            line,
-            column: before.map_or(1, |before| before.chars().count() + 1),
-        }
+        Place { line, column: before.map_or(1, |before| before.chars().count() + 1) }
     }
 }

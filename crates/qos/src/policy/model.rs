@@ -226,10 +226,7 @@ pub struct Range<T> {
 impl<T: Copy> Range<T> {
     /// The range of one number.
     pub fn single(number: T) -> Self {
-        Self {
-            first: number,
-            last: number,
-        }
+        Self { first: number, last: number }
     }
 }
 

@@ -43,30 +43,19 @@ pub(super) struct Number {
 
 impl Number {
     const fn new(what: &'static str, range: RangeInclusive<u32>, hint: &'static str) -> Self {
-        Self {
-            what,
-            range,
-            words: None,
-            hint,
-        }
+        Self { what, range, words: None, hint }
     }
 
     /// Gives some numbers names.
     const fn named(self, words: &'static Words) -> Self {
-        Self {
-            words: Some(words),
-            ..self
-        }
+        Self { words: Some(words), ..self }
     }
 
     /// Parses a number, `FIRST-LAST`, or a word.
     pub(super) fn range<T: TryFrom<u32>>(&self, text: &str) -> Result<Range<T>> {
         let (first, last) = ends(text, |text| self.one(text))?.ok_or_else(|| self.refused(text))?;
         let end = |number| T::try_from(number).map_err(|_| self.refused(text));
-        Ok(Range {
-            first: end(first)?,
-            last: end(last)?,
-        })
+        Ok(Range { first: end(first)?, last: end(last)? })
     }
 
     /// The lowest and the highest number allowed.
@@ -174,12 +163,8 @@ pub(super) const ETHERTYPE: Number = Number::new(
 )
 .named(&words::ETHERTYPES);
 
-pub(super) const ECN: Number = Number::new(
-    "ECN field",
-    0..=3,
-    "it is 0 to 3, or not-ect, ect1, ect0, ce",
-)
-.named(&words::ECN);
+pub(super) const ECN: Number =
+    Number::new("ECN field", 0..=3, "it is 0 to 3, or not-ect, ect1, ect0, ce").named(&words::ECN);
 
 pub(super) const ICMP_TYPE: Number = Number::new(
     "type of ICMP",
@@ -240,11 +225,8 @@ pub(super) const MARK: Number = Number::new(
     "it is 0 to 4294967295, a range such as 0x10-0x1f, or with a mask 0x10/0xf0",
 );
 
-pub(super) const PRIORITY: Number = Number::new(
-    "priority",
-    1..=2_147_483_647,
-    "it is 1 to 2147483647, the lowest is asked first",
-);
+pub(super) const PRIORITY: Number =
+    Number::new("priority", 1..=2_147_483_647, "it is 1 to 2147483647, the lowest is asked first");
 
 pub(super) const VLAN_PRIORITY: Number = Number::new("VLAN priority", 0..=7, "it is 0 to 7");
 
@@ -413,10 +395,7 @@ fn is_host(text: &str) -> bool {
 impl AddressRange {
     /// One address.
     pub fn single(address: IpAddr) -> Self {
-        Self {
-            first: address,
-            last: address,
-        }
+        Self { first: address, last: address }
     }
 
     /// The prefix of this length that contains `address`; a length beyond the family's is reduced
@@ -443,10 +422,7 @@ impl AddressRange {
             32 => IpAddr::V4((number as u32).into()),
             _ => IpAddr::V6(number.into()),
         };
-        Self {
-            first: address(first),
-            last: address(last),
-        }
+        Self { first: address(first), last: address(last) }
     }
 
     /// The length of the prefix, if it is one.
@@ -556,10 +532,7 @@ pub(super) fn rate(text: &str) -> Result<BitRate> {
 
 /// Checks a rate written as `text`.
 pub(super) fn in_range(text: &str, rate: BitRate) -> Result<BitRate> {
-    right(
-        RATES.contains(&rate.0),
-        ("rate", text, "it is 1kbit to 10Tbit"),
-    )?;
+    right(RATES.contains(&rate.0), ("rate", text, "it is 1kbit to 10Tbit"))?;
     Ok(rate)
 }
 

@@ -188,11 +188,8 @@ pub const ICMPV6_TYPES: Words = Words(&[
 pub const ECN: Words = Words(&[("not-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)]);
 
 /// Network layers.
-pub const FAMILIES: [(&str, super::Family); 3] = [
-    ("ipv4", super::Family::V4),
-    ("ipv6", super::Family::V6),
-    ("other", super::Family::Other),
-];
+pub const FAMILIES: [(&str, super::Family); 3] =
+    [("ipv4", super::Family::V4), ("ipv6", super::Family::V6), ("other", super::Family::Other)];
 
 #[cfg(test)]
 mod tests {
@@ -200,14 +197,7 @@ mod tests {
 
     #[test]
     fn every_name_is_found_and_a_number_is_written_with_its_first() {
-        let tables = [
-            PROTOCOLS,
-            TCP_FLAGS,
-            ETHERTYPES,
-            ICMP_TYPES,
-            ICMPV6_TYPES,
-            ECN,
-        ];
+        let tables = [PROTOCOLS, TCP_FLAGS, ETHERTYPES, ICMP_TYPES, ICMPV6_TYPES, ECN];
         for table in &tables {
             for (name, number) in table.entries() {
                 assert_eq!(table.number(&name.to_uppercase()), Some(number), "{name}");

@@ -50,9 +50,7 @@ impl PolicyFile {
     fn write_adapter(&self, text: &mut Text, adapter: &Adapter) {
         text.optional("rate", adapter.rate.map(|rate| quoted(&rate.typed())));
         let policies = adapter.policies.iter();
-        let names: Vec<_> = policies
-            .map(|at| quoted(&self.policies[*at].name))
-            .collect();
+        let names: Vec<_> = policies.map(|at| quoted(&self.policies[*at].name)).collect();
         text.line("policies", format_args!("[{}]", names.join(", ")));
         text.flag("ingress", adapter.ingress);
     }
@@ -77,10 +75,7 @@ pub(crate) fn written(asked: &Conditions) -> Vec<(&'static str, Vec<String>)> {
         ("icmp_type", numbers(&asked.icmp_type, types)),
         ("icmp_code", numbers(&asked.icmp_code, &values::ICMP_CODE)),
         ("tcp_flags", each(&asked.tcp_flags, flags)),
-        (
-            "flow_label",
-            numbers(&asked.flow_label, &values::FLOW_LABEL),
-        ),
+        ("flow_label", numbers(&asked.flow_label, &values::FLOW_LABEL)),
         ("vlan", numbers(&asked.vlan, &values::VLAN)),
         ("length", numbers(&asked.length, &values::LENGTH)),
         ("uid", numbers(&asked.uid, &values::UID)),
@@ -99,14 +94,12 @@ fn each<T>(values: &[T], written: impl Fn(&T) -> String) -> Vec<String> {
 }
 
 fn numbers<T: Copy + Into<u32>>(values: &[Range<T>], number: &Number) -> Vec<String> {
-    each(values, |range| {
-        match (range.first.into(), range.last.into()) {
-            (first, last) if first != last => format!("{first}-{last}"),
-            (single, _) => match number.word(single) {
-                Some(word) => word.to_owned(),
-                None => single.to_string(),
-            },
-        }
+    each(values, |range| match (range.first.into(), range.last.into()) {
+        (first, last) if first != last => format!("{first}-{last}"),
+        (single, _) => match number.word(single) {
+            Some(word) => word.to_owned(),
+            None => single.to_string(),
+        },
     })
 }
 
@@ -129,22 +122,13 @@ fn write_policy(text: &mut Text, policy: &Policy) {
 fn meter(meter: &Meter) -> String {
     let rate = |rate: BitRate| quoted(&rate.typed());
     let mut keys = match meter.kind {
-        MeterKind::SingleRate {
-            committed,
-            committed_burst,
-            excess_burst,
-        } => vec![
+        MeterKind::SingleRate { committed, committed_burst, excess_burst } => vec![
             ("kind", quoted("srtcm")),
             ("committed", rate(committed)),
             ("committed_burst", burst(committed_burst)),
             ("excess_burst", burst(excess_burst)),
         ],
-        MeterKind::TwoRate {
-            committed,
-            committed_burst,
-            peak,
-            peak_burst,
-        } => vec![
+        MeterKind::TwoRate { committed, committed_burst, peak, peak_burst } => vec![
             ("kind", quoted("trtcm")),
             ("committed", rate(committed)),
             ("committed_burst", burst(committed_burst)),

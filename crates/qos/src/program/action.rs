@@ -67,9 +67,7 @@ impl Effect {
             class: known(action.class.map(u64::from)),
             drop: when(action.drop),
             drop_red: when(action.meter.is_some_and(|meter| meter.drop_red)),
-            meter: action
-                .meter
-                .map(|meter| super::meter::Metering::new(&meter)),
+            meter: action.meter.map(|meter| super::meter::Metering::new(&meter)),
         }
     }
 }
@@ -197,10 +195,7 @@ impl Generator<'_> {
         let (Layer::V4 | Layer::V6, [green, yellow, red]) = (layer, effect.dscp) else {
             return;
         };
-        if [green, yellow, red]
-            .iter()
-            .all(|asked| *asked == Asked::Never)
-        {
+        if [green, yellow, red].iter().all(|asked| *asked == Asked::Never) {
             return;
         }
         let [written, unmarked] = std::array::from_fn(|_| self.code.label());
@@ -232,11 +227,7 @@ impl Generator<'_> {
     /// which holds in any byte order.
     fn mark_v4(&mut self, same: Label) {
         // Position of the octet in the header's first 16 bits.
-        let (shift, rest) = if cfg!(target_endian = "little") {
-            (8, 0x00ff)
-        } else {
-            (0, 0xff00)
-        };
+        let (shift, rest) = if cfg!(target_endian = "little") { (8, 0x00ff) } else { (0, 0xff00) };
         self.code.load(Byte, R1, R7, 1);
         self.code.copy(R2, R1);
         self.code.operate_with(And, R2, 3);

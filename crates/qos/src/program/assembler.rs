@@ -126,13 +126,7 @@ impl Assembler {
 
     /// A 64-bit operation with another register.
     pub(super) fn operate(&mut self, operation: Operation, to: Register, with: Register) {
-        self.push(
-            ALU64 | FROM_REGISTER | operation as u8,
-            to,
-            with as u8,
-            0,
-            0,
-        );
+        self.push(ALU64 | FROM_REGISTER | operation as u8, to, with as u8, 0, 0);
     }
 
     /// A 64-bit operation with a sign-extended constant.
@@ -219,8 +213,7 @@ impl Assembler {
         right: u32,
         to: Label,
     ) {
-        self.push(JUMP32 | condition as u8, left, 0, 0, right as i32)
-            .target = Some(to);
+        self.push(JUMP32 | condition as u8, left, 0, 0, right as i32).target = Some(to);
     }
 
     pub(super) fn call(&mut self, helper: Helper) {
@@ -344,12 +337,8 @@ impl Assembler {
         let (near, over) = (self.label(), self.label());
         (self.labels[near.0], self.labels[over.0]) = (Some(at + 2), Some(at + 3));
         self.items[at].target = Some(near);
-        let jump = |target| Item {
-            target,
-            ..Item::new(JUMP, Register::R0, 0, 0, 0)
-        };
-        self.items
-            .splice(at + 1..at + 1, [jump(Some(over)), jump(target)]);
+        let jump = |target| Item { target, ..Item::new(JUMP, Register::R0, 0, 0, 0) };
+        self.items.splice(at + 1..at + 1, [jump(Some(over)), jump(target)]);
         true
     }
 
@@ -387,16 +376,7 @@ impl Assembler {
 
 impl Item {
     fn new(code: u8, destination: Register, source: u8, offset: i16, immediate: i32) -> Self {
-        Self {
-            code,
-            destination,
-            source,
-            offset,
-            immediate,
-            second: None,
-            target: None,
-            map: None,
-        }
+        Self { code, destination, source, offset, immediate, second: None, target: None, map: None }
     }
     /// `struct bpf_insn`.
     fn bytes(&self) -> [u8; 8] {
@@ -495,11 +475,7 @@ mod tests {
         let expected = [(2, 1, None), (4, 0, Some(64))];
         assert_eq!(references.len(), 2);
         for (reference, (instruction, map, value_offset)) in references.iter().zip(expected) {
-            let expected = Reference {
-                instruction,
-                map,
-                value_offset,
-            };
+            let expected = Reference { instruction, map, value_offset };
             assert_eq!(*reference, expected);
         }
     }

@@ -37,10 +37,7 @@ pub(super) struct Needs {
 impl Needs {
     fn new(rules: &[Rule], track: bool) -> Self {
         let fields = rules.iter().flat_map(|rule| &rule.conditions);
-        Self {
-            fields: fields.map(|(field, _)| *field).collect(),
-            track,
-        }
+        Self { fields: fields.map(|(field, _)| *field).collect(), track }
     }
 
     pub(super) fn has(&self, field: Field) -> bool {
@@ -162,9 +159,7 @@ impl<'a> Generator<'a> {
 
     /// Whether rules of any family test a field.
     pub(super) fn asks_for(&self, field: Field) -> bool {
-        Family::ALL
-            .into_iter()
-            .any(|family| self.needs(family).has(field))
+        Family::ALL.into_iter().any(|family| self.needs(family).has(field))
     }
 
     /// Whether the outermost VLAN tag matters.
@@ -226,10 +221,7 @@ impl<'a> Generator<'a> {
                 lifetime: Lifetime::Program,
                 ..spec(name, MapKind::LruHash, 40, 4, FRAGMENTED_PACKETS)
             },
-            _ => MapSpec {
-                lifetime: Lifetime::Program,
-                ..spec(name, MapKind::Array, 4, 0, 1)
-            },
+            _ => MapSpec { lifetime: Lifetime::Program, ..spec(name, MapKind::Array, 4, 0, 1) },
         };
         self.maps.push(spec);
         self.maps.len() - 1

@@ -65,11 +65,7 @@ impl Generator<'_> {
 
     /// A label for a family's code; a family without rules is skipped.
     fn way(&mut self, family: Family) -> Label {
-        if self.rules.family(family).is_empty() {
-            self.unmatched
-        } else {
-            self.code.label()
-        }
+        if self.rules.family(family).is_empty() { self.unmatched } else { self.code.label() }
     }
 
     /// Reads the tag that the kernel keeps beside the bytes.

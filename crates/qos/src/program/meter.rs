@@ -61,10 +61,7 @@ pub(super) fn numbers(meter: &Meter) -> [u64; NUMBERS] {
         _ => NO_COLOUR,
     });
     match meter.buckets() {
-        Buckets::SingleRate {
-            committed,
-            excess_depth,
-        } => {
+        Buckets::SingleRate { committed, excess_depth } => {
             let (rate, full, depth) = (committed.rate, committed.full_ns, committed.depth);
             [1, 0, rate, 0, full, 0, depth, excess_depth, yellow, red]
         }
@@ -241,8 +238,7 @@ impl Generator<'_> {
     fn spend(&mut self, metering: &Metering) {
         let [whole, two, done] = std::array::from_fn(|_| self.code.label());
         self.context(R5, context::WIRE_LENGTH);
-        self.code
-            .branch32_with(AtMost, R5, MAX_METERED_BYTES, whole);
+        self.code.branch32_with(AtMost, R5, MAX_METERED_BYTES, whole);
         self.code.set(R5, MAX_METERED_BYTES.into());
         self.code.bind(whole);
         self.code.set(R3, UNITS_PER_BYTE);

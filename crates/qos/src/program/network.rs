@@ -28,8 +28,7 @@ impl Generator<'_> {
             self.begin(&needs, Family::V4);
             self.code.branch_with(NotEqual, R1, 0x45, odd);
             self.code.load(Half, R2, R7, 6);
-            self.code
-                .branch_with(Bits, R2, i32::from(0x3fff_u16.to_be()), slow);
+            self.code.branch_with(Bits, R2, i32::from(0x3fff_u16.to_be()), slow);
             self.code.load(Byte, R1, R7, 9);
             self.transport(&needs, Family::V4, 20, slow);
             self.code.jump(asked);
@@ -169,8 +168,7 @@ impl Generator<'_> {
         let [fragment, authentication, next] = std::array::from_fn(|_| self.code.label());
         self.code.load(Byte, R1, R10, BUFFER + 1);
         self.code.branch_with(Equal, R8, FRAGMENT.into(), fragment);
-        self.code
-            .branch_with(Equal, R8, AUTHENTICATION.into(), authentication);
+        self.code.branch_with(Equal, R8, AUTHENTICATION.into(), authentication);
         self.code.operate_with(Add, R1, 1);
         self.code.operate_with(ShiftLeft, R1, 3);
         self.code.jump(next);
@@ -256,8 +254,7 @@ impl Generator<'_> {
     }
 
     fn key_constant(&mut self, at: i16, value: i32) {
-        self.code
-            .store_constant(Word, R10, FRAGMENT_KEY + at, value);
+        self.code.store_constant(Word, R10, FRAGMENT_KEY + at, value);
     }
 
     /// A later fragment gets the rule of the first, if known; otherwise it continues here.
@@ -305,9 +302,7 @@ impl Generator<'_> {
     /// 64; changes `R3`.
     pub(super) fn if_in(&mut self, number: Register, list: &[u8], way: Label) {
         let (high, out) = (self.code.label(), self.code.label());
-        let low: u64 = (list.iter().filter(|number| **number < 64))
-            .map(|number| 1 << number)
-            .sum();
+        let low: u64 = (list.iter().filter(|number| **number < 64)).map(|number| 1 << number).sum();
         self.code.branch_with(Above, number, 63, high);
         self.code.set(R3, low);
         self.code.operate(ShiftRight, R3, number);
@@ -315,8 +310,7 @@ impl Generator<'_> {
         self.code.jump(out);
         self.code.bind(high);
         for number_in in list.iter().filter(|number| **number >= 64) {
-            self.code
-                .branch_with(Equal, number, (*number_in).into(), way);
+            self.code.branch_with(Equal, number, (*number_in).into(), way);
         }
         self.code.bind(out);
     }

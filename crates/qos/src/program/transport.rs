@@ -135,10 +135,9 @@ impl Generator<'_> {
     }
 
     fn icmp(&mut self, needs: &Needs, base: Register, at: i16) {
-        for (field, slot, offset) in [
-            (Field::IcmpType, StackSlot::IcmpType, 0),
-            (Field::IcmpCode, StackSlot::IcmpCode, 1),
-        ] {
+        for (field, slot, offset) in
+            [(Field::IcmpType, StackSlot::IcmpType, 0), (Field::IcmpCode, StackSlot::IcmpCode, 1)]
+        {
             if needs.has(field) {
                 self.code.load(Byte, R2, base, at + offset);
                 self.put(slot, R2);

@@ -54,26 +54,19 @@ impl Meter {
     /// Its constants.
     pub fn buckets(&self) -> Buckets {
         match self.kind {
-            MeterKind::SingleRate {
-                committed,
-                committed_burst,
-                excess_burst,
-            } => {
+            MeterKind::SingleRate { committed, committed_burst, excess_burst } => {
                 let excess_depth = depth(excess_burst);
                 Buckets::SingleRate {
                     committed: Bucket::new(committed, committed_burst, excess_depth),
                     excess_depth,
                 }
             }
-            MeterKind::TwoRate {
-                committed,
-                committed_burst,
-                peak,
-                peak_burst,
-            } => Buckets::TwoRate {
-                committed: Bucket::new(committed, committed_burst, 0),
-                peak: Bucket::new(peak, peak_burst, 0),
-            },
+            MeterKind::TwoRate { committed, committed_burst, peak, peak_burst } => {
+                Buckets::TwoRate {
+                    committed: Bucket::new(committed, committed_burst, 0),
+                    peak: Bucket::new(peak, peak_burst, 0),
+                }
+            }
         }
     }
 }
@@ -84,11 +77,7 @@ impl Bucket {
         let rate = rate.0.min(MAX_RATE);
         let depth = depth(burst);
         let full_ns = (depth + further).checked_div(rate).map_or(0, |ns| ns + 1);
-        Self {
-            rate,
-            depth,
-            full_ns,
-        }
+        Self { rate, depth, full_ns }
     }
 }
 

@@ -159,8 +159,6 @@ impl Bindings {
         // In the kernel, 1 is the root.
         let id = self.cgroups.len() as u64 + 2;
         let level = path.level().try_into().unwrap_or(u8::MAX);
-        self.cgroups
-            .entry(path.clone())
-            .or_insert(Cgroup { id, level });
+        self.cgroups.entry(path.clone()).or_insert(Cgroup { id, level });
     }
 }

@@ -195,10 +195,7 @@ fn one_way(boxes: &mut Vec<Box>, asked: &Conditions, family: Family) {
         (Field::Ecn, listed(&asked.ecn)),
         (Field::IcmpType, listed(&asked.icmp_type)),
         (Field::IcmpCode, listed(&asked.icmp_code)),
-        (
-            Field::TcpFlags,
-            (asked.tcp_flags.is_empty(), flags(&asked.tcp_flags)),
-        ),
+        (Field::TcpFlags, (asked.tcp_flags.is_empty(), flags(&asked.tcp_flags))),
         (Field::Vlan, listed(&asked.vlan)),
         (Field::FlowLabel, listed(&asked.flow_label)),
         (Field::Length, listed(&asked.length)),
@@ -224,9 +221,7 @@ fn by_ethertype(boxes: &mut Vec<Box>, list: &[Range<u16>], family: Family) {
 
 /// Adds a condition to all boxes and drops those that become empty.
 fn narrow(boxes: &mut Vec<Box>, field: Field, set: Option<Ranges>) {
-    let narrowed = boxes
-        .iter()
-        .filter_map(|one| with(one, field, set.as_ref()?));
+    let narrowed = boxes.iter().filter_map(|one| with(one, field, set.as_ref()?));
     *boxes = narrowed.collect();
 }
 
@@ -296,10 +291,7 @@ pub(crate) fn address_number(address: IpAddr) -> u128 {
 }
 
 fn numbers<T: Copy + Into<u128>>(list: &[Range<T>]) -> Option<Ranges> {
-    Ranges::new(
-        list.iter()
-            .map(|range| (range.first.into(), range.last.into())),
-    )
+    Ranges::new(list.iter().map(|range| (range.first.into(), range.last.into())))
 }
 
 /// Whether a condition is absent, and its numbers.
@@ -309,11 +301,7 @@ fn listed<T: Copy + Into<u128>>(list: &[Range<T>]) -> (bool, Option<Ranges>) {
 
 /// The set of some single numbers.
 fn points<T: Copy + Into<u128>>(numbers: impl IntoIterator<Item = T>) -> Option<Ranges> {
-    Ranges::new(
-        numbers
-            .into_iter()
-            .map(|number| (number.into(), number.into())),
-    )
+    Ranges::new(numbers.into_iter().map(|number| (number.into(), number.into())))
 }
 
 fn flags(tests: &[FlagTest]) -> Option<Ranges> {
@@ -341,11 +329,7 @@ fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<Vec<Vec<(Field, Range
         };
         let level = group.level;
         if usize::from(level) >= CGROUP_LEVELS {
-            return Err(RuleError::CgroupLevel {
-                filter,
-                path,
-                level,
-            });
+            return Err(RuleError::CgroupLevel { filter, path, level });
         }
         levels.entry(group.level).or_default().push(group.id);
     }
@@ -356,10 +340,7 @@ fn cgroups(filter: &Filter, bindings: &Bindings) -> Result<Vec<Vec<(Field, Range
 fn incoming(filter: &Filter, bindings: &Bindings) -> Result<Option<Ranges>, RuleError> {
     let index = |name: &Interface| match bindings.interfaces.get(name) {
         Some(index) => Ok(*index),
-        None => Err(RuleError::Interface {
-            filter: filter.name.clone(),
-            name: name.0.clone(),
-        }),
+        None => Err(RuleError::Interface { filter: filter.name.clone(), name: name.0.clone() }),
     };
     let indices: Result<Vec<u32>, _> = filter.conditions.incoming.iter().map(index).collect();
     Ok(points(indices?))

@@ -7,10 +7,7 @@ pub struct Ranges(Vec<(u128, u128)>);
 impl Ranges {
     /// The set of these ranges, sorted and merged; `None` if there are none.
     pub fn new(ranges: impl IntoIterator<Item = (u128, u128)>) -> Option<Self> {
-        let mut ranges: Vec<_> = ranges
-            .into_iter()
-            .filter(|(first, last)| first <= last)
-            .collect();
+        let mut ranges: Vec<_> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
         ranges.sort_unstable();
         let mut joined: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {

@@ -110,9 +110,7 @@ pub fn warnings(
     let extensions = file.filters.iter().filter(|filter| is_extension(filter));
     warnings.extend(extensions.map(|filter| Warning {
         place: filter.place,
-        doubt: Doubt::ExtensionHeader {
-            filter: filter.name.clone(),
-        },
+        doubt: Doubt::ExtensionHeader { filter: filter.name.clone() },
     }));
     warnings.sort_by_key(|warning| (warning.place.line, warning.place.column));
     warnings.dedup();
@@ -147,9 +145,7 @@ fn of_filters(
     warnings.extend(fates.filter_map(|(index, fate)| {
         let doubt = match fate {
             shadow::Fate::Asked => return None,
-            shadow::Fate::Impossible => Doubt::Impossible {
-                filter: name(index),
-            },
+            shadow::Fate::Impossible => Doubt::Impossible { filter: name(index) },
             shadow::Fate::Hidden(by) => Doubt::Hidden {
                 filter: name(index),
                 by: by.iter().map(|index| name(*index)).collect(),
@@ -162,11 +158,7 @@ fn of_filters(
     for (priority, (first, second)) in found.ties {
         let place = filter(second).place;
         let (first, second) = (name(first), name(second));
-        let doubt = Doubt::Tie {
-            first,
-            second,
-            priority,
-        };
+        let doubt = Doubt::Tie { first, second, priority };
         warnings.push(Warning { place, doubt });
     }
     Ok(())
@@ -189,20 +181,11 @@ impl fmt::Display for Warning {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Impossible { filter } => write!(
-                f,
-                "filter `{filter}` takes no packet: none has all that it asks for"
-            ),
-            Self::Hidden {
-                filter,
-                by,
-                adapter,
-            } => write_hidden(f, filter, by, adapter.as_deref()),
-            Self::Tie {
-                first,
-                second,
-                priority,
-            } => write!(
+            Self::Impossible { filter } => {
+                write!(f, "filter `{filter}` takes no packet: none has all that it asks for")
+            }
+            Self::Hidden { filter, by, adapter } => write_hidden(f, filter, by, adapter.as_deref()),
+            Self::Tie { first, second, priority } => write!(
                 f,
                 "filters `{first}` and `{second}` have the same priority {priority} and some \
                  packets in common: \
@@ -258,25 +241,14 @@ fn write_hidden(
     if let Some(adapter) = adapter {
         write!(f, " on adapter `{adapter}`")?;
     }
-    let named = by
-        .iter()
-        .take(MAX_NAMES)
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let named =
+        by.iter().take(MAX_NAMES).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let more = match by.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let (is, takes) = if by.len() == 1 {
-        ("is", "takes")
-    } else {
-        ("are", "take")
-    };
-    write!(
-        f,
-        ": {named}{more}, which {is} asked before it, {takes} all its packets"
-    )
+    let (is, takes) = if by.len() == 1 { ("is", "takes") } else { ("are", "take") };
+    write!(f, ": {named}{more}, which {is} asked before it, {takes} all its packets")
 }
 
 /// An Ethernet frame with 1,500 bytes of IP, as meters count it.

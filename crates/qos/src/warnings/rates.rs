@@ -58,10 +58,7 @@ fn more_than_all(file: &PolicyFile, adapter: &Adapter) -> Option<Doubt> {
     let policies = adapter.policies.iter().map(|at| &file.policies[*at]);
     let outermost = policies.filter(|policy| policy.parent.is_none());
     let percent: f64 = outermost.filter_map(|policy| percent(policy.reserve)).sum();
-    (percent > 100.0).then(|| Doubt::MoreThanAll {
-        adapter: adapter.name.clone(),
-        percent,
-    })
+    (percent > 100.0).then(|| Doubt::MoreThanAll { adapter: adapter.name.clone(), percent })
 }
 
 fn has_classes(file: &PolicyFile, adapter: &Adapter) -> bool {
@@ -73,17 +70,12 @@ fn has_classes(file: &PolicyFile, adapter: &Adapter) -> bool {
 fn small_burst(policy: &Policy) -> Option<Doubt> {
     let meter = policy.meter.filter(|meter| meter.drop_red)?;
     let longest = match meter.kind {
-        MeterKind::SingleRate {
-            committed_burst,
-            excess_burst,
-            ..
-        } => committed_burst.max(excess_burst),
+        MeterKind::SingleRate { committed_burst, excess_burst, .. } => {
+            committed_burst.max(excess_burst)
+        }
         MeterKind::TwoRate { peak_burst, .. } => peak_burst,
     };
-    (longest.0 < FULL_FRAME).then(|| Doubt::SmallBurst {
-        policy: policy.name.clone(),
-        longest,
-    })
+    (longest.0 < FULL_FRAME).then(|| Doubt::SmallBurst { policy: policy.name.clone(), longest })
 }
 
 fn differs(policy: &Policy, adapters: Vec<(String, BitRate)>) -> Option<Warning> {
@@ -91,10 +83,7 @@ fn differs(policy: &Policy, adapters: Vec<(String, BitRate)>) -> Option<Warning>
     let differ = adapters.windows(2).any(|pair| pair[0].1 != pair[1].1);
     (in_percent && differ).then(|| Warning {
         place: policy.place,
-        doubt: Doubt::Differs {
-            policy: policy.name.clone(),
-            adapters,
-        },
+        doubt: Doubt::Differs { policy: policy.name.clone(), adapters },
     })
 }
 

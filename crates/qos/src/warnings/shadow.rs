@@ -39,9 +39,8 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
     let mut ties = BTreeMap::new();
     let mut work = MAX_WORK;
     for family in Family::ALL {
-        let boxes: Vec<_> = (rules.family(family).iter())
-            .map(|rule| RuleBox::new(rule, family))
-            .collect();
+        let boxes: Vec<_> =
+            (rules.family(family).iter()).map(|rule| RuleBox::new(rule, family)).collect();
         for (number, asked) in boxes.iter().enumerate() {
             let before = &boxes[..number];
             let filter = asked.rule.filter;
@@ -63,10 +62,7 @@ pub(super) fn search(rules: &RuleSet, priorities: &[u32]) -> Found {
         .zip(is_asked)
         .enumerate()
         .map(|(filter, (by, is_asked))| fate(filter, by, is_asked));
-    Found {
-        fates: fates.collect(),
-        ties,
-    }
+    Found { fates: fates.collect(), ties }
 }
 
 fn fate(filter: usize, by: Option<BTreeSet<usize>>, is_asked: bool) -> Fate {
@@ -96,12 +92,7 @@ impl<'a> RuleBox<'a> {
             let fields = conditions.iter().map(|(field, _)| *field);
             fields.fold(0, |bits, field| bits | bit(field))
         };
-        Self {
-            rule,
-            asked: bits(&rule.conditions),
-            has_fields: bits(&has),
-            has,
-        }
+        Self { rule, asked: bits(&rule.conditions), has_fields: bits(&has), has }
     }
 
     /// The filters of the boxes that cover it, alone or together.
@@ -143,11 +134,7 @@ impl<'a> RuleBox<'a> {
                 return Relation::Apart;
             }
         }
-        if covers {
-            Relation::Covers
-        } else {
-            Relation::Meets
-        }
+        if covers { Relation::Covers } else { Relation::Meets }
     }
 
     /// Whether subtracting `parts` leaves nothing; `false` also if that takes too long.
@@ -173,9 +160,7 @@ impl<'a> RuleBox<'a> {
             && !have_other_marks(left, &other.rule.conditions)
             && left.iter().all(|(field, set)| {
                 while right.next_if(|(of, _)| of < field).is_some() {}
-                right
-                    .next_if(|(of, _)| of == field)
-                    .is_none_or(|(_, theirs)| set.meets(theirs))
+                right.next_if(|(of, _)| of == field).is_none_or(|(_, theirs)| set.meets(theirs))
             })
     }
 }
@@ -243,11 +228,7 @@ fn implied(rule: &Rule, family: Family) -> Vec<(Field, Ranges)> {
     let mut has: BTreeMap<Field, Ranges> = rule.conditions.iter().cloned().collect();
     let asks = |fields: &[Field]| fields.iter().any(|field| rule.condition(*field).is_some());
     let mut fields = Vec::new();
-    if rule
-        .conditions
-        .iter()
-        .any(|(field, _)| !field.is_beside_ip())
-    {
+    if rule.conditions.iter().any(|(field, _)| !field.is_beside_ip()) {
         fields.extend([Field::Source, Field::Destination, Field::Dscp, Field::Ecn]);
         fields.push(match family {
             Family::V6 => Field::FlowLabel,

@@ -30,29 +30,16 @@ pub(crate) fn file(dice: &mut Dice, wishes: &Wishes) -> PolicyFile {
     let policies = 1 + dice.below(6.min(wishes.filters as u64)) as usize;
     let filters = (0..wishes.filters).map(|number| Filter {
         name: format!("f{number}"),
-        place: Place {
-            line: 100 + 10 * number,
-            column: 1,
-        },
+        place: Place { line: 100 + 10 * number, column: 1 },
         priority: 1 + dice.below(5) as u32 * 10,
-        policy: if number < policies {
-            number
-        } else {
-            dice.below(policies as u64) as usize
-        },
+        policy: if number < policies { number } else { dice.below(policies as u64) as usize },
         conditions: conditions(dice, wishes),
     });
     PolicyFile {
         filters: filters.collect(),
-        policies: (0..policies)
-            .map(|number| policy(dice, wishes, number))
-            .collect(),
+        policies: (0..policies).map(|number| policy(dice, wishes, number)).collect(),
         adapters: vec![adapter((0..policies).collect())],
-        fragments: if wishes.track && dice.one_in(2) {
-            Fragments::Track
-        } else {
-            Fragments::Plain
-        },
+        fragments: if wishes.track && dice.one_in(2) { Fragments::Track } else { Fragments::Plain },
     }
 }
 
@@ -89,11 +76,7 @@ fn meter(dice: &mut Dice) -> Meter {
     let second = ByteCount(dice.below(20_000));
     Meter {
         kind: if dice.one_in(2) {
-            MeterKind::SingleRate {
-                committed: rate,
-                committed_burst: burst,
-                excess_burst: second,
-            }
+            MeterKind::SingleRate { committed: rate, committed_burst: burst, excess_burst: second }
         } else {
             MeterKind::TwoRate {
                 committed: rate,
@@ -180,9 +163,7 @@ fn condition(dice: &mut Dice, asked: &mut Conditions, is_v6: bool, wishes: &Wish
         }
         _ => {
             let paths = ["/web", "/web/www", "/user/shell/one", "/bulk"];
-            asked.cgroup = (0..count)
-                .map(|_| CgroupPath(dice.pick(&paths).to_owned()))
-                .collect();
+            asked.cgroup = (0..count).map(|_| CgroupPath(dice.pick(&paths).to_owned())).collect();
         }
     }
 }
@@ -209,11 +190,8 @@ pub(super) fn mac(dice: &mut Dice) -> Range<Mac> {
 
 /// Prefixes and ranges around few addresses, so that filters overlap.
 pub(super) fn address(dice: &mut Dice, is_v6: bool) -> AddressRange {
-    let (bits, base) = if is_v6 {
-        (128, 0x2001_0002_0000_0000_u128 << 64)
-    } else {
-        (32, 0xc612_0000_u128)
-    };
+    let (bits, base) =
+        if is_v6 { (128, 0x2001_0002_0000_0000_u128 << 64) } else { (32, 0xc612_0000_u128) };
     let near = base + dice.within(0, 0x1ff);
     let number = match dice.below(8) {
         0 => dice.within(0, u128::MAX >> (128 - bits)),
@@ -230,18 +208,11 @@ pub(super) fn address(dice: &mut Dice, is_v6: bool) -> AddressRange {
         }
     };
     let last = last.min(u128::MAX >> (128 - bits));
-    AddressRange {
-        first: ip(first, is_v6),
-        last: ip(last, is_v6),
-    }
+    AddressRange { first: ip(first, is_v6), last: ip(last, is_v6) }
 }
 
 pub(super) fn ip(number: u128, is_v6: bool) -> IpAddr {
-    if is_v6 {
-        Ipv6Addr::from(number).into()
-    } else {
-        Ipv4Addr::from(number as u32).into()
-    }
+    if is_v6 { Ipv6Addr::from(number).into() } else { Ipv4Addr::from(number as u32).into() }
 }
 
 fn port(dice: &mut Dice) -> Range<u16> {
@@ -278,10 +249,7 @@ fn narrow(dice: &mut Dice, most: u8) -> Range<u8> {
 
 fn flags(dice: &mut Dice) -> FlagTest {
     let mask = dice.pick(&[0x02, 0x12, 0x10, 0x05, 0xc0, 0xff]);
-    FlagTest {
-        mask,
-        value: mask & dice.next() as u8,
-    }
+    FlagTest { mask, value: mask & dice.next() as u8 }
 }
 
 fn range<T>(first: T, last: T) -> Range<T> {

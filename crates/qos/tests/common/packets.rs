@@ -76,11 +76,7 @@ pub(crate) fn packet(dice: &mut Dice, file: &PolicyFile, wishes: &Wishes) -> Rec
     let is_v6 = family(&asked).map_or(is_v6, |family| family == Family::V6);
     let is_other = asked.family == [Family::Other] || dice.one_in(20);
     let mut recipe = Recipe {
-        link: if dice.one_in(6) {
-            LinkType::RawIp
-        } else {
-            LinkType::Ethernet
-        },
+        link: if dice.one_in(6) { LinkType::RawIp } else { LinkType::Ethernet },
         tags: Vec::new(),
         ethertype: dice.pick(&[0x0806, 0x88cc, 0x05dc, 0x0600]),
         ip: (!is_other).then(|| any_ip(dice, is_v6)),
@@ -275,10 +271,7 @@ fn any_ip(dice: &mut Dice, is_v6: bool) -> Ip {
         fragment: None,
         extensions: Vec::new(),
         protocol: dice.pick(&[6, 6, 6, 17, 17, 1, 58, 132, 136, 33, 50, 89]),
-        ports: (
-            dice.pick(&[22, 80, 5201, 40_001]),
-            dice.pick(&[22, 80, 443, 5201]),
-        ),
+        ports: (dice.pick(&[22, 80, 5201, 40_001]), dice.pick(&[22, 80, 443, 5201])),
         icmp: (dice.pick(&[0, 3, 8, 128]), dice.below(4) as u8),
         flags: dice.pick(&[0x02, 0x10, 0x12, 0x18, 0x11, 0xc2]),
         tcp_option_words: dice.pick(&[0, 0, 3, 10]),
@@ -354,8 +347,7 @@ fn disturb(dice: &mut Dice, ip: &mut Ip) {
         ip.fragment = Some((offset, more, id));
         let id = u32::from(id) << 16;
         let at = dice.below(ip.extensions.len() as u64 + 1) as usize;
-        ip.extensions
-            .insert(at, Extension::Fragment { offset, more, id });
+        ip.extensions.insert(at, Extension::Fragment { offset, more, id });
     }
     if !ip.source.is_ipv6() {
         ip.extensions.clear();
@@ -391,11 +383,8 @@ fn add_beside(
         if let Some(Range { first, last }) = choose(dice, &asked.uid) {
             beside.uid = Some(number(dice, first, last));
         }
-        let named = if dice.one_in(3) {
-            bindings.cgroups.keys().next()
-        } else {
-            asked.cgroup.first()
-        };
+        let named =
+            if dice.one_in(3) { bindings.cgroups.keys().next() } else { asked.cgroup.first() };
         beside.cgroups[0] = 1;
         if let Some(group) = named.and_then(|path| bindings.cgroups.get(path)) {
             beside.cgroups[1..=usize::from(group.level)].fill(9999);
@@ -468,11 +457,7 @@ fn inside(dice: &mut Dice, range: &AddressRange) -> IpAddr {
 fn family(asked: &Conditions) -> Option<Family> {
     let lists = [&asked.source, &asked.destination, &asked.address];
     let of = |range: &AddressRange| {
-        if range.first.is_ipv6() {
-            Family::V6
-        } else {
-            Family::V4
-        }
+        if range.first.is_ipv6() { Family::V6 } else { Family::V4 }
     };
     let by_address = lists.iter().find_map(|list| list.first()).map(of);
     let by_label = (!asked.flow_label.is_empty()).then_some(Family::V6);
@@ -481,9 +466,7 @@ fn family(asked: &Conditions) -> Option<Family> {
 
 /// RFC 1071.
 pub(crate) fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

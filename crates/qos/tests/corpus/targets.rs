@@ -24,9 +24,7 @@ impl Names for Anybody {
         Ok(match number % 4 {
             0 => Vec::new(),
             1 => vec![v4],
-            2 => (0..number)
-                .map(|one| IpAddr::V6(u128::from(one).into()))
-                .collect(),
+            2 => (0..number).map(|one| IpAddr::V6(u128::from(one).into())).collect(),
             _ => vec![v6, v4, v6],
         })
     }
@@ -34,10 +32,7 @@ impl Names for Anybody {
     fn ports(&mut self, service: &str, protocols: &[&str]) -> Result<Vec<u16>, NameError> {
         match service.len() % 4 {
             3 => Err(NameError("nobody knows it".to_owned())),
-            1 => Ok(protocols
-                .iter()
-                .map(|protocol| protocol.len() as u16)
-                .collect()),
+            1 => Ok(protocols.iter().map(|protocol| protocol.len() as u16).collect()),
             _ => Ok(vec![80, 443, 80]),
         }
     }

@@ -49,20 +49,13 @@ pub(crate) fn policy_file() -> impl Strategy<Value = PolicyFile> {
                     ingress,
                 })
                 .collect(),
-            fragments: if track {
-                Fragments::Track
-            } else {
-                Fragments::Plain
-            },
+            fragments: if track { Fragments::Track } else { Fragments::Plain },
         }
     })
 }
 
 fn named(policy: Policy, at: usize) -> Policy {
-    Policy {
-        name: format!("policy_{at}"),
-        ..policy
-    }
+    Policy { name: format!("policy_{at}"), ..policy }
 }
 
 /// Which packets a filter can be for: one of these never contradicts itself.
@@ -107,17 +100,10 @@ type OfAnyPacket = (
 
 /// What any packet can be asked for.
 fn any_packet() -> impl Strategy<Value = OfAnyPacket> {
-    let cgroup = select(vec![
-        "/user.slice",
-        "/system.slice/ssh.service",
-        "/a \"b\"/\\x2d/ü",
-    ]);
+    let cgroup = select(vec!["/user.slice", "/system.slice/ssh.service", "/a \"b\"/\\x2d/ü"]);
     let mac = range(0_u64, 1 << 40).prop_map(|Range { first, last }| {
         let mac = |number: u64| Mac::try_from(u128::from(number)).expect("48 bits");
-        Range {
-            first: mac(first),
-            last: mac(last),
-        }
+        Range { first: mac(first), last: mac(last) }
     });
     let interface = select(vec!["eth1", "wlan0", "veth@if\"3"]);
     (
@@ -134,11 +120,8 @@ fn any_packet() -> impl Strategy<Value = OfAnyPacket> {
 fn mark() -> impl Strategy<Value = MarkRange> {
     let mask = select(vec![u32::MAX, 0xf0, 0xff00_0000]);
     (mask, any::<u32>(), any::<bool>()).prop_map(|(mask, mark, is_one)| {
-        let (first, last) = if is_one {
-            (mark & mask, mark & mask)
-        } else {
-            (mark & (mask / 2), mask)
-        };
+        let (first, last) =
+            if is_one { (mark & mask, mark & mask) } else { (mark & (mask / 2), mask) };
         let range = Range { first, last };
         MarkRange { mask, range }
     })
@@ -225,29 +208,21 @@ fn transport() -> impl Strategy<Value = Conditions> {
             ..Conditions::default()
         },
     );
-    let icmp = (
-        subsequence(vec![1_u8, 58], 0..=2),
-        rarely(range(0, u8::MAX)),
-        rarely(range(0, u8::MAX)),
-    );
+    let icmp =
+        (subsequence(vec![1_u8, 58], 0..=2), rarely(range(0, u8::MAX)), rarely(range(0, u8::MAX)));
     let icmp = icmp.prop_map(|(protocol, icmp_type, icmp_code)| Conditions {
         protocol: protocol.into_iter().map(single).collect(),
         icmp_type,
         icmp_code,
         ..Conditions::default()
     });
-    let bare = rarely(range(0, u8::MAX)).prop_map(|protocol| Conditions {
-        protocol,
-        ..Conditions::default()
-    });
+    let bare = rarely(range(0, u8::MAX))
+        .prop_map(|protocol| Conditions { protocol, ..Conditions::default() });
     prop_oneof![3 => ported, 1 => icmp, 1 => bare]
 }
 
 fn flag_test() -> impl Strategy<Value = FlagTest> {
-    (1..=u8::MAX, any::<u8>()).prop_map(|(mask, bits)| FlagTest {
-        mask,
-        value: bits & mask,
-    })
+    (1..=u8::MAX, any::<u8>()).prop_map(|(mask, bits)| FlagTest { mask, value: bits & mask })
 }
 
 fn v4() -> BoxedStrategy<AddressRange> {
@@ -278,10 +253,7 @@ fn rarely<T: std::fmt::Debug + Clone + 'static>(
 }
 
 fn single<T: Copy>(number: T) -> Range<T> {
-    Range {
-        first: number,
-        last: number,
-    }
+    Range { first: number, last: number }
 }
 
 /// Single numbers and ranges.
@@ -291,38 +263,18 @@ where
     std::ops::RangeInclusive<T>: Strategy<Value = T> + Clone,
 {
     let one = (least..=most).prop_map(single);
-    let two = (least..=most, least..=most).prop_map(|(one, other)| Range {
-        first: one.min(other),
-        last: one.max(other),
-    });
+    let two = (least..=most, least..=most)
+        .prop_map(|(one, other)| Range { first: one.min(other), last: one.max(other) });
     prop_oneof![one, two].boxed()
 }
 
 /// A policy without a name.
 fn policy() -> impl Strategy<Value = Policy> {
-    let dropping = Just(Policy {
-        drop: true,
-        ..unnamed()
+    let dropping = Just(Policy { drop: true, ..unnamed() });
+    let others = (of(dscp()), of(0..=7_u8), shares(), of(0..=7_u8), of(meter()));
+    let others = others.prop_map(|(dscp, vlan_priority, (reserve, limit), priority, meter)| {
+        Policy { dscp, vlan_priority, reserve, limit, priority, meter, ..unnamed() }
     });
-    let others = (
-        of(dscp()),
-        of(0..=7_u8),
-        shares(),
-        of(0..=7_u8),
-        of(meter()),
-    );
-    let others =
-        others.prop_map(
-            |(dscp, vlan_priority, (reserve, limit), priority, meter)| Policy {
-                dscp,
-                vlan_priority,
-                reserve,
-                limit,
-                priority,
-                meter,
-                ..unnamed()
-            },
-        );
     prop_oneof![1 => dropping, 6 => others]
 }
 
@@ -352,12 +304,8 @@ fn rate() -> impl Strategy<Value = BitRate> {
 }
 
 fn shares() -> impl Strategy<Value = (Option<Share>, Option<Share>)> {
-    let share = || {
-        prop_oneof![
-            rate().prop_map(Share::Rate),
-            (0.001..=100.0_f64).prop_map(Share::Percent),
-        ]
-    };
+    let share =
+        || prop_oneof![rate().prop_map(Share::Rate), (0.001..=100.0_f64).prop_map(Share::Percent),];
     (of(share()), of(share())).prop_map(|(one, other)| match (one, other) {
         (Some(Share::Rate(reserve)), Some(Share::Rate(limit))) if limit < reserve => (other, one),
         (Some(Share::Percent(reserve)), Some(Share::Percent(limit))) if limit < reserve => {
@@ -387,14 +335,8 @@ fn meter() -> impl Strategy<Value = Meter> {
         }
     });
     let colours = subsequence((0..64_u8).collect::<Vec<_>>(), 3).prop_shuffle();
-    (
-        kind,
-        any::<bool>(),
-        colours,
-        of(any::<bool>()),
-        any::<bool>(),
-    )
-        .prop_map(|(kind, colour_aware, colours, others, drop_red)| {
+    (kind, any::<bool>(), colours, of(any::<bool>()), any::<bool>()).prop_map(
+        |(kind, colour_aware, colours, others, drop_red)| {
             let colours: Vec<_> = colours.into_iter().map(Dscp::new).collect();
             Meter {
                 kind,
@@ -406,5 +348,6 @@ fn meter() -> impl Strategy<Value = Meter> {
                 ],
                 drop_red,
             }
-        })
+        },
+    )
 }

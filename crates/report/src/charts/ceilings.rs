@@ -16,9 +16,7 @@ pub(super) fn ceilings(
     measured_bps: Option<f64>,
 ) -> Option<Chart> {
     let measured = measured_bps.filter(|bps| *bps > 0.0)?;
-    let lowest = lowest(ceilings, |one| {
-        one.limit_bps.is_finite() && one.limit_bps > 0.0
-    });
+    let lowest = lowest(ceilings, |one| one.limit_bps.is_finite() && one.limit_bps > 0.0);
     let nearest = lowest.first()?.limit_bps;
     let cause = verdict.map(|verdict| verdict.cause);
     let expected = verdict.and_then(|verdict| verdict.predicted_bps);
@@ -34,20 +32,13 @@ pub(super) fn ceilings(
         ceiling.independent || ceiling.limit_bps < end || Some(ceiling.cause) == cause
     };
     let shown = lowest.iter().filter(tells);
-    let rows: Vec<Bar> = shown
-        .map(|ceiling| bar(ceiling, measured, Some(ceiling.cause) == cause))
-        .collect();
+    let rows: Vec<Bar> =
+        shown.map(|ceiling| bar(ceiling, measured, Some(ceiling.cause) == cause)).collect();
     let highest = rows.iter().map(|row| row.value).fold(0.0, f64::max);
-    let named = rows
-        .iter()
-        .map(|row| format!("{} {}", row.label, rate(row.value)));
+    let named = rows.iter().map(|row| format!("{} {}", row.label, rate(row.value)));
     let named = joined(named, ", ");
     let says = format!("Measured: {}. Ceilings: {named}.", rate(measured));
-    let bars = Bars {
-        levels,
-        end: (highest > end).then_some(end),
-        ..Bars::new(Unit::Rate, rows)
-    };
+    let bars = Bars { levels, end: (highest > end).then_some(end), ..Bars::new(Unit::Rate, rows) };
     Some(Chart::new(name, title, says, bars))
 }
 

@@ -21,12 +21,8 @@ const SHOWN: [Shown; 6] = [
     ("Goodput", Unit::Rate, Mark::Line, |interval| {
         (interval.bytes > 0 || interval.transactions.is_none()).then_some(interval.throughput_bps)
     }),
-    ("Requests answered", Unit::Count, Mark::Line, |interval| {
-        Some(interval.transactions? as f64)
-    }),
-    ("Round-trip time", Unit::Micros, Mark::Line, |interval| {
-        interval.rtt_us
-    }),
+    ("Requests answered", Unit::Count, Mark::Line, |interval| Some(interval.transactions? as f64)),
+    ("Round-trip time", Unit::Micros, Mark::Line, |interval| interval.rtt_us),
     ("Congestion window", Unit::Bytes, Mark::Line, |interval| {
         interval.cwnd_bytes.map(|bytes| bytes as f64)
     }),
@@ -42,10 +38,7 @@ const SHOWN: [Shown; 6] = [
 /// lines in the first panel.
 pub(super) fn over_time(name: &str, courses: &[Course<'_>]) -> Option<Chart> {
     let courses: Vec<&Course> = courses.iter().filter(|it| it.intervals.len() > 1).collect();
-    let panels: Vec<Panel> = SHOWN
-        .iter()
-        .filter_map(|shown| panel(shown, &courses))
-        .collect();
+    let panels: Vec<Panel> = SHOWN.iter().filter_map(|shown| panel(shown, &courses)).collect();
     if panels.is_empty() {
         return None;
     }
@@ -77,10 +70,8 @@ fn says(course: &Course<'_>) -> String {
     let intervals = &course.intervals;
     let [low, high] = ends(intervals.iter().map(|interval| interval.throughput_bps));
     let length = intervals.iter().map(|interval| interval.seconds).sum();
-    let lost = intervals
-        .iter()
-        .filter_map(|it| it.retransmitted_segments)
-        .reduce(u64::saturating_add);
+    let lost =
+        intervals.iter().filter_map(|it| it.retransmitted_segments).reduce(u64::saturating_add);
     let lost = lost.map(|n| format!(", {} segments retransmitted", count(n)));
     format!(
         "{}: {} intervals in {}, goodput from {} to {}{}.",

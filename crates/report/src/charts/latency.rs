@@ -17,13 +17,7 @@ pub(super) struct Trips<'a> {
 
 impl<'a> Trips<'a> {
     pub(super) fn new(name: &str, summary: &'a LatencySummary, idle: bool, colour: usize) -> Self {
-        Self {
-            name: name.to_owned(),
-            summary,
-            buckets: None,
-            idle,
-            colour,
-        }
+        Self { name: name.to_owned(), summary, buckets: None, idle, colour }
     }
 }
 
@@ -51,10 +45,8 @@ pub(super) fn distribution(name: &str, all: &[Trips<'_>]) -> Option<Chart> {
     let points = series.iter().flat_map(|series| &series.points);
     let [least, most] = ends(points.map(|point| point[0]));
     let panel = Panel::new("Share that took no longer", Unit::Percent, series);
-    let plot = Plot {
-        log: most > WIDE * least,
-        ..Plot::new("Round trip", Unit::Micros, vec![panel])
-    };
+    let plot =
+        Plot { log: most > WIDE * least, ..Plot::new("Round trip", Unit::Micros, vec![panel]) };
     Some(Chart::new(name, "Latency", joined(says, " "), plot))
 }
 

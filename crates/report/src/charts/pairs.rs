@@ -32,9 +32,8 @@ fn of_metric(metric: &ComparedMetric, comparison: &Comparison) -> Chart {
         .iter()
         .filter(|pair| !pair.counts())
         .filter_map(|pair| Some([number(pair), pair.change_percent(path)?]));
-    let mut changes = vec![side("B against A", Mark::Dots, 2, |pair, path| {
-        pair.change_percent(path)
-    })];
+    let mut changes =
+        vec![side("B against A", Mark::Dots, 2, |pair, path| pair.change_percent(path))];
     let excluded = Series::new("does not count", Mark::Rings, 2, excluded);
     changes.extend((!excluded.points.is_empty()).then_some(excluded));
     let mut changes = Panel::new("Change", Unit::Percent, changes);

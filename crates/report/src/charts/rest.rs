@@ -104,24 +104,14 @@ fn opened(document: &CapacityDocument) -> Option<Chart> {
     }
     let panel = Panel::new("Open", Unit::Count, series);
     let plot = Plot::new("Time", Unit::Seconds, vec![panel]);
-    Some(Chart::new(
-        "opened",
-        "How they were opened",
-        says.join(" "),
-        plot,
-    ))
+    Some(Chart::new("opened", "How they were opened", says.join(" "), plot))
 }
 
 /// The layers of each end, and the flame graph.
 pub(crate) fn profile(document: &ProfileDocument) -> Vec<Chart> {
-    let ends = [
-        ("sender", &document.sender),
-        ("receiver", &document.receiver),
-    ];
-    let mut charts: Vec<Chart> = ends
-        .into_iter()
-        .filter_map(|(name, end)| layers(name, end.as_ref()?))
-        .collect();
+    let ends = [("sender", &document.sender), ("receiver", &document.receiver)];
+    let mut charts: Vec<Chart> =
+        ends.into_iter().filter_map(|(name, end)| layers(name, end.as_ref()?)).collect();
     if !charts.is_empty() {
         let says =
             "Flame graph of both ends: width is CPU time, height the depth of the call chain.";
@@ -144,10 +134,7 @@ fn layers(end: &str, of: &EndLayers) -> Option<Chart> {
         ..Bar::default()
     });
     let bars = Bars::new(Unit::Percent, rows.collect());
-    let says = bars
-        .rows
-        .iter()
-        .map(|row| format!("{} {}", row.label, percent(row.value)));
+    let says = bars.rows.iter().map(|row| format!("{} {}", row.label, percent(row.value)));
     let says = joined(says, ", ") + ".";
     let title = format!("CPU time of the {end}, by layer");
     Some(Chart::new(&format!("layers-{end}"), title, says, bars))
@@ -157,12 +144,8 @@ fn layers(end: &str, of: &EndLayers) -> Option<Chart> {
 pub(crate) fn experiment(document: &ExperimentDocument) -> Vec<Chart> {
     let columns = document.table.columns.iter().enumerate().take(MAX_COLUMNS);
     let charts = columns.filter_map(|(number, column)| {
-        let rows: Vec<Bar> = document
-            .table
-            .rows
-            .iter()
-            .filter_map(|row| figure(row, number))
-            .collect();
+        let rows: Vec<Bar> =
+            document.table.rows.iter().filter_map(|row| figure(row, number)).collect();
         let unit = match column.ratio_to {
             Some(_) => Unit::Count,
             None => unit_of(&column.metric),

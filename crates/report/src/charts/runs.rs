@@ -38,11 +38,7 @@ fn course<'a>(
     intervals: impl Iterator<Item = &'a Interval>,
     begin_s: f64,
 ) -> Course<'a> {
-    Course {
-        name: name.to_owned(),
-        intervals: intervals.collect(),
-        begin_s,
-    }
+    Course { name: name.to_owned(), intervals: intervals.collect(), begin_s }
 }
 
 fn whole_course(direction: Direction, record: &Record) -> Course<'_> {
@@ -92,11 +88,7 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
     let size = |row: &Record| row.plan.traffic.message_bytes() as f64;
     let is_sweep = sweep.rows.iter().any(|row| size(row) != size(first));
     let runs = (1..).zip(&sweep.rows).filter_map(|(number, row)| {
-        let x = if is_sweep {
-            size(row)
-        } else {
-            f64::from(number)
-        };
+        let x = if is_sweep { size(row) } else { f64::from(number) };
         Some([x, row.headline()?.1])
     });
     let runs: Vec<[f64; 2]> = runs.collect();
@@ -124,10 +116,7 @@ pub(crate) fn sweep(sweep: &Sweep) -> Vec<Chart> {
         panel.levels = vec![(median, format!("median {}", unit.write(median)))];
         panel.band = interval;
     }
-    let plot = Plot {
-        log: is_sweep,
-        ..Plot::new(x, x_unit, vec![panel])
-    };
+    let plot = Plot { log: is_sweep, ..Plot::new(x, x_unit, vec![panel]) };
     let mut charts = vec![Chart::new("runs", title, says, plot)];
     if !is_sweep {
         charts.extend(median_run(&sweep.rows).into_iter().flat_map(record));
@@ -153,10 +142,7 @@ fn medians(sweep: &Sweep, is_sweep: bool, runs: &[[f64; 2]]) -> Vec<[f64; 2]> {
 const MAX_SAID: usize = 40;
 
 pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
-    let streams = load
-        .members
-        .iter()
-        .filter(|it| it.record.workload == Workload::Stream);
+    let streams = load.members.iter().filter(|it| it.record.workload == Workload::Stream);
     let courses = streams.flat_map(|member: &LoadMember| {
         let begin_s = member.started_s.unwrap_or(member.start_s);
         member.record.legs.iter().map(move |leg| {
@@ -188,8 +174,5 @@ pub(crate) fn connections(document: &ConnectionsDocument) -> Vec<Chart> {
     let (verdict, rate) = (first.verdict.as_ref(), Some(first.throughput_bps));
     let ceilings = ceilings("ceilings", title, &first.ceilings, verdict, rate);
     let course = course(first.direction.word(), first.intervals.iter(), 0.0);
-    ceilings
-        .into_iter()
-        .chain(over_time("time", &[course]))
-        .collect()
+    ceilings.into_iter().chain(over_time("time", &[course])).collect()
 }

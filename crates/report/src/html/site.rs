@@ -113,10 +113,7 @@ pub fn overview(all: &[Overview], is_running: bool, token: &str) -> String {
 fn line(body: &mut String, one: &Overview, token: &str) {
     let test = escaped(&one.test);
     let named = if one.last.is_some() {
-        format!(
-            "<a href=\"{}\">{test}</a>",
-            link("/series", "name", &one.series)
-        )
+        format!("<a href=\"{}\">{test}</a>", link("/series", "name", &one.series))
     } else {
         test
     };
@@ -141,27 +138,11 @@ fn line(body: &mut String, one: &Overview, token: &str) {
         None if one.values.len() < FEW => "too few runs to tell a change".to_owned(),
         None => "steady".to_owned(),
     };
-    let says = format!(
-        "{} newest of {} runs, {}",
-        one.values.len(),
-        one.runs,
-        one.metric
-    );
-    let picture = if one.values.len() > 1 {
-        spark(&one.values, &says)
-    } else {
-        String::new()
-    };
-    let last = one
-        .last
-        .as_ref()
-        .map_or_else(String::new, |(id, at, answer)| {
-            format!(
-                "<a href=\"/run?id={id}\">{}</a><br>{}",
-                escaped(&begun(at)),
-                escaped(answer)
-            )
-        });
+    let says = format!("{} newest of {} runs, {}", one.values.len(), one.runs, one.metric);
+    let picture = if one.values.len() > 1 { spark(&one.values, &says) } else { String::new() };
+    let last = one.last.as_ref().map_or_else(String::new, |(id, at, answer)| {
+        format!("<a href=\"/run?id={id}\">{}</a><br>{}", escaped(&begun(at)), escaped(answer))
+    });
     let _ = writeln!(
         body,
         "<tr><th>{named}{start}</th><td class=\"words\">{status}</td><td>{picture}</td><td>{last}</td></tr>"
@@ -184,11 +165,8 @@ pub fn time_line(line: &TimeLine<'_>) -> String {
     body.push_str("<section class=\"ends\"><h2>Changes</h2>\n");
     for (_, change) in line.changes {
         let says = escaped(&series_change(line.metric, change));
-        let _ = writeln!(
-            body,
-            "<p class=\"point\"><a href=\"/run?id={}\">{says}</a></p>",
-            change.id
-        );
+        let _ =
+            writeln!(body, "<p class=\"point\"><a href=\"/run?id={}\">{says}</a></p>", change.id);
     }
     let why = "What else is another since then need not be why.";
     let words = match (line.changes.is_empty(), line.exact) {
@@ -207,11 +185,7 @@ fn metrics(body: &mut String, line: &TimeLine<'_>) {
         return;
     }
     let option = |metric: &String| {
-        let chosen = if metric == line.metric {
-            " selected"
-        } else {
-            ""
-        };
+        let chosen = if metric == line.metric { " selected" } else { "" };
         format!("<option{chosen}>{}</option>", escaped(metric))
     };
     let options: String = line.metrics.iter().map(option).collect();
@@ -272,10 +246,8 @@ pub fn run(id: i64, series: &str, before: Option<i64>, document: &mut dyn Docume
         escaped(series)
     );
     if let Some(before) = before {
-        let _ = write!(
-            body,
-            " · <a href=\"/compare?a={before}&amp;b={id}\">beside run {before}</a>"
-        );
+        let _ =
+            write!(body, " · <a href=\"/compare?a={before}&amp;b={id}\">beside run {before}</a>");
     }
     body.push_str("</p>\n");
     article(&mut body, 0, document, BROAD);
@@ -286,10 +258,7 @@ pub fn run(id: i64, series: &str, before: Option<i64>, document: &mut dyn Docume
 pub fn beside(numbers: [i64; 2], changes: &Baseline, documents: [&mut dyn Document; 2]) -> String {
     let [a, b] = numbers;
     let title = format!("Run {b} beside run {a}");
-    let style = Style {
-        form: Form::Html,
-        ..Style::default()
-    };
+    let style = Style { form: Form::Html, ..Style::default() };
     let changes = text::changes(&title, changes, style);
     let mut body = format!("<section>{changes}</section>\n<div class=\"two\">\n");
     for (id, document) in numbers.into_iter().zip(documents) {
@@ -328,10 +297,7 @@ pub fn running(running: Option<&Running>, last: Option<&Ended>) -> String {
 pub fn live(running: Option<&Running>, last: Option<&Ended>) -> String {
     let Some(running) = running else {
         let last = last.map_or_else(String::new, |last| match last.run {
-            Some(id) => format!(
-                "<p><a href=\"/run?id={id}\">{}</a></p>",
-                escaped(&last.says)
-            ),
+            Some(id) => format!("<p><a href=\"/run?id={id}\">{}</a></p>", escaped(&last.says)),
             None => format!("<p class=\"doubt\">{}</p>", escaped(&last.says)),
         });
         return format!("<p>No test is running.</p>{last}");

@@ -31,21 +31,14 @@ pub enum Kind {
 impl Metrics {
     /// Begins a metric family; the samples that follow belong to it.
     pub fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> &mut Self {
-        self.0.push(MetricFamily {
-            name,
-            kind,
-            help,
-            samples: Vec::new(),
-        });
+        self.0.push(MetricFamily { name, kind, help, samples: Vec::new() });
         self
     }
 
     /// Adds a sample to the metric family begun last. Label values may be any text; label names
     /// must be valid names.
     pub fn sample<'a>(&mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>, value: f64) {
-        let labels = labels
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let labels = labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
         if let Some(family) = self.0.last_mut() {
             family.samples.push((labels.collect(), value));
         }
@@ -54,13 +47,7 @@ impl Metrics {
     /// The metrics in the text format of Prometheus.
     pub fn page(&self) -> String {
         let mut page = String::new();
-        for MetricFamily {
-            name,
-            kind,
-            help,
-            samples,
-        } in &self.0
-        {
+        for MetricFamily { name, kind, help, samples } in &self.0 {
             let kind = match kind {
                 Kind::Gauge => "gauge",
                 Kind::Counter => "counter",
@@ -127,18 +114,11 @@ const CUMULATIVE: u8 = 2;
 
 fn quoted(labels: &Labels) -> String {
     let labels = labels.iter().map(|(key, value)| {
-        let value = value
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n");
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         format!("{key}=\"{value}\"")
     });
     let labels = labels.collect::<Vec<_>>().join(",");
-    if labels.is_empty() {
-        labels
-    } else {
-        format!("{{{labels}}}")
-    }
+    if labels.is_empty() { labels } else { format!("{{{labels}}}") }
 }
 
 fn attributes<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Value {

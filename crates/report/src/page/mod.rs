@@ -34,12 +34,7 @@ pub(crate) enum PageBlock {
     /// The title of the blocks up to the next blank line; left out if there are none.
     Section(String),
     /// Words that fill the lines; all lines but the first are indented by `hang` columns.
-    Words {
-        emphasis: Emphasis,
-        label: String,
-        hang: usize,
-        words: String,
-    },
+    Words { emphasis: Emphasis, label: String, hang: usize, words: String },
     /// A command to copy, with a line for each of its lines.
     Command(String),
     /// Aligned columns.
@@ -58,11 +53,7 @@ pub struct Page {
 impl Page {
     /// An empty page.
     pub fn new(style: Style) -> Self {
-        Self {
-            blocks: Vec::new(),
-            style,
-            is_screen: false,
-        }
+        Self { blocks: Vec::new(), style, is_screen: false }
     }
 
     /// Makes the page fit on a screen of 24 lines by leaving out rows that can be
@@ -239,20 +230,13 @@ mod tests {
     use super::*;
 
     fn plain(width: usize) -> Page {
-        Page::new(Style {
-            width,
-            colour: false,
-            ..Style::default()
-        })
+        Page::new(Style { width, colour: false, ..Style::default() })
     }
 
     #[test]
     fn nothing_from_a_peer_reaches_the_terminal_as_a_control() {
         let mut page = plain(80);
-        page.line(
-            Emphasis::Strong,
-            "a\x1b]0;title\x07b\u{9b}31mc\r\nd\u{202e}e",
-        );
+        page.line(Emphasis::Strong, "a\x1b]0;title\x07b\u{9b}31mc\r\nd\u{202e}e");
         page.command("rm\x1b[8m -rf\nls");
         assert_eq!(
             page.finish(),
@@ -263,11 +247,7 @@ mod tests {
 
     #[test]
     fn colour_only_surrounds_lines() {
-        let mut page = Page::new(Style {
-            width: 80,
-            colour: true,
-            ..Style::default()
-        });
+        let mut page = Page::new(Style { width: 80, colour: true, ..Style::default() });
         page.line(Emphasis::Warning, "doubt");
         page.line(Emphasis::None, "plain");
         assert_eq!(page.finish(), "\x1b[33mdoubt\x1b[0m\nplain\n");
@@ -306,10 +286,8 @@ mod tests {
 
     #[test]
     fn a_command_for_a_host_of_a_lab_is_run_there() {
-        let mut page = Page::new(Style {
-            prefix: Some("linerate lab exec a -- "),
-            ..Style::default()
-        });
+        let mut page =
+            Page::new(Style { prefix: Some("linerate lab exec a -- "), ..Style::default() });
         page.command("linerate stream b -P 4  # if faster");
         page.command("modprobe tcp_bbr && linerate stream b -C bbr");
         page.command("linerate host set k=1  # on the endpoint's host");
@@ -341,10 +319,7 @@ mod tests {
         page.heading(&words);
         page.words("more");
         let answer = page.answer().unwrap();
-        assert_eq!(
-            answer,
-            format!("12 ms to a\\u{{1b}}[2Jb; {}", ["long"; 20].join(" "))
-        );
+        assert_eq!(answer, format!("12 ms to a\\u{{1b}}[2Jb; {}", ["long"; 20].join(" ")));
         assert_eq!(plain(40).answer(), None);
     }
 

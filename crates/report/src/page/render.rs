@@ -22,9 +22,7 @@ pub(super) fn page(page: &Page) -> String {
         PageBlock::Table(grid) => grid.highest_row_rank(),
         _ => 0,
     });
-    let mut pages = (0..=ranks.max().unwrap_or(0))
-        .rev()
-        .map(|rank| laid_out(page, rank));
+    let mut pages = (0..=ranks.max().unwrap_or(0)).rev().map(|rank| laid_out(page, rank));
     let fitting = pages.find(|text| text.lines().count() <= SCREEN);
     fitting.unwrap_or_else(|| laid_out(page, 0).replace("\n\n", "\n"))
 }
@@ -37,20 +35,11 @@ fn laid_out(page: &Page, highest: u8) -> String {
     let mut text = String::new();
     let (mut is_apart, mut title) = (false, None);
     for block in &page.blocks {
-        let mut written = Text {
-            style: page.style,
-            highest,
-            text: String::new(),
-        };
+        let mut written = Text { style: page.style, highest, text: String::new() };
         match block {
             PageBlock::Blank => (is_apart, title) = (true, None),
             PageBlock::Section(words) => (is_apart, title) = (true, Some(words)),
-            PageBlock::Words {
-                emphasis,
-                label,
-                hang,
-                words,
-            } => {
+            PageBlock::Words { emphasis, label, hang, words } => {
                 written.words(*emphasis, label, *hang, words);
             }
             PageBlock::Command(command) => written.command(command),
@@ -174,10 +163,7 @@ impl Text {
         let parts = command.split_once("  # ").filter(|_| is_long);
         let (words, comment) = parts.unwrap_or((&command, ""));
         self.line(Emphasis::Command, &format!("    {words}"));
-        for comment in wrap(comment, room.saturating_sub(2))
-            .iter()
-            .filter(|it| !it.is_empty())
-        {
+        for comment in wrap(comment, room.saturating_sub(2)).iter().filter(|it| !it.is_empty()) {
             self.line(Emphasis::None, &format!("    # {comment}"));
         }
     }
@@ -187,14 +173,8 @@ impl Text {
             return self.marked_up(&grid.columns());
         }
         let layout = grid.layout(self.style.columns(), self.highest);
-        layout
-            .heads
-            .iter()
-            .for_each(|head| self.line(Emphasis::Strong, head));
-        layout
-            .rows
-            .iter()
-            .for_each(|row| self.line(Emphasis::None, row));
+        layout.heads.iter().for_each(|head| self.line(Emphasis::Strong, head));
+        layout.rows.iter().for_each(|row| self.line(Emphasis::None, row));
         if layout.left_out > 0 {
             let columns = plural(layout.left_out as u64, "column");
             let hint = format!("{columns} more in a wider terminal, or with --json");
@@ -210,10 +190,7 @@ impl Text {
         let row = |of: &dyn Fn(usize) -> String| (0..columns.len()).map(of).collect::<String>();
         if self.style.form == Form::Markdown {
             let rule = |at: usize| if columns[at].1 { " ---: |" } else { " --- |" };
-            self.push(format!(
-                "|{}",
-                row(&|at| format!(" {} |", plain(&columns[at].0)))
-            ));
+            self.push(format!("|{}", row(&|at| format!(" {} |", plain(&columns[at].0)))));
             self.push(format!("|{}", row(&|at| rule(at).to_owned())));
             for number in 0..rows {
                 let cells = row(&|at| format!(" {} |", plain(&columns[at].2[number])));
@@ -222,17 +199,12 @@ impl Text {
             return self.push("");
         }
         let class = |at: usize| {
-            if columns[at].1 {
-                " class=\"right\""
-            } else {
-                ""
-            }
+            if columns[at].1 { " class=\"right\"" } else { "" }
         };
         self.text.push_str("<div class=\"wide\"><table>");
         if columns.iter().any(|(head, _, _)| !head.is_empty()) {
             let heads = row(&|at| format!("<th{}>{}</th>", class(at), escaped(&columns[at].0)));
-            self.text
-                .push_str(&format!("<thead><tr>{heads}</tr></thead>"));
+            self.text.push_str(&format!("<thead><tr>{heads}</tr></thead>"));
         }
         self.push("<tbody>");
         for number in 0..rows {

@@ -117,10 +117,7 @@ impl<R> Table<R> {
     pub fn of(rows: impl IntoIterator<Item = R>) -> Self {
         let rows: Vec<R> = rows.into_iter().collect();
         let spare_rows = vec![0; rows.len()];
-        let grid = Grid {
-            columns: Vec::new(),
-            spare_rows,
-        };
+        let grid = Grid { columns: Vec::new(), spare_rows };
         Self { rows, grid }
     }
 
@@ -198,9 +195,8 @@ impl Grid {
 
     /// The table laid out for a terminal of `width` columns, without the rows above a rank.
     pub(crate) fn layout(&self, width: usize, highest: u8) -> TableLayout {
-        let rows: Vec<usize> = (0..self.spare_rows.len())
-            .filter(|row| self.spare_rows[*row] <= highest)
-            .collect();
+        let rows: Vec<usize> =
+            (0..self.spare_rows.len()).filter(|row| self.spare_rows[*row] <= highest).collect();
         let sized = |column| (column, TableColumn::width(column, &rows));
         let mut shown: Vec<(&TableColumn, usize)> = self.known().map(sized).collect();
         let all = shown.len();
@@ -221,10 +217,7 @@ impl Grid {
             heads: (0..if rows.is_empty() { 0 } else { heads })
                 .flat_map(|at| line(&|column| column.head_line(at, heads)))
                 .collect(),
-            rows: rows
-                .iter()
-                .flat_map(|at| line(&|column| &column.cells[*at]))
-                .collect(),
+            rows: rows.iter().flat_map(|at| line(&|column| &column.cells[*at])).collect(),
             left_out: all - shown.len(),
         }
     }
@@ -255,11 +248,7 @@ fn least_width(columns: &[(&TableColumn, usize)], gap: usize) -> usize {
 impl TableColumn {
     fn width(&self, rows: &[usize]) -> usize {
         let cells = rows.iter().map(|row| &self.cells[*row]);
-        let widths = self
-            .head
-            .iter()
-            .chain(cells)
-            .map(|cell| cell.chars().count());
+        let widths = self.head.iter().chain(cells).map(|cell| cell.chars().count());
         widths.max().unwrap_or(0)
     }
 

@@ -42,11 +42,7 @@ impl Bars {
         let values = self.rows.iter().flat_map(Bar::values).chain(levels);
         let scale = Scale::new(values, false, [left, width - RIGHT - VALUE]);
         let mut scale = match self.end {
-            Some(end) => Scale {
-                high: end,
-                pixels: [left, width - RIGHT],
-                ..scale
-            },
+            Some(end) => Scale { high: end, pixels: [left, width - RIGHT], ..scale },
             None => scale,
         };
         let (one, unit) = self.unit.scale(scale.high);
@@ -56,12 +52,7 @@ impl Bars {
         let above = if is_narrow { LINE } else { 0.0 };
         let top = 4.0 + LINE * self.levels.len() as f64;
         let ground = top + self.rows.len() as f64 * (ROW + above);
-        let rows = BarRows {
-            x: scale,
-            above,
-            top,
-            right: width,
-        };
+        let rows = BarRows { x: scale, above, top, right: width };
         rows.axis(svg, ground, ((width - left) / 90.0) as usize, one);
         for (number, row) in self.rows.iter().enumerate() {
             rows.row(svg, number, row, self);
@@ -110,10 +101,8 @@ impl BarRows {
             let x = format!("{:.1}", self.x.pixels[0] - 8.0);
             (x, top + BAR / 2.0 + 4.0, "end")
         };
-        let _ = write!(
-            svg,
-            "<text x=\"{x}\" y=\"{y:.1}\" class=\"{class}{strong}\">{label}</text>"
-        );
+        let _ =
+            write!(svg, "<text x=\"{x}\" y=\"{y:.1}\" class=\"{class}{strong}\">{label}</text>");
     }
 
     fn row(&self, svg: &mut String, number: usize, row: &Bar, bars: &Bars) {
@@ -131,10 +120,7 @@ impl BarRows {
         };
         let shape = outline(from, to.max(from + 1.0), top, is_torn);
         let tip = escaped(&row.tip);
-        let _ = write!(
-            svg,
-            "<path class=\"{class}\" d=\"{shape}\"><title>{tip}</title></path>"
-        );
+        let _ = write!(svg, "<path class=\"{class}\" d=\"{shape}\"><title>{tip}</title></path>");
         let mut end = to;
         if let Some(interval) = row.interval {
             let [low, high] = interval.map(|value| self.x.at(value));
@@ -185,11 +171,8 @@ impl BarRows {
     ) {
         let (at, y) = (self.x.at(level), LINE * (number as f64 + 1.0) - 3.0);
         let room = words.chars().count() as f64 * LETTER * BOLD;
-        let (class, x) = if at > width / 2.0 {
-            ("end", (at - 5.0).max(room))
-        } else {
-            ("", at + 5.0)
-        };
+        let (class, x) =
+            if at > width / 2.0 { ("end", (at - 5.0).max(room)) } else { ("", at + 5.0) };
         let dash = if number == 0 { "measured" } else { "level" };
         let words = escaped(words);
         let _ = write!(

@@ -133,12 +133,7 @@ impl Chart {
         says: String,
         body: impl Into<Body>,
     ) -> Self {
-        Self {
-            name: name.to_owned(),
-            title: title.into(),
-            says,
-            body: body.into(),
-        }
+        Self { name: name.to_owned(), title: title.into(), says, body: body.into() }
     }
 }
 
@@ -157,37 +152,20 @@ impl From<Bars> for Body {
 impl Plot {
     /// A plot whose x axis is linear.
     pub(crate) fn new(x: &'static str, x_unit: Unit, panels: Vec<Panel>) -> Self {
-        Self {
-            x,
-            x_unit,
-            log: false,
-            panels,
-        }
+        Self { x, x_unit, log: false, panels }
     }
 }
 
 impl Bars {
     /// Bars without levels.
     pub(crate) fn new(unit: Unit, rows: Vec<Bar>) -> Self {
-        Self {
-            unit,
-            rows,
-            levels: Vec::new(),
-            end: None,
-        }
+        Self { unit, rows, levels: Vec::new(), end: None }
     }
 }
 
 impl Panel {
     pub(crate) fn new(y: &'static str, unit: Unit, series: Vec<Series>) -> Self {
-        Self {
-            y,
-            unit,
-            series,
-            levels: Vec::new(),
-            band: None,
-            close: false,
-        }
+        Self { y, unit, series, levels: Vec::new(), band: None, close: false }
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = f64> {
@@ -211,9 +189,7 @@ impl Series {
             name: name.into(),
             mark,
             colour,
-            points: points
-                .filter(|point| point.iter().all(|part| part.is_finite()))
-                .collect(),
+            points: points.filter(|point| point.iter().all(|part| part.is_finite())).collect(),
         }
     }
 }

@@ -43,11 +43,7 @@ fn drawn(document: &ProfileDocument, buttons: &str, script: &str) -> String {
         escaped(&title(document)),
         height - 6,
     );
-    let mut canvas = Canvas {
-        svg: &mut svg,
-        all: root.samples,
-        ground,
-    };
+    let mut canvas = Canvas { svg: &mut svg, all: root.samples, ground };
     canvas.frame(&root, "both ends", 0, 0);
     legend(&mut svg, &root, height);
     svg + script + "</svg>\n"
@@ -71,10 +67,7 @@ const LETTER: u64 = 67;
 fn title(document: &ProfileDocument) -> String {
     let record = &document.record;
     let rate = record.throughput_bps().unwrap_or(0.0) / 1e6;
-    format!(
-        "CPU time of a transfer to {} ({}): {rate:.0} Mbit/s",
-        record.host, record.peer
-    )
+    format!("CPU time of a transfer to {} ({}): {rate:.0} Mbit/s", record.host, record.peer)
 }
 
 #[derive(Default)]
@@ -282,10 +275,7 @@ mod tests {
     #[test]
     fn labels_have_room_or_are_cut() {
         assert_eq!(label("tcp_ack", 600).as_deref(), Some("tcp_ack"));
-        assert_eq!(
-            label("tcp_sendmsg_locked", 600).as_deref(),
-            Some("tcp_se..")
-        );
+        assert_eq!(label("tcp_sendmsg_locked", 600).as_deref(), Some("tcp_se.."));
         assert_eq!(label("tcp_ack", 100), None);
         assert_eq!(label("&lt;Vec as long&gt;::name", 600), None);
     }
@@ -295,11 +285,7 @@ mod tests {
         [1, 3, 5].map(|at| {
             let part = u8::from_str_radix(&colour[at..at + 2], 16).unwrap();
             let part = f64::from(part) / 255.0;
-            if part <= 0.04045 {
-                part / 12.92
-            } else {
-                ((part + 0.055) / 1.055).powf(2.4)
-            }
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
         })
     }
 
@@ -310,11 +296,7 @@ mod tests {
     /// CIE 1976 L*a*b*.
     fn lab(light: [f64; 3]) -> [f64; 3] {
         let root = |part: f64| {
-            if part > 0.008_856 {
-                part.cbrt()
-            } else {
-                7.787 * part + 16.0 / 116.0
-            }
+            if part > 0.008_856 { part.cbrt() } else { 7.787 * part + 16.0 / 116.0 }
         };
         let x = root(dot([0.4124, 0.3576, 0.1805], light) / 0.9505);
         let y = root(dot([0.2126, 0.7152, 0.0722], light));

@@ -40,10 +40,7 @@ impl Plot {
             for (value, _) in &ticks {
                 let at = x.at(*value);
                 let end = top + height;
-                let _ = write!(
-                    svg,
-                    "<path class=\"grid\" d=\"M{at:.1} {top:.1}V{end:.1}\"/>"
-                );
+                let _ = write!(svg, "<path class=\"grid\" d=\"M{at:.1} {top:.1}V{end:.1}\"/>");
             }
             panel.draw(svg, &x, [top, top + height]);
             top += height + GAP;
@@ -51,17 +48,11 @@ impl Plot {
         top -= GAP;
         for (value, text) in &ticks {
             let (at, y) = (x.at(*value), top + 16.0);
-            let _ = write!(
-                svg,
-                "<text x=\"{at:.1}\" y=\"{y:.1}\" class=\"mid dim\">{text}</text>"
-            );
+            let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{y:.1}\" class=\"mid dim\">{text}</text>");
         }
         let title = named(self.x, unit);
         let (at, y) = ((LEFT + width - RIGHT) / 2.0, top + 34.0);
-        let _ = write!(
-            svg,
-            "<text x=\"{at:.1}\" y=\"{y:.1}\" class=\"mid\">{title}</text>"
-        );
+        let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{y:.1}\" class=\"mid\">{title}</text>");
         top + FOOT
     }
 }
@@ -84,10 +75,7 @@ impl Panel {
     fn head(&self, svg: &mut String, top: f64, width: f64) -> f64 {
         let title = named(self.y, self.unit().1);
         let mut y = top + LINE - 4.0;
-        let _ = write!(
-            svg,
-            "<text x=\"2\" y=\"{y:.1}\" class=\"strong\">{title}</text>"
-        );
+        let _ = write!(svg, "<text x=\"2\" y=\"{y:.1}\" class=\"strong\">{title}</text>");
         if self.series.len() < 2 {
             return y + HEAD;
         }
@@ -99,11 +87,7 @@ impl Panel {
             }
             series.key(svg, x, y - 4.0);
             let name = escaped(&series.name);
-            let _ = write!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{y:.1}\">{name}</text>",
-                x + 22.0
-            );
+            let _ = write!(svg, "<text x=\"{:.1}\" y=\"{y:.1}\">{name}</text>", x + 22.0);
             x += room + 14.0;
         }
         y + HEAD
@@ -183,10 +167,7 @@ impl Series {
     }
 
     fn draw(&self, svg: &mut String, x: &Scale, y: &Scale) {
-        let places = self
-            .points
-            .iter()
-            .map(|point| (x.at(point[0]), y.at(point[1])));
+        let places = self.points.iter().map(|point| (x.at(point[0]), y.at(point[1])));
         match self.mark {
             Mark::Dots | Mark::Rings => places.for_each(|(x, y)| svg.push_str(&self.dot(x, y))),
             Mark::Line | Mark::Dashed => {
@@ -202,11 +183,7 @@ impl Series {
                 let are_many = self.points.len() > MANY;
                 let many = if are_many { " many" } else { "" };
                 let path: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
-                let _ = write!(
-                    svg,
-                    "<path class=\"{} points{many}\" d=\"{path}\"/>",
-                    self.class()
-                );
+                let _ = write!(svg, "<path class=\"{} points{many}\" d=\"{path}\"/>", self.class());
             }
             Mark::Stems => {
                 let ground = y.at(0.0);

@@ -31,12 +31,7 @@ impl Scale {
                 high = low + 1.0;
             }
         }
-        Self {
-            low,
-            high,
-            pixels,
-            log,
-        }
+        Self { low, high, pixels, log }
     }
 
     /// The axis limited to `values`, without a 0 that is not among them.
@@ -99,11 +94,7 @@ impl Scale {
     fn log_ticks(&self, unit: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.low / unit, self.high / unit);
         let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
-        let between: &[f64] = if high / low < 1e3 {
-            &[1.0, 2.0, 5.0]
-        } else {
-            &[1.0]
-        };
+        let between: &[f64] = if high / low < 1e3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let ticks = powers.flat_map(|power| {
             between.iter().map(move |part| {
                 let decimals = (-power).max(0) as usize;
@@ -178,14 +169,8 @@ mod tests {
     #[test]
     fn ticks_are_round_and_reach_beyond_the_largest_value() {
         let scale = |values: &[f64]| Scale::new(values.iter().copied(), false, [0.0, 100.0]);
-        assert_eq!(
-            written(scale(&[13.9e6, 14.2e6]), 4, 1e6),
-            ["0", "5", "10", "15"]
-        );
-        assert_eq!(
-            written(scale(&[0.31]), 4, 1.0),
-            ["0.0", "0.1", "0.2", "0.3", "0.4"]
-        );
+        assert_eq!(written(scale(&[13.9e6, 14.2e6]), 4, 1e6), ["0", "5", "10", "15"]);
+        assert_eq!(written(scale(&[0.31]), 4, 1.0), ["0.0", "0.1", "0.2", "0.3", "0.4"]);
         assert_eq!(written(scale(&[-3.0, 8.0]), 4, 1.0), ["-5", "0", "5", "10"]);
         assert_eq!(written(scale(&[f64::NAN]), 4, 1.0).first().unwrap(), "0");
     }
@@ -193,28 +178,13 @@ mod tests {
     #[test]
     fn moments_are_round_and_written_as_far_as_they_differ() {
         let dates = |low: f64, span: f64| {
-            let scale = Scale {
-                low,
-                high: low + span,
-                pixels: [0.0, 1.0],
-                log: false,
-            };
-            scale
-                .dates(4)
-                .into_iter()
-                .map(|(_, text)| text)
-                .collect::<Vec<_>>()
+            let scale = Scale { low, high: low + span, pixels: [0.0, 1.0], log: false };
+            scale.dates(4).into_iter().map(|(_, text)| text).collect::<Vec<_>>()
         };
         // 2026-11-23 09:00 UTC.
         let at = 1_795_424_400.0;
-        assert_eq!(
-            dates(at, 3600.0),
-            ["09:00", "09:15", "09:30", "09:45", "10:00"]
-        );
-        assert_eq!(
-            dates(at, 1.5 * DAY),
-            ["11-23 12:00", "11-24 00:00", "11-24 12:00"]
-        );
+        assert_eq!(dates(at, 3600.0), ["09:00", "09:15", "09:30", "09:45", "10:00"]);
+        assert_eq!(dates(at, 1.5 * DAY), ["11-23 12:00", "11-24 00:00", "11-24 12:00"]);
         assert_eq!(dates(at, 5.0 * DAY), ["11-25", "11-27"]);
         assert_eq!(dates(at, 700.0 * DAY).len(), 4);
     }

@@ -44,11 +44,7 @@ fn of_source(source: &Source) -> String {
         Format::Json => "JSON",
     };
     let (file, label) = (&source.file, &source.label);
-    let named = if label == file {
-        file.clone()
-    } else {
-        format!("{file} ({label})")
-    };
+    let named = if label == file { file.clone() } else { format!("{file} ({label})") };
     format!("{named}: {format}, {}", plural(source.rows as u64, "row"))
 }
 
@@ -65,9 +61,7 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
             says(page, shown);
             let lone = groups.iter().filter(|group| group.comparisons.is_empty());
             if let Some(lone) = counted(lone.count() as u64, "groups") {
-                page.point(&format!(
-                    "{lone} have no level to compare with the first one"
-                ));
+                page.point(&format!("{lone} have no level to compare with the first one"));
             }
         }
     }
@@ -78,9 +72,7 @@ fn metric(page: &mut Page, analysis: &Analysis, name: &str) {
 
 /// Says what is compared. If there are only two levels, they are named here and not in each row.
 fn heading(analysis: &Analysis, name: &str) -> String {
-    let by = if_known(some_joined(analysis.by.clone(), ", "), |by| {
-        format!(", for each {by}")
-    });
+    let by = if_known(some_joined(analysis.by.clone(), ", "), |by| format!(", for each {by}"));
     let Some(factor) = &analysis.factor else {
         return format!("{name}{by}");
     };
@@ -189,14 +181,7 @@ fn says(page: &mut Page, groups: &[&Group]) {
 }
 
 fn over_groups(overall: &Overall) -> String {
-    let Overall {
-        a,
-        b,
-        groups,
-        larger,
-        smaller,
-        ..
-    } = overall;
+    let Overall { a, b, groups, larger, smaller, .. } = overall;
     let median = digits(overall.median_ratio);
     let [from, to] = [&overall.smallest, &overall.largest]
         .map(|group| format!("{} at {}", digits(group.ratio), words(&group.settings)));
@@ -245,9 +230,7 @@ fn claims(page: &mut Page, analysis: &Analysis) {
     page.gap();
     let is_agreed = |it: &&ClaimResult| it.verdict == ClaimVerdict::Agrees;
     let (agree, all) = (claims.iter().filter(is_agreed).count(), claims.len());
-    page.verdict(&format!(
-        "What the report says, against its own rows: {agree} of {all} agree"
-    ));
+    page.verdict(&format!("What the report says, against its own rows: {agree} of {all} agree"));
     for claim in claims {
         let (word, emphasis) = match claim.verdict {
             ClaimVerdict::Agrees => ("agrees", Emphasis::None),
@@ -272,11 +255,7 @@ fn words(settings: &[Setting]) -> String {
 
 /// How a figure of a metric is written: rates with their unit, others as digits.
 fn writer(metric: &str) -> fn(f64) -> String {
-    if metric.ends_with("_bps") || metric.ends_with("bits_per_second") {
-        rate
-    } else {
-        digits
-    }
+    if metric.ends_with("_bps") || metric.ends_with("bits_per_second") { rate } else { digits }
 }
 
 fn signed_percent(percent: f64) -> String {

@@ -37,10 +37,7 @@ impl Document for CapacityDocument {
             page.gap();
             page.facts("active", beside(self));
             page.facts("CPU", cpu(self));
-            page.facts(
-                "sockets",
-                course(self, |reading| reading.tcp_allocated, count),
-            );
+            page.facts("sockets", course(self, |reading| reading.tcp_allocated, count));
             page.facts("slab", course(self, |reading| reading.slab_bytes, bytes));
             table(page, self);
         }
@@ -195,9 +192,7 @@ fn held_by(document: &CapacityDocument) -> Option<String> {
     let half = &document.client;
     let each = half.limits.descriptors_each.filter(|_| half.workers > 1)?;
     let (workers, each) = (count(half.workers.into()), count(each));
-    Some(format!(
-        "{workers} processes here: one has at most {each} descriptors (ulimit -Hn)"
-    ))
+    Some(format!("{workers} processes here: one has at most {each} descriptors (ulimit -Hn)"))
 }
 
 fn load(document: &CapacityDocument) -> Vec<String> {
@@ -225,9 +220,7 @@ fn churn(document: &CapacityDocument) -> Option<String> {
     let churn = document.churn.as_ref()?;
     let [asked, closed, opened] = [churn.asked_per_s, churn.closed, churn.opened].map(count);
     let per_s = digits(churn.per_s);
-    Some(format!(
-        "{per_s}/s of {asked}/s asked, {closed} closed, {opened} opened in their place"
-    ))
+    Some(format!("{per_s}/s of {asked}/s asked, {closed} closed, {opened} opened in their place"))
 }
 
 fn ends(document: &CapacityDocument) -> impl Iterator<Item = (&'static str, &CapacityHalf)> {
@@ -256,9 +249,7 @@ fn course(
         let after = after.map(|after| format!(", {} after", words(after)));
         let [before, height] = [before?, height?].map(&words);
         let after = after.unwrap_or_default();
-        Some(format!(
-            "{end} {before} before, {height} at the height{after}"
-        ))
+        Some(format!("{end} {before} before, {height} at the height{after}"))
     };
     let is_shared = document.environment.shared_kernel;
     let shown = if is_shared { 1 } else { 2 };
@@ -297,9 +288,7 @@ fn coming(page: &mut Page, next: &LimitRow, noun: &str) {
         return;
     };
     let limit = format!("{}{}", name(next.limit), place(next.end));
-    page.verdict(&format!(
-        "The next limit would be: {limit}, at {at} {noun}."
-    ));
+    page.verdict(&format!("The next limit would be: {limit}, at {at} {noun}."));
     page.evidence([&next.formula]);
     remedy(page, next.remedy.as_ref());
 }

@@ -31,8 +31,7 @@ impl Document for Check {
         ];
         for (direction, record, runs) in ways {
             let leg = record.iter().find_map(Record::leg);
-            leg.into_iter()
-                .for_each(|leg| explanation(page, direction, leg, runs.as_ref(), self));
+            leg.into_iter().for_each(|leg| explanation(page, direction, leg, runs.as_ref(), self));
         }
         hidden_fault(page, self);
         let records: Vec<&Record> = self.up.iter().chain(&self.down).collect();
@@ -56,9 +55,7 @@ impl Document for Check {
     fn answer(&self) -> String {
         let runs = [(Direction::Down, &self.down), (Direction::Up, &self.up)];
         let ways = runs.into_iter().filter_map(|(direction, record)| {
-            let held = if_known(held("", record.as_ref()?.leg()?), |held| {
-                format!(" ({held})")
-            });
+            let held = if_known(held("", record.as_ref()?.leg()?), |held| format!(" ({held})"));
             let reached = rate(self.throughput_bps(direction)?);
             Some(format!("{} {reached}{held}", direction.word()))
         });
@@ -142,9 +139,7 @@ fn in_short(page: &mut Page, check: &Check) {
 /// The MSS, and the one that the MTU carries if that is larger, between `before` and `after`.
 fn mss(path: &PathFacts, before: &str, after: &str) -> Option<String> {
     let expected = larger_mss(path).map(|size| format!("{before}{}{after}", exact_bytes(size)));
-    named("MSS", path.mss_bytes, |mss| {
-        exact_bytes(mss) + &expected.unwrap_or_default()
-    })
+    named("MSS", path.mss_bytes, |mss| exact_bytes(mss) + &expected.unwrap_or_default())
 }
 
 /// The MSS that the MTU allows, if the path's is smaller. TCP limits a segment to half of a 64 KiB
@@ -336,24 +331,19 @@ fn queue(queue: &Queue) -> String {
 /// what helps.
 fn responsiveness_table(page: &mut Page, check: &Check) {
     page.gap();
-    page.table(
-        &table! { check.responsiveness.iter().rev(), (direction, found) =>
-            left "load" => direction.as_str();
-            right "flows" => u64::from(found.flows);
-            right ["", "rate"] => rate(found.throughput_bps);
-            right ["connect", "idle"] => micros(found.idle_us);
-            right ["", "loaded"] => micros(found.connect_us);
-            right ["request", "loaded"] => micros(found.request_us);
-            right ["on loaded", "flow"] => found.loaded_flow_us.map(micros);
-            right "probes" => found.probes;
-            right "RPM" => found.rpm.round() as u64;
-        },
-    );
+    page.table(&table! { check.responsiveness.iter().rev(), (direction, found) =>
+        left "load" => direction.as_str();
+        right "flows" => u64::from(found.flows);
+        right ["", "rate"] => rate(found.throughput_bps);
+        right ["connect", "idle"] => micros(found.idle_us);
+        right ["", "loaded"] => micros(found.connect_us);
+        right ["request", "loaded"] => micros(found.request_us);
+        right ["on loaded", "flow"] => found.loaded_flow_us.map(micros);
+        right "probes" => found.probes;
+        right "RPM" => found.rpm.round() as u64;
+    });
     for (direction, found) in check.responsiveness.iter().rev() {
-        page.facts(
-            &format!("{direction} waits"),
-            found.queues.iter().map(queue),
-        );
+        page.facts(&format!("{direction} waits"), found.queues.iter().map(queue));
         let remedies = found.queues.iter().filter_map(|queue| queue.remedy.clone());
         remedies.for_each(|remedy| page.command(&remedy.typed(None).command));
     }

@@ -100,10 +100,9 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
             format!("A {a:>11} B {b:>11} {change:>7}")
         }
     };
-    let so_far = if_known(
-        standing.conclusion.as_ref().and_then(|c| c.metrics.first()),
-        |metric| format!("  so far {:>7}", signed_percent(metric.effect_percent)),
-    );
+    let so_far = if_known(standing.conclusion.as_ref().and_then(|c| c.metrics.first()), |metric| {
+        format!("  so far {:>7}", signed_percent(metric.effect_percent))
+    });
     let (number, outlook) = (pair.pair, outlook(standing));
     let line = format!("pair {number:>2}  {figures}{so_far}  {outlook}");
     printable(&line).replace(NBSP, " ")
@@ -272,10 +271,8 @@ fn pair_facts(comparison: &Comparison) -> [Option<String>; 4] {
 }
 
 fn idle_facts(idle: &IdleLoad) -> [Option<String>; 2] {
-    let ends = [
-        ("this host", idle.client_cpu_percent),
-        ("endpoint's host", idle.server_cpu_percent),
-    ];
+    let ends =
+        [("this host", idle.client_cpu_percent), ("endpoint's host", idle.server_cpu_percent)];
     ends.map(|(name, busy)| named(name, busy, |busy| format!("{busy:.1}{NBSP}% busy")))
 }
 
@@ -290,9 +287,7 @@ fn metric_table(metrics: &[ComparedMetric]) -> Table<[String; 5]> {
         let (name, rest) = short_name(metric.metric.as_str());
         let effect = signed_percent(found.effect_percent);
         let [a_spread, b_spread, change] = [a.1, b.1, span(&low, &high, "to")].map(halves);
-        let is_wide = [&a_spread, &b_spread, &change]
-            .iter()
-            .any(|cell| !cell[1].is_empty());
+        let is_wide = [&a_spread, &b_spread, &change].iter().any(|cell| !cell[1].is_empty());
         let [[a_low, a_high], [b_low, b_high], [from, to]] = [a_spread, b_spread, change];
         let none = String::new;
         let rows = [
@@ -321,10 +316,7 @@ fn halves(interval: String) -> [String; 2] {
         Some(at + separator.trim_end().len())
     });
     match at.filter(|_| is_wide) {
-        Some(at) => [
-            interval[..at].to_owned(),
-            interval[at..].trim_start().to_owned(),
-        ],
+        Some(at) => [interval[..at].to_owned(), interval[at..].trim_start().to_owned()],
         None => [interval, String::new()],
     }
 }
@@ -359,11 +351,7 @@ fn several_figures(page: &mut Page, metrics: &[ComparedMetric]) {
         for (name, side) in [("A", &metric.a), ("B", &metric.b)] {
             if !matches!(side, Figure::One(_)) {
                 page.gap();
-                page.words(&format!(
-                    "{} under {name}: {}",
-                    metric.metric,
-                    figure(side, write)
-                ));
+                page.words(&format!("{} under {name}: {}", metric.metric, figure(side, write)));
             }
         }
     }
@@ -398,13 +386,7 @@ mod tests {
     #[test]
     fn the_table_of_metrics_fits_80_columns_whatever_the_units() {
         let one = |low: f64, high: f64| {
-            Figure::One(MedianInterval {
-                median: low,
-                low,
-                high,
-                coverage: 0.97,
-                n: 8,
-            })
+            Figure::One(MedianInterval { median: low, low, high, coverage: 0.97, n: 8 })
         };
         let metric = |path: &str, a, b| ComparedMetric {
             metric: path.parse().expect("a path"),
@@ -433,10 +415,6 @@ mod tests {
         for line in &layout.rows {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        assert!(
-            layout.rows[2].contains("1.02\u{a0}Gbit/s"),
-            "{:?}",
-            layout.rows
-        );
+        assert!(layout.rows[2].contains("1.02\u{a0}Gbit/s"), "{:?}", layout.rows);
     }
 }

@@ -92,10 +92,7 @@ fn lines(page: &mut Page, document: &ConnectionsDocument) {
 /// The first `most` connections, one a line. With `ends`, connections whose both ends are on this
 /// host say which end each line is.
 fn list(page: &mut Page, connections: &[Connection], most: usize, ends: bool) {
-    let row = |connection| ConnectionRow {
-        connection,
-        recent_bps: Vec::new(),
-    };
+    let row = |connection| ConnectionRow { connection, recent_bps: Vec::new() };
     let rows: Vec<_> = connections.iter().take(most).map(row).collect();
     page.table(&table(&rows, page.columns(), ends));
 }
@@ -105,9 +102,7 @@ pub fn connections_headline(document: &ConnectionsDocument) -> String {
     let all = &document.connections;
     let place = match &document.source {
         Source::Host { namespace: None } => String::new(),
-        Source::Host {
-            namespace: Some(name),
-        } => format!(" in network namespace {name}"),
+        Source::Host { namespace: Some(name) } => format!(" in network namespace {name}"),
         Source::Capture { file, .. } => format!(" in {file}"),
     };
     let number = plural(all.len() as u64, "TCP connection");
@@ -119,9 +114,7 @@ pub fn connections_headline(document: &ConnectionsDocument) -> String {
     if group.active == 0 {
         return format!("{number}{place}, all idle for {time}");
     }
-    let cause = if_known(group.most_frequent(), |cause| {
-        format!("; most often {cause}")
-    });
+    let cause = if_known(group.most_frequent(), |cause| format!("; most often {cause}"));
     let (out, into) = (rate(group.out_bps), rate(group.in_bps));
     let active = count(group.active);
     format!("{number}{place}, {active} active: {out} out, {into} in{cause}")
@@ -450,11 +443,7 @@ fn together(page: &mut Page, document: &ConnectionsDocument, all: &[&Connection]
         _ => ", some with both ends on this host",
     };
     let number = plural(all.len() as u64, "connection") + &of.unwrap_or_default();
-    page.heading(&format!(
-        "{}: {number}, {}{here}",
-        rate(sum),
-        seconds(document.seconds)
-    ));
+    page.heading(&format!("{}: {number}, {}{here}", rate(sum), seconds(document.seconds)));
     page.facts("bottleneck", causes);
 }
 
@@ -526,8 +515,7 @@ fn receiver_facts(connection: &Connection) -> [Option<String>; 3] {
         [
             named("RTT", end.rtt_mean_us, |us| micros(us.into())),
             named("window", end.window_bytes, bytes),
-            end.unread_bytes
-                .map(|unread| format!("{} unread", bytes(unread))),
+            end.unread_bytes.map(|unread| format!("{} unread", bytes(unread))),
         ]
     })
 }

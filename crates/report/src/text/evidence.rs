@@ -139,9 +139,7 @@ fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> [Option<String>; 
 
 fn buffer(receiver: &TcpReceiver) -> Option<String> {
     let fixed = fixed(receiver.buffer_locked);
-    named("receive buffer", receiver.buffer_bytes, |size| {
-        bytes(size) + fixed
-    })
+    named("receive buffer", receiver.buffer_bytes, |size| bytes(size) + fixed)
 }
 
 fn fixed(locked: bool) -> &'static str {

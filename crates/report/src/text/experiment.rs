@@ -29,10 +29,7 @@ impl Document for ExperimentDocument {
         page.gap();
         page.table(&table(&self.table));
         let legends = [spread(&self.table), legend(&self.table)];
-        legends
-            .iter()
-            .flatten()
-            .for_each(|line| page.indented(line));
+        legends.iter().flatten().for_each(|line| page.indented(line));
         findings(page, self);
         let details = page.has_details();
         for note in self.notes.iter().filter(|_| details) {
@@ -183,9 +180,7 @@ fn spread(table: &DocumentTable) -> Option<String> {
         _ => format!(", which holds the true one with at least {coverage:.1} %"),
     };
     let what = format!("median of {runs} runs each");
-    Some(format!(
-        "{what}; ± is the farther end of its interval{level}"
-    ))
+    Some(format!("{what}; ± is the farther end of its interval{level}"))
 }
 
 fn findings(page: &mut Page, document: &ExperimentDocument) {

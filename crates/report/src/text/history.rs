@@ -53,10 +53,7 @@ fn judgements(baseline: &Baseline) -> Vec<String> {
     let sentence = |([judgement, why], figures): ([String; 2], Vec<String>)| {
         format!("{judgement}: {}; {why}.", figures.join(", "))
     };
-    grouped(changes.map(figure))
-        .into_iter()
-        .map(sentence)
-        .collect()
+    grouped(changes.map(figure)).into_iter().map(sentence).collect()
 }
 
 /// How sure a change is, as the line of a gate ends: `may be noise, too few runs to tell: …`
@@ -90,13 +87,8 @@ fn judged(change: &Change) -> [String; 2] {
 }
 
 /// Beginnings of the figures of commands that take `--repeat`.
-const RUNS: [&str; 5] = [
-    "throughput_bps",
-    "transactions_per_s",
-    "connections_per_s",
-    "legs.",
-    "latency_us.",
-];
+const RUNS: [&str; 5] =
+    ["throughput_bps", "transactions_per_s", "connections_per_s", "legs.", "latency_us."];
 
 /// A change with its sign; the change of an effect is in percentage points.
 fn by(change: &Change) -> String {

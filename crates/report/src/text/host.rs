@@ -200,9 +200,7 @@ fn summary(page: &mut Page, document: &HostDocument) {
         (number > 0).then(|| format!("{number}{NBSP}{words}"))
     });
     if let Some(words) = some_joined(words, ", ") {
-        page.words(&format!(
-            "{words}; --all shows all, with formulas and sources"
-        ));
+        page.words(&format!("{words}; --all shows all, with formulas and sources"));
     }
 }
 

@@ -38,11 +38,7 @@ fn widest<'a>(names: impl Iterator<Item = &'a String>) -> usize {
 }
 
 fn link(page: &mut Page, link: &LinkStatus, width: usize) {
-    let spec = if link.spec.is_empty() {
-        "plain"
-    } else {
-        &link.spec
-    };
+    let spec = if link.spec.is_empty() { "plain" } else { &link.spec };
     let (name, mtu) = (&link.name, link.mtu_bytes);
     let first = format!("  link   {name:width$}  ");
     let words = format!("{spec}, interfaces of {mtu} bytes");

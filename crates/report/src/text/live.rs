@@ -195,11 +195,7 @@ mod tests {
                 planned_s: Some(10.0),
                 interval: Some(&interval()),
             };
-            let style = Style {
-                width,
-                colour: false,
-                ..Style::default()
-            };
+            let style = Style { width, colour: false, ..Style::default() };
             let line = progress(&live, style);
             assert!(line.chars().count() < width.max(40), "{line}");
             assert!(!line.contains('\u{1b}'));
@@ -215,16 +211,10 @@ mod tests {
             interval: Some(&interval()),
         };
         let in_columns = |width| {
-            let style = Style {
-                width,
-                ..Style::default()
-            };
+            let style = Style { width, ..Style::default() };
             progress(&live, style)
         };
-        let both = Progress {
-            step: "down, run 12 of 16 (13 s of about 20 min)",
-            ..live
-        };
+        let both = Progress { step: "down, run 12 of 16 (13 s of about 20 min)", ..live };
         assert_eq!(
             in_columns(84),
             "run 1 of 1 (3 s of about 13 s)  [########------------] 4.0 of 10.0 s  94.1 Mbit/s"
@@ -241,22 +231,12 @@ mod tests {
 
     #[test]
     fn the_bar_stops_at_its_end_and_is_left_out_where_no_time_is_planned() {
-        let mut live = Progress {
-            step: "up",
-            elapsed_s: 4.0,
-            planned_s: Some(10.0),
-            interval: None,
-        };
+        let mut live =
+            Progress { step: "up", elapsed_s: 4.0, planned_s: Some(10.0), interval: None };
         let style = Style::default();
-        assert_eq!(
-            progress(&live, style),
-            "up  [########------------] 4.0 of 10.0 s"
-        );
+        assert_eq!(progress(&live, style), "up  [########------------] 4.0 of 10.0 s");
         live.elapsed_s = 11.0;
-        assert_eq!(
-            progress(&live, style),
-            "up  [####################] 11.0 of 10.0 s"
-        );
+        assert_eq!(progress(&live, style), "up  [####################] 11.0 of 10.0 s");
         live.planned_s = None;
         assert_eq!(progress(&live, style), "up  11.0 s");
     }

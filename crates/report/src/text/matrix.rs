@@ -23,10 +23,7 @@ impl Document for MatrixDocument {
         let causes = held.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));
         page.facts("held by", causes);
         if self.missing_pairs > 0 {
-            page.doubt(&format!(
-                "{} not measured",
-                plural(self.missing_pairs, "pair")
-            ));
+            page.doubt(&format!("{} not measured", plural(self.missing_pairs, "pair")));
         }
         page.gap();
         let details = page.has_details();
@@ -148,16 +145,12 @@ fn grid(document: &MatrixDocument) -> Table<usize> {
         document.cells.iter().find(is)?.throughput_bps
     };
     let table = Table::of(0..document.sites.len());
-    let table = table.left("", |from| {
-        format!("{} {}", from + 1, String::from_iter(name(*from)))
-    });
+    let table = table.left("", |from| format!("{} {}", from + 1, String::from_iter(name(*from))));
     (0..document.sites.len()).fold(table, |table, to| {
-        table.right((to + 1).to_string().as_str(), move |from| {
-            match rate_of(*from, to) {
-                Some(bps) => digits(bps / one),
-                None if *from == to => String::new(),
-                None => UNKNOWN.to_owned(),
-            }
+        table.right((to + 1).to_string().as_str(), move |from| match rate_of(*from, to) {
+            Some(bps) => digits(bps / one),
+            None if *from == to => String::new(),
+            None => UNKNOWN.to_owned(),
         })
     })
 }

@@ -252,13 +252,8 @@ pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
             )
         }
         Figure::Modes { modes } => {
-            let mode = modes
-                .iter()
-                .map(|it| format!("{} ({} runs)", write(it.median), it.n));
-            format!(
-                "not one figure: groups of runs at {}",
-                joined(mode, " and ")
-            )
+            let mode = modes.iter().map(|it| format!("{} ({} runs)", write(it.median), it.n));
+            format!("not one figure: groups of runs at {}", joined(mode, " and "))
         }
         Figure::Drift { from, to, .. } => {
             let [from, to] = [*from, *to].map(write);
@@ -322,11 +317,7 @@ pub(super) fn traffic_and_peer(record: &Record) -> String {
         Workload::Crr => format!("{protocol} connections to"),
     };
     let tool = record.via.map(|tool| tool.to_string());
-    let (client, server) = if record.served {
-        (tool, None)
-    } else {
-        (None, tool)
-    };
+    let (client, server) = if record.served { (tool, None) } else { (None, tool) };
     let to = destination(&record.host, &record.peer, server);
     let client = client.map(|tool| format!("for {tool}"));
     let dscp = named("DSCP", record.plan.options.dscp, |dscp| dscp.to_string());

@@ -118,9 +118,7 @@ const NO_KERNEL: &str =
 fn ends(document: &ProfileDocument) -> impl Iterator<Item = (&'static str, &EndLayers)> {
     let [sender, receiver] = [&document.sender, &document.receiver].map(Option::as_ref);
     let sender = sender.map(|end| ("sender", end));
-    sender
-        .into_iter()
-        .chain(receiver.map(|end| ("receiver", end)))
+    sender.into_iter().chain(receiver.map(|end| ("receiver", end)))
 }
 
 fn how(end: &EndLayers) -> Vec<String> {
@@ -185,11 +183,7 @@ fn layers(document: &ProfileDocument) -> Table<Row> {
     shown.retain(|&layer| layer != Layer::Idle && weight(&ends, layer) > 0.0);
     shown.sort_by(|a, b| weight(&ends, *b).total_cmp(&weight(&ends, *a)));
     let idle = (weight(&ends, Layer::Idle) > 0.0).then_some(Row::Layer(Layer::Idle));
-    let rows = shown
-        .into_iter()
-        .map(Row::Layer)
-        .chain([Row::Sum])
-        .chain(idle);
+    let rows = shown.into_iter().map(Row::Layer).chain([Row::Sum]).chain(idle);
     let name = |row: &Row| match row {
         Row::Layer(layer) => layer_name(*layer),
         Row::Sum => "all of it",
@@ -279,10 +273,7 @@ fn disk(page: &mut Page, document: &ProfileDocument) {
             format!("a file of {} in {}", bytes(disk.bytes), disk.directory),
             format!("written at {write}"),
             format!("read at {read}, {storage} of it from storage"),
-            format!(
-                "the path has {} times the slower of the two",
-                digits(disk.path_over_disk)
-            ),
+            format!("the path has {} times the slower of the two", digits(disk.path_over_disk)),
         ]
     });
     page.gap();
@@ -331,9 +322,7 @@ fn threads(ends: &[Option<&EndLayers>; 2]) -> Table<ThreadRow> {
             }))
         }));
     }
-    rows.push(row("all of them".to_owned(), ends, |end| {
-        Some(end.profile.threads)
-    }));
+    rows.push(row("all of them".to_owned(), ends, |end| Some(end.profile.threads)));
     let softirq_s = |end: &EndLayers| end.profile.softirq_seconds.map(digits);
     let softirq = ends.map(|end| [None, end.and_then(softirq_s)]);
     rows.push(("soft interrupts, of the host".to_owned(), softirq));

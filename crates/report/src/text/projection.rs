@@ -142,9 +142,7 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
     let medians = some_joined(medians, ", ").filter(|_| !proved.is_empty());
     if let Some(medians) = medians {
         let number = proved.len();
-        page.words(&format!(
-            "Median error over the {number} that could be had: {medians}."
-        ));
+        page.words(&format!("Median error over the {number} that could be had: {medians}."));
     }
 }
 

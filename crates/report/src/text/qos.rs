@@ -16,13 +16,9 @@ impl Document for QosDocument {
     /// The state of each interface, or the report on a file or a packet; else the notes on what was
     /// changed.
     fn page(&self, page: &mut Page) {
-        self.adapters
-            .iter()
-            .for_each(|adapter| status(page, adapter));
+        self.adapters.iter().for_each(|adapter| status(page, adapter));
         self.file.iter().for_each(|report| file(page, report));
-        self.explanation
-            .iter()
-            .for_each(|report| explanation(page, report));
+        self.explanation.iter().for_each(|report| explanation(page, report));
         if self.adapters.is_empty() {
             self.notes.iter().for_each(|note| page.plain(note));
         }
@@ -60,11 +56,7 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
         _ => "Ethernet",
     };
     let bps = |bps: u64| rate(bps as f64);
-    let ways = if adapter.ingress {
-        "egress and ingress"
-    } else {
-        "egress"
-    };
+    let ways = if adapter.ingress { "egress and ingress" } else { "egress" };
     let program = |hook| format!("eBPF program at {ways} (hook: {hook})");
     let frames = adapter.gso_max_size_bytes.map(u64::from);
     let known = [
@@ -135,9 +127,7 @@ fn in_tree(adapter: &AdapterReport, policy: &PolicyReport) -> String {
 fn further(policy: &PolicyReport) -> [Option<String>; 5] {
     [
         named("priority", policy.priority, |priority| priority.to_string()),
-        named("VLAN priority", policy.vlan_priority, |priority| {
-            priority.to_string()
-        }),
+        named("VLAN priority", policy.vlan_priority, |priority| priority.to_string()),
         named("class", policy.class.as_ref(), |class| class.id.clone()),
         policy.meter.clone(),
         policy.drop.then(|| "drops its packets".to_owned()),
@@ -262,11 +252,7 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
 fn file(page: &mut Page, file: &FileReport) {
     let name = file.name.as_deref().unwrap_or("the policy file");
     let filters = plural(file.filters as u64, "filter");
-    let policies = if file.policies == 1 {
-        "policy"
-    } else {
-        "policies"
-    };
+    let policies = if file.policies == 1 { "policy" } else { "policies" };
     let policies = format!("{} {policies}", file.policies);
     page.title(&format!("{name}: {filters} and {policies}"));
     for adapter in &file.adapters {
@@ -293,10 +279,7 @@ fn explanation(page: &mut Page, explanation: &ExplanationReport) {
     page.plain(&format!("{packet} on {adapter}"));
     page.title(&match (&explanation.taken, &explanation.policy) {
         (Some(taken), Some(policy)) => {
-            format!(
-                "filter {} (line {}) takes it: policy {policy}",
-                taken.filter, taken.line
-            )
+            format!("filter {} (line {}) takes it: policy {policy}", taken.filter, taken.line)
         }
         _ => "no filter takes it: it leaves as it came, in the default class".to_owned(),
     });

@@ -107,10 +107,8 @@ fn exchange_facts(page: &mut Page, record: &Record) {
         known.map(|(name, us, _)| format!("{name} {}", micros(us)))
     });
     page.indented(&joined(latency, ", "));
-    let bad = [
-        counted(record.failed, "failed"),
-        counted(record.requests_not_sent, "due and not sent"),
-    ];
+    let bad =
+        [counted(record.failed, "failed"), counted(record.requests_not_sent, "due and not sent")];
     let facts = plan_facts(record).into_iter().map(Some).chain(bad);
     page.indented(&joined(facts, ", "));
     if let Some(all) = &record.page_us {
@@ -191,9 +189,7 @@ fn headline(record: &Record) -> String {
 fn lost(record: &Record) -> String {
     let udp = record.leg().and_then(|leg| leg.udp.as_ref());
     let lost = udp.filter(|udp| udp.lost > 0);
-    if_known(lost, |udp| {
-        format!(", {} lost", percent(share_percent(udp.lost, udp.sent)))
-    })
+    if_known(lost, |udp| format!(", {} lost", percent(share_percent(udp.lost, udp.sent))))
 }
 
 /// Amount and time of the run, and its plan.

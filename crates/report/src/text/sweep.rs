@@ -167,10 +167,7 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
 /// The median run of each size; sizes in the order of their first run.
 fn median_runs(rows: &[Record]) -> Vec<&Record> {
     let sizes = grouped(rows.iter().map(|row| (&row.plan.traffic, row)));
-    sizes
-        .into_iter()
-        .filter_map(|(_, runs)| median_run(runs))
-        .collect()
+    sizes.into_iter().filter_map(|(_, runs)| median_run(runs)).collect()
 }
 
 /// The first caveat of each kind, with the number of runs that have one: each run may word it

@@ -30,10 +30,7 @@ impl Document for TraceDocument {
         }
         page.words(&format!("{end}."));
         let limited = self.watch.as_ref().and_then(limited);
-        let says = changed(self)
-            .into_iter()
-            .chain(self.mtu.as_ref().map(fits))
-            .chain(limited);
+        let says = changed(self).into_iter().chain(self.mtu.as_ref().map(fits)).chain(limited);
         let says = self.delay.words.iter().cloned().chain(says);
         says.for_each(|sentence| page.words(&sentence));
         page.gap();
@@ -194,11 +191,7 @@ fn all_paths(page: &mut Page, paths: &PathsDocument) {
 /// Writes the hops at which the paths differ, or all hops if there is only one path.
 fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocument) {
     let flows = path.flows.len();
-    let end = if path.is_whole {
-        ""
-    } else {
-        ", not to the target"
-    };
+    let end = if path.is_whole { "" } else { ", not to the target" };
     page.plain(&format!("path {number}: {flows} of the flows{end}"));
     let level = paths.levels.first();
     let first = level.map_or(1, |level| usize::from(level.ttl));
@@ -347,9 +340,7 @@ fn way_back(page: &mut Page, reverse: &ReverseDocument) {
         page.words(&format!("{}.", back.end_words));
     }
     let delay = back.iter().flat_map(|back| &back.delay.words);
-    delay
-        .chain(&reverse.words)
-        .for_each(|sentence| page.words(sentence));
+    delay.chain(&reverse.words).for_each(|sentence| page.words(sentence));
     if let Some(back) = back {
         page.gap();
         hops(page, back);
@@ -434,14 +425,7 @@ fn changes(page: &mut Page, watch: &WatchDocument) {
         page.plain(&format!("{hidden} earlier changes of the path"));
     }
     let shown = watch.changes.len().saturating_sub(MAX_CHANGES);
-    for PathChange {
-        at_s,
-        ttl,
-        from,
-        to,
-        ..
-    } in &watch.changes[shown..]
-    {
+    for PathChange { at_s, ttl, from, to, .. } in &watch.changes[shown..] {
         let words = format!("after {at_s:.1} s: hop {ttl} was {from} and is {to}");
         page.line(Emphasis::Warning, &words);
     }

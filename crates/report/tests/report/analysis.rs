@@ -13,11 +13,7 @@ const AAI: &str = include_str!("../../../../experiments/tables/aai_ttcp.csv");
 const CLAIMS: &str = include_str!("../../../../experiments/tables/CLAIMS.toml");
 
 fn analyzed(file: &str, table: &str, options: &Options) -> Analysis {
-    let input = Input {
-        file,
-        label: file,
-        bytes: table.as_bytes(),
-    };
+    let input = Input { file, label: file, bytes: table.as_bytes() };
     let table = read(&[input]).expect("the table is well-formed");
     analyze(&table, options).expect("the columns are there")
 }
@@ -54,19 +50,13 @@ fn one_run_each_on_a_clock_of_whole_seconds() {
 
 #[test]
 fn a_summary_against_its_own_rows() {
-    let options = options(
-        "service_demand_us_per_kib",
-        "treatment",
-        &["interface", "message_bytes"],
-    );
+    let options =
+        options("service_demand_us_per_kib", "treatment", &["interface", "message_bytes"]);
     assert_snapshot!(shown("hpux_ipqos.csv", IPQOS, &options));
 }
 
 #[test]
 fn the_ceilings_of_columns() {
-    let options = Options {
-        by: vec!["series".to_owned()],
-        ..Options::default()
-    };
+    let options = Options { by: vec!["series".to_owned()], ..Options::default() };
     assert_snapshot!(shown("aai_ttcp.csv", AAI, &options));
 }

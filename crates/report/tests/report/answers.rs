@@ -16,10 +16,7 @@ fn answer(document: &dyn Document) -> String {
 }
 
 fn in_columns(width: usize, document: &dyn Document) -> String {
-    document.text(Style {
-        width,
-        ..Style::default()
-    })
+    document.text(Style { width, ..Style::default() })
 }
 
 /// Every sample that is not a table.
@@ -92,20 +89,14 @@ fn a_hidden_fault_whose_direction_was_not_measured_is_kept() {
 fn an_answer_has_24_lines_and_only_commands_are_wider_than_the_terminal() {
     let is_command = |line: &str| {
         let line = line.trim();
-        ["sysctl ", "linerate ", "ip "]
-            .iter()
-            .any(|name| line.starts_with(name))
+        ["sysctl ", "linerate ", "ip "].iter().any(|name| line.starts_with(name))
     };
     for (name, document) in all() {
         let text = answer(&*document);
         assert!(text.lines().count() <= 24, "{name}: {text}");
         for width in [40, 80, 100, 200] {
             for details in [false, true] {
-                let style = Style {
-                    width,
-                    details,
-                    ..Style::default()
-                };
+                let style = Style { width, details, ..Style::default() };
                 for line in document.text(style).lines() {
                     let fits = line.chars().count() <= width || width == 40 || is_command(line);
                     assert!(fits, "{name} in {width}: {line}");
@@ -122,10 +113,7 @@ fn a_long_path_is_broken_where_its_entries_end() {
     lab.spec = ["up.rate=100mbit,up.jitter=3ms,up.loss=0.1%"; 3].join(",");
     let spec = lab.spec.clone();
     let text = answer(&record);
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.replace(['\n', ' '], "").contains(&spec), "{text}");
 }
 
@@ -140,28 +128,19 @@ fn a_check_with_two_remedies_has_fewer_ceilings_and_always_that_of_the_verdict()
         let leg = &mut record.legs[0];
         let lowest = leg.ceilings[0].clone();
         leg.ceilings = [Cause::SendBuffer, Cause::Congestion, Cause::PathRate]
-            .map(|cause| Ceiling {
-                cause,
-                ..lowest.clone()
-            })
+            .map(|cause| Ceiling { cause, ..lowest.clone() })
             .into();
         let verdict = leg.verdict.as_mut().unwrap();
         verdict.cause = Cause::PathRate;
         let remedy = Remedy::host_setting(None, "net.ipv4.tcp_rmem", &[1, 2, 3]).typed(None);
-        verdict.remedy = Some(Remedy {
-            command: command.to_owned(),
-            ..remedy
-        });
+        verdict.remedy = Some(Remedy { command: command.to_owned(), ..remedy });
     }
     let text = answer(&check);
     assert!(text.lines().count() <= 24, "{text}");
     assert_eq!(text.matches("path rate ").count(), 2, "{text}");
     // With all else that a page can have, too.
     let mut full = check.clone();
-    let (message, remedy) = (
-        "a hypervisor took 12 % of the CPUs for others: ",
-        "run it again",
-    );
+    let (message, remedy) = ("a hypervisor took 12 % of the CPUs for others: ", "run it again");
     full.caveats = [CaveatKind::BusyHost, CaveatKind::TooShort]
         .map(|kind| Caveat::new(kind, message.repeat(2), remedy))
         .into();
@@ -175,24 +154,16 @@ fn a_check_with_two_remedies_has_fewer_ceilings_and_always_that_of_the_verdict()
 fn the_details_begin_with_the_answer() {
     for (name, document) in all() {
         let first = |text: String| text.lines().next().map(str::to_owned);
-        let details = Style {
-            details: true,
-            ..Style::default()
-        };
-        assert_eq!(
-            first(document.text(details)),
-            first(answer(&*document)),
-            "{name}"
-        );
+        let details = Style { details: true, ..Style::default() };
+        assert_eq!(first(document.text(details)), first(answer(&*document)), "{name}");
     }
 }
 
 #[test]
 fn a_wide_terminal_has_all_columns() {
-    for (name, document) in [
-        ("sweep", samples::stream_sweep(3)),
-        ("sweep_of_requests", samples::rr_sweep()),
-    ] {
+    for (name, document) in
+        [("sweep", samples::stream_sweep(3)), ("sweep_of_requests", samples::rr_sweep())]
+    {
         assert_snapshot!(format!("{name}_in_200_columns"), in_columns(200, &document));
     }
 }
@@ -223,18 +194,9 @@ fn printed(page: &str) -> [f64; 3] {
     let page = words.join(" ");
     let (before, rest) = page.split_once(" [").expect(&page);
     let point: Vec<&str> = before.rsplit(' ').take(2).collect();
-    let (low, high) = rest
-        .split_once(']')
-        .expect(rest)
-        .0
-        .split_once(" – ")
-        .expect(rest);
+    let (low, high) = rest.split_once(']').expect(rest).0.split_once(" – ").expect(rest);
     let unit = high.rsplit_once(' ').expect(high).1;
-    let low = if low.contains(' ') {
-        low.to_owned()
-    } else {
-        format!("{low} {unit}")
-    };
+    let low = if low.contains(' ') { low.to_owned() } else { format!("{low} {unit}") };
     [&low, &format!("{} {}", point[1], point[0]), high].map(bits_per_s)
 }
 

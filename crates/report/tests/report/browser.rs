@@ -19,10 +19,7 @@ fn a_report_of_every_document_opens_without_an_error_or_a_request() {
     for (number, document) in documents().into_iter().enumerate() {
         let (answer, json) = (document.answer(), document.json());
         let schema: Value = serde_json::from_str(&json).unwrap();
-        let schema = schema["schema"]
-            .as_str()
-            .unwrap_or_default()
-            .replace(['.', '/'], "-");
+        let schema = schema["schema"].as_str().unwrap_or_default().replace(['.', '/'], "-");
         let name = format!("report-{number:02}-{schema}");
         let file = directory.path().join(&name);
         fs::write(file.with_extension("html"), page(&mut [document])).unwrap();
@@ -31,13 +28,7 @@ fn a_report_of_every_document_opens_without_an_error_or_a_request() {
             browser.open(&format!("{own}{name}.html"));
             browser.examine(&format!("{name}-{width}"));
         }
-        let text = |script: &str| {
-            browser
-                .script(script)
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |script: &str| browser.script(script).as_str().unwrap_or_default().to_owned();
         let shown = text("return document.querySelector('h1').textContent");
         assert_eq!(shown.replace('\u{a0}', " "), answer.replace('\u{a0}', " "));
         let held = text("return document.querySelector('script.linerate').textContent");

@@ -96,10 +96,7 @@ fn a_search_says_what_held_and_what_did_not() {
         "rounds": [{"asked": 16_384, "held": 16_384}, {"asked": 32_768, "held": 19_980}]});
     let page = page(value);
     assert!(page.contains("holds 19,980, not 20,179"), "{page}");
-    assert!(
-        page.contains("tried 16,384, 32,768 (19,980 held)"),
-        "{page}"
-    );
+    assert!(page.contains("tried 16,384, 32,768 (19,980 held)"), "{page}");
 }
 
 #[test]
@@ -107,10 +104,7 @@ fn a_run_that_was_ended_does_not_say_how_long_it_held() {
     let mut value = sample();
     value["status"] = json!("partial");
     let page = page(value);
-    assert!(
-        page.contains("alive when it was ended, none lost"),
-        "{page}"
-    );
+    assert!(page.contains("alive when it was ended, none lost"), "{page}");
     assert!(page.contains("ended before its time"), "{page}");
 }
 
@@ -125,10 +119,7 @@ fn nothing_that_an_endpoint_says_moves_the_cursor() {
 
 #[test]
 fn the_details_fit_80_columns() {
-    let style = Style {
-        details: true,
-        ..Style::default()
-    };
+    let style = Style { details: true, ..Style::default() };
     let text = document().text(style);
     let is_command = |line: &str| line.trim_start().starts_with("linerate ");
     for line in text.lines().filter(|line| !is_command(line)) {

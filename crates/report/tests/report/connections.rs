@@ -18,12 +18,7 @@ pub(crate) fn document() -> ConnectionsDocument {
         environment: record.environment.clone(),
         ..ConnectionsDocument::new(Source::Host { namespace: None })
     };
-    let process = |name: &str| {
-        Some(Process {
-            pid: 4711,
-            name: name.to_owned(),
-        })
-    };
+    let process = |name: &str| Some(Process { pid: 4711, name: name.to_owned() });
     let end = EndReport {
         blocked_us: Some(9_800_000),
         run_delay_us: Some(1000),

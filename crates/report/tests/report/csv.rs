@@ -16,11 +16,7 @@ fn of_record(record: &Record) -> String {
 }
 
 fn of_sweep(sweep: &Sweep) -> String {
-    report_csv::rows(
-        &sweep.records().expect("a sweep has rows"),
-        &sweep.figures,
-        &[],
-    )
+    report_csv::rows(&sweep.records().expect("a sweep has rows"), &sweep.figures, &[])
 }
 
 #[test]
@@ -66,24 +62,16 @@ fn each_interval_of_each_direction_has_a_row() {
     assert_eq!(rows.len(), 2 * record.intervals.len());
     assert!(rows.len() > 2);
     let last = rows.last().unwrap();
-    assert_eq!(
-        (last["run"].as_str(), last["direction"].as_str()),
-        ("2", "up")
-    );
+    assert_eq!((last["run"].as_str(), last["direction"].as_str()), ("2", "up"));
     assert_eq!(last["member"], "voice");
     let rates = record.intervals.iter().map(|one| one.throughput_bps);
-    let written = rows
-        .iter()
-        .map(|row| row["throughput_bps"].parse::<f64>().unwrap());
+    let written = rows.iter().map(|row| row["throughput_bps"].parse::<f64>().unwrap());
     assert!(written.take(record.intervals.len()).eq(rates));
 }
 
 #[test]
 fn an_empty_sweep_is_a_heading() {
-    let sweep = Sweep {
-        rows: Vec::new(),
-        ..samples::rr_sweep()
-    };
+    let sweep = Sweep { rows: Vec::new(), ..samples::rr_sweep() };
     assert_eq!(of_sweep(&sweep).lines().count(), 1);
 }
 
@@ -91,20 +79,12 @@ fn an_empty_sweep_is_a_heading() {
 fn every_workload_fills_its_own_columns() {
     let rr = &parsed(&of_record(&samples::rr()))[0];
     assert_eq!(
-        (
-            rr["request_bytes"].as_str(),
-            rr["latency_p50_us"].as_str(),
-            rr["caveats"].as_str()
-        ),
+        (rr["request_bytes"].as_str(), rr["latency_p50_us"].as_str(), rr["caveats"].as_str()),
         ("64", "87.4", "rate_not_reached")
     );
     let udp = &parsed(&of_record(&samples::udp_partial()))[0];
     assert_eq!(
-        (
-            udp["udp_lost"].as_str(),
-            udp["status"].as_str(),
-            udp["tcp_mss_bytes"].as_str()
-        ),
+        (udp["udp_lost"].as_str(), udp["status"].as_str(), udp["tcp_mss_bytes"].as_str()),
         ("32", "partial", "")
     );
     let both = &parsed(&of_record(&samples::both()))[0];

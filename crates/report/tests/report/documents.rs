@@ -55,15 +55,8 @@ pub(crate) fn documents() -> Vec<Box<dyn Document>> {
 #[test]
 fn a_document_of_a_kind_that_is_gone_is_refused_with_what_reads_it() {
     let stored = r#"{"schema": "linerate.qos_cost/1", "status": "complete", "rows": []}"#;
-    let Err(error) = read(stored.as_bytes()) else {
-        panic!("no command explains it")
-    };
-    assert!(
-        error
-            .to_string()
-            .contains("`linerate analyze` has its figures"),
-        "{error}"
-    );
+    let Err(error) = read(stored.as_bytes()) else { panic!("no command explains it") };
+    assert!(error.to_string().contains("`linerate analyze` has its figures"), "{error}");
 }
 
 #[test]
@@ -85,12 +78,10 @@ fn every_document_reads_back_as_it_was_written() {
         let text = document.json();
         let mut read = read(text.as_bytes()).unwrap().json().into_bytes();
         // No command is taken from a file.
-        let words = text
-            .lines()
-            .map(|line| match line.split_once("\"command\": ") {
-                Some((before, _)) => format!("{before}\"command\": \"\""),
-                None => line.to_owned(),
-            });
+        let words = text.lines().map(|line| match line.split_once("\"command\": ") {
+            Some((before, _)) => format!("{before}\"command\": \"\""),
+            None => line.to_owned(),
+        });
         let words: Vec<String> = words.collect();
         assert_eq!(read.pop(), Some(b'\n'));
         assert_eq!(String::from_utf8(read).unwrap(), words.join("\n"));
@@ -107,10 +98,7 @@ fn a_document_cut_anywhere_is_refused_with_its_place() {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             let said = format!("{error}: {}", cause.unwrap_or_default());
             let has_place = said.contains("line ") && said.contains("column ");
-            assert!(
-                has_place || end == 0 && said.contains("it is empty"),
-                "{said}"
-            );
+            assert!(has_place || end == 0 && said.contains("it is empty"), "{said}");
         }
     }
 }
@@ -146,10 +134,7 @@ fn the_reason_of_a_partial_run_is_found_in_its_caveats() {
     let mut cut = samples::stream();
     cut.status = Status::Partial;
     cut.caveats = vec![Caveat::new(CaveatKind::Partial, "interrupted", "")];
-    let document = Sweep {
-        rows: vec![samples::stream(), cut],
-        ..samples::stream_sweep(1)
-    };
+    let document = Sweep { rows: vec![samples::stream(), cut], ..samples::stream_sweep(1) };
     assert_eq!(document.why_partial().as_deref(), Some("interrupted"));
     for whole in documents() {
         assert_eq!(whole.why_partial(), None);
@@ -159,23 +144,14 @@ fn the_reason_of_a_partial_run_is_found_in_its_caveats() {
 #[test]
 fn each_direction_has_a_throughput_of_its_own() {
     let rate = samples::stream().throughput_bps();
-    assert_eq!(
-        samples::stream().throughputs(),
-        Some(vec![("throughput", rate)])
-    );
+    assert_eq!(samples::stream().throughputs(), Some(vec![("throughput", rate)]));
     let both = samples::both();
     let names: Vec<_> = both.throughputs().unwrap();
     let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["up", "down"]);
-    let empty = Sweep {
-        rows: vec![],
-        ..samples::stream_sweep(1)
-    };
+    let empty = Sweep { rows: vec![], ..samples::stream_sweep(1) };
     assert_eq!(empty.throughputs(), Some(vec![]));
     let one_sided = samples::one_sided_check();
-    assert_eq!(
-        one_sided.throughputs(),
-        Some(vec![("up", None), ("down", None)])
-    );
+    assert_eq!(one_sided.throughputs(), Some(vec![("up", None), ("down", None)]));
     assert_eq!(labs().throughputs(), None);
 }

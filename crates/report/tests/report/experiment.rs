@@ -91,11 +91,7 @@ fn document(experiment: &Experiment, ending: &Ending, most: usize) -> Experiment
     while let Some(slot) = experiment.next(&runs, &[]).filter(|_| runs.len() < most) {
         let levels = experiment.level_names(slot.cell);
         let size: f64 = levels["size"].parse().expect("sizes are numbers");
-        let window = if levels["window"] == "fixed" {
-            2.0
-        } else {
-            1.0
-        };
+        let window = if levels["window"] == "fixed" { 2.0 } else { 1.0 };
         let noise = 1.0 + 0.002 * f64::from(slot.repeat);
         let rate = window * 4e6 * (1.0 - 50.0 / size) * noise;
         let is_spoilt = slot.cell == 4 && slot.repeat == 1;
@@ -104,10 +100,7 @@ fn document(experiment: &Experiment, ending: &Ending, most: usize) -> Experiment
             repeat: slot.repeat,
             attempt: slot.attempt,
             treatments: "none".to_owned(),
-            faults: is_spoilt
-                .then(|| "3 segments retransmitted".to_owned())
-                .into_iter()
-                .collect(),
+            faults: is_spoilt.then(|| "3 segments retransmitted".to_owned()).into_iter().collect(),
             error: None,
             figures: BTreeMap::from([("throughput_bps".to_owned(), rate)]),
             record: None,
@@ -133,11 +126,7 @@ fn an_experiment_that_stopped_early_says_so() {
         partial: Some("interrupted".to_owned()),
         unavailable: vec![(2, "needs root\x1b[2J".to_owned())],
     };
-    let narrow = Style {
-        width: 60,
-        colour: false,
-        ..Style::default()
-    };
+    let narrow = Style { width: 60, colour: false, ..Style::default() };
     assert_snapshot!(document(&experiment, &ending, 3).text(narrow));
 }
 

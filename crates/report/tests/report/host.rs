@@ -52,10 +52,7 @@ fn what_is_not_right_goes_first_with_its_reason_and_the_command() {
 
 #[test]
 fn all_settings_are_shown_with_their_details() {
-    insta::assert_snapshot!(shown().text(Style {
-        details: true,
-        ..Style::default()
-    }));
+    insta::assert_snapshot!(shown().text(Style { details: true, ..Style::default() }));
 }
 
 #[test]
@@ -66,15 +63,9 @@ fn all_settings_fit_a_narrow_terminal() {
         setting("net.ipv4.tcp_mem", "fine", json!({"now": "287898 383867 575796",
             "why": "no slow-start threshold is carried from one connection to the next"})),
     ]}));
-    let style = Style {
-        details: true,
-        ..Style::default()
-    };
+    let style = Style { details: true, ..Style::default() };
     let text = document.text(style);
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     for words in [name, "287898 383867 575796", "    depends on --connections"] {
         assert!(text.contains(words), "{text}");
     }
@@ -94,8 +85,8 @@ fn a_dry_run_is_a_difference() {
 #[test]
 fn what_was_undone_and_what_was_not_is_said() {
     let change = |key: &str, outcome: &str, now: Value, why: Value| json!({"key": key, "was": "1", "set": "0", "now": now, "outcome": outcome, "why": why});
-    let document = document(
-        json!({"need": {}, "file": "/etc/sysctl.d/90-linerate.conf", "changes": [
+    let document =
+        document(json!({"need": {}, "file": "/etc/sysctl.d/90-linerate.conf", "changes": [
             change("net.ipv4.tcp_sack", "restored", json!("1"), json!(null)),
             change("net.ipv4.tcp_ecn", "left_alone", json!("2"), json!("somebody has changed it \
                 since")),
@@ -104,11 +95,6 @@ fn what_was_undone_and_what_was_not_is_said() {
                 net.ipv4.tcp_dsack: not permitted")),
             change("net.ipv4.tcp_frto", "set", json!("0"), json!(null)),
             change("net.ipv4.tcp_recovery", "already", json!("0"), json!(null)),
-        ]}),
-    );
-    insta::assert_snapshot!(document.text(Style {
-        width: 60,
-        colour: false,
-        ..Style::default()
-    }));
+        ]}));
+    insta::assert_snapshot!(document.text(Style { width: 60, colour: false, ..Style::default() }));
 }

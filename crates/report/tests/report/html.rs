@@ -14,9 +14,7 @@ use crate::samples;
 fn shown(page: &str) -> String {
     let mut parts = page.split("<script type=\"application/json\"");
     let first = parts.next().expect("a split has a first part").to_owned();
-    parts.fold(first, |shown, part| {
-        shown + part.split_once("</script>").expect("it is closed").1
-    })
+    parts.fold(first, |shown, part| shown + part.split_once("</script>").expect("it is closed").1)
 }
 
 fn page_of(document: Box<dyn Document>) -> String {
@@ -41,10 +39,7 @@ fn every_document_makes_a_page_that_has_it() {
         for svg in text.split("<svg").skip(1) {
             let head = &svg[..svg.find("</desc>").unwrap_or(300.min(svg.len()))];
             assert!(head.contains("role=\"img\""), "{head}");
-            assert!(
-                head.contains("<desc>") || head.contains("aria-label"),
-                "{head}"
-            );
+            assert!(head.contains("<desc>") || head.contains("aria-label"), "{head}");
         }
     }
 }
@@ -62,17 +57,13 @@ fn a_page_of_several_documents_names_each_and_holds_each() {
 #[test]
 fn a_page_asks_for_nothing_from_anywhere_and_runs_nothing() {
     let text = shown(&page(&mut documents())).to_lowercase();
-    for foreign in [
-        "http:", "https:", "src=", "@import", "<link", "<script", "<iframe", "onclick", "onload",
-    ] {
+    for foreign in
+        ["http:", "https:", "src=", "@import", "<link", "<script", "<iframe", "onclick", "onload"]
+    {
         assert!(!text.contains(foreign), "{foreign}");
     }
     assert!(text.split("url(").skip(1).all(|rest| rest.starts_with('#')));
-    assert!(
-        text.split("href=\"")
-            .skip(1)
-            .all(|rest| rest.starts_with('#'))
-    );
+    assert!(text.split("href=\"").skip(1).all(|rest| rest.starts_with('#')));
 }
 
 #[test]
@@ -88,30 +79,19 @@ fn no_name_of_a_peer_becomes_markup() {
     let hostile = "</script><script>alert(1)</script><b onmouseover='x' \u{202e}\"`|*](x)";
     let quoted = serde_json::to_string(hostile).unwrap();
     for document in documents() {
-        let json = document
-            .json()
-            .replace("pit.example", quoted.trim_matches('"'));
+        let json = document.json().replace("pit.example", quoted.trim_matches('"'));
         let mut document = read(json.as_bytes()).unwrap();
         document.annotate();
-        let markdown = document.text(Style {
-            form: Form::Markdown,
-            details: true,
-            ..Style::default()
-        });
-        for line in markdown
-            .lines()
-            .filter(|line| !line.starts_with("linerate "))
-        {
+        let markdown =
+            document.text(Style { form: Form::Markdown, details: true, ..Style::default() });
+        for line in markdown.lines().filter(|line| !line.starts_with("linerate ")) {
             assert!(!line.contains("<script") && !line.contains("<b "), "{line}");
         }
         let charts = document.charts();
         let page = page_of(document);
         let svgs: String = charts.iter().map(|chart| chart.svg(400)).collect();
         for text in [&page, &svgs] {
-            assert!(
-                !text.contains("<script>") && !text.contains("<b "),
-                "{text}"
-            );
+            assert!(!text.contains("<script>") && !text.contains("<b "), "{text}");
             assert!(!text.contains('\u{202e}'));
         }
         assert_eq!(page.matches("<script").count(), 1);
@@ -121,24 +101,17 @@ fn no_name_of_a_peer_becomes_markup() {
 
 #[test]
 fn markdown_has_the_answer_its_table_and_commands_to_copy() {
-    insta::assert_snapshot!(samples::check().text(Style {
-        form: Form::Markdown,
-        ..Style::default()
-    }));
+    insta::assert_snapshot!(
+        samples::check().text(Style { form: Form::Markdown, ..Style::default() })
+    );
 }
 
 #[test]
 fn the_ceilings_are_bars_with_the_measured_rate_as_a_line() {
     let charts = samples::stream().charts();
-    let ceilings = charts
-        .iter()
-        .find(|chart| chart.name == "ceilings-up")
-        .unwrap();
+    let ceilings = charts.iter().find(|chart| chart.name == "ceilings-up").unwrap();
     insta::assert_snapshot!(
-        ceilings
-            .inline(600)
-            .replace("/>", "/>\n")
-            .replace("</text>", "</text>\n")
+        ceilings.inline(600).replace("/>", "/>\n").replace("</text>", "</text>\n")
     );
 }
 
@@ -153,11 +126,7 @@ fn attribute(element: &str, name: &str) -> f64 {
 fn the_figures_of_a_chart_are_those_of_the_document() {
     let record = samples::stream();
     let charts = record.charts();
-    let svg = charts
-        .iter()
-        .find(|chart| chart.name == "time")
-        .unwrap()
-        .inline(900);
+    let svg = charts.iter().find(|chart| chart.name == "time").unwrap().inline(900);
     // The first panel's axis: two ticks make its scale.
     let ticks: Vec<(f64, f64)> = svg
         .split("<text ")
@@ -175,16 +144,9 @@ fn the_figures_of_a_chart_are_those_of_the_document() {
         .map(|point| point.split(' ').nth(1).unwrap().parse().unwrap())
         .map(|y: f64| (v0 + (y - y0) * (v1 - v0) / (y1 - y0)) * 1e6)
         .collect();
-    let measured: Vec<f64> = record
-        .intervals
-        .iter()
-        .map(|it| it.throughput_bps)
-        .collect();
+    let measured: Vec<f64> = record.intervals.iter().map(|it| it.throughput_bps).collect();
     assert_eq!(drawn.len(), measured.len());
     for (drawn, measured) in drawn.iter().zip(&measured) {
-        assert!(
-            (drawn - measured).abs() < 0.01 * measured,
-            "{drawn} of {measured}"
-        );
+        assert!((drawn - measured).abs() < 0.01 * measured, "{drawn} of {measured}");
     }
 }

@@ -27,10 +27,7 @@ fn ran(member: &Member) -> LoadMember {
 }
 
 fn call(direction: &Direction) -> Record {
-    let mut record = Record {
-        workload: Workload::Stream,
-        ..both()
-    };
+    let mut record = Record { workload: Workload::Stream, ..both() };
     record.caveats.clear();
     record.flows.clear();
     record.legs = direction
@@ -50,11 +47,7 @@ fn call(direction: &Direction) -> Record {
         })
         .collect();
     let flow = both().flows.into_iter().next().expect("it has flows");
-    let flow = |direction| FlowRecord {
-        direction,
-        throughput_bps: 68_800.0,
-        ..flow.clone()
-    };
+    let flow = |direction| FlowRecord { direction, throughput_bps: 68_800.0, ..flow.clone() };
     record.flows = direction.parts().iter().copied().map(flow).collect();
     record
 }

@@ -10,10 +10,7 @@ use linerate_report::text::{Form, Style};
 /// Site s3 sends slowly; the pair of the last and the first has no result.
 pub(crate) fn document(sites: usize) -> MatrixDocument {
     let site = |at: usize| {
-        format!(
-            "[[site]]\nname = \"s{at}\"\nhost = \"h\"\ngroups = [\"g{}\"]\n",
-            at / 4
-        )
+        format!("[[site]]\nname = \"s{at}\"\nhost = \"h\"\ngroups = [\"g{}\"]\n", at / 4)
     };
     let file: String = (0..sites).map(site).collect();
     let test = "[[test]]\nname = \"bulk\"\nworkload = { command = \"stream\" }\n";
@@ -30,11 +27,7 @@ pub(crate) fn document(sites: usize) -> MatrixDocument {
             throughput_bps: Some(if is_slow { rate / 10.0 } else { rate }),
             loss_percent: Some(if is_slow { 1.5 } else { 0.01 }),
             rtt_us: Some(10_000.0 + 100.0 * from as f64),
-            cause: Some(if is_slow {
-                Cause::Congestion
-            } else {
-                Cause::PathRate
-            }),
+            cause: Some(if is_slow { Cause::Congestion } else { Cause::PathRate }),
             confidence: Some(0.9),
         }
     });
@@ -44,20 +37,14 @@ pub(crate) fn document(sites: usize) -> MatrixDocument {
 #[test]
 fn a_few_sites_are_a_matrix() {
     let page = document(10).text(Style::default());
-    assert!(
-        page.lines().all(|line| line.chars().count() <= 80),
-        "{page}"
-    );
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
     assert_snapshot!(page);
 }
 
 #[test]
 fn of_many_sites_the_worst_are_shown() {
     let page = document(30).text(Style::default());
-    assert!(
-        page.lines().all(|line| line.chars().count() <= 80),
-        "{page}"
-    );
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
     assert_snapshot!(page);
 }
 
@@ -65,20 +52,11 @@ fn of_many_sites_the_worst_are_shown() {
 fn it_is_markdown_and_a_picture_too() {
     let document = document(10);
     let form = Form::Markdown;
-    let page = document.text(Style {
-        form,
-        ..Style::default()
-    });
-    assert!(
-        page.contains("| 4 s3 |") && page.contains("what s3 sends"),
-        "{page}"
-    );
+    let page = document.text(Style { form, ..Style::default() });
+    assert!(page.contains("| 4 s3 |") && page.contains("what s3 sends"), "{page}");
     let charts = document.charts();
     let picture = charts[0].inline(700);
-    assert!(
-        picture.starts_with("<svg role=\"img\" aria-label=\"Rows send"),
-        "{picture}"
-    );
+    assert!(picture.starts_with("<svg role=\"img\" aria-label=\"Rows send"), "{picture}");
     assert_eq!(picture.matches("<rect").count(), 89);
     assert!(self::document(61).charts().is_empty());
 }

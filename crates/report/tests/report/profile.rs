@@ -35,11 +35,7 @@ fn end(folded: Vec<FoldedStack>) -> EndProfile {
     };
     let folded: Vec<FoldedStack> = folded.into_iter().chain([others]).collect();
     EndProfile {
-        how: How::Sampled {
-            clock: SampleClock::CpuClock,
-            kernel_seen: true,
-            all_cpus: true,
-        },
+        how: How::Sampled { clock: SampleClock::CpuClock, kernel_seen: true, all_cpus: true },
         hz: 1999,
         seconds: 10.0,
         samples: folded.iter().map(|stack| stack.count).sum(),
@@ -71,23 +67,11 @@ const CALL: &str = "__x64_sys_sendto do_syscall_64 entry_SYSCALL_64_after_hwfram
 fn sender() -> EndProfile {
     let call = |frames: &str, count| stack(&format!("{frames} {CALL}"), count);
     end(vec![
-        call(
-            "rep_movs_alternative _copy_from_iter tcp_sendmsg_locked tcp_sendmsg",
-            6200,
-        ),
-        call(
-            "kmem_cache_alloc __alloc_skb tcp_sendmsg_locked tcp_sendmsg",
-            900,
-        ),
-        call(
-            "ip_output __tcp_transmit_skb tcp_write_xmit tcp_sendmsg_locked tcp_sendmsg",
-            400,
-        ),
+        call("rep_movs_alternative _copy_from_iter tcp_sendmsg_locked tcp_sendmsg", 6200),
+        call("kmem_cache_alloc __alloc_skb tcp_sendmsg_locked tcp_sendmsg", 900),
+        call("ip_output __tcp_transmit_skb tcp_write_xmit tcp_sendmsg_locked tcp_sendmsg", 400),
         call("tcp_write_xmit tcp_sendmsg_locked tcp_sendmsg", 1800),
-        call(
-            "csum_partial_copy_generic csum_and_copy_from_iter_full ip_generic_getfrag",
-            101,
-        ),
+        call("csum_partial_copy_generic csum_and_copy_from_iter_full ip_generic_getfrag", 101),
         call("frobnicate", 12),
         stack(
             "tcp_clean_rtx_queue tcp_ack net_rx_action handle_softirqs irq_exit_rcu [user]",
@@ -100,22 +84,13 @@ fn sender() -> EndProfile {
 fn receiver() -> EndProfile {
     let call = |frames: &str, count| stack(&format!("{frames} __x64_sys_recvfrom [user]"), count);
     end(vec![
-        call(
-            "rep_movs_alternative _copy_to_iter tcp_recvmsg_locked",
-            7300,
-        ),
-        call(
-            "finish_task_switch __schedule schedule wait_woken sk_wait_data",
-            800,
-        ),
+        call("rep_movs_alternative _copy_to_iter tcp_recvmsg_locked", 7300),
+        call("finish_task_switch __schedule schedule wait_woken sk_wait_data", 800),
         stack(
             "skb_gro_receive dev_gro_receive ice_napi_poll net_rx_action handle_softirqs [user]",
             700,
         ),
-        stack(
-            "tcp_v4_rcv ip_rcv net_rx_action handle_softirqs irq_exit_rcu [user]",
-            1500,
-        ),
+        stack("tcp_v4_rcv ip_rcv net_rx_action handle_softirqs irq_exit_rcu [user]", 1500),
     ])
 }
 
@@ -124,13 +99,7 @@ pub(crate) fn document() -> ProfileDocument {
     record.environment.shared_kernel = false;
     let tcp = record.tcp_sender().cloned().expect("a stream has it");
     let data_segments_out = Some(1_234_567);
-    record.legs[0].tcp = Some(
-        TcpSender {
-            data_segments_out,
-            ..tcp
-        }
-        .into(),
-    );
+    record.legs[0].tcp = Some(TcpSender { data_segments_out, ..tcp }.into());
     ProfileDocument::new(record, Some(sender()), Some(receiver()))
 }
 
@@ -160,16 +129,8 @@ fn an_end_without_samples_or_profile_is_said() {
     accounted.hz = 0;
     accounted.threads.user = 0.4;
     accounted.threads.system = 6.2;
-    accounted.each_thread = vec![
-        CpuSeconds {
-            user: 0.1,
-            system: 2.2,
-        },
-        CpuSeconds {
-            user: 0.3,
-            system: 4.0,
-        },
-    ];
+    accounted.each_thread =
+        vec![CpuSeconds { user: 0.1, system: 2.2 }, CpuSeconds { user: 0.3, system: 4.0 }];
     accounted.softirq_seconds = Some(1.55);
     accounted.caveats = vec![Caveat::new(
         CaveatKind::NotReadable,
@@ -186,29 +147,15 @@ fn an_end_without_samples_or_profile_is_said() {
 /// the other end.
 #[test]
 fn functions_of_user_mode_are_shares_of_its_samples() {
-    let mut user = end(vec![
-        stack("core::hash core::main", 300),
-        stack("[user]", 117),
-    ]);
-    user.how = How::Sampled {
-        clock: SampleClock::CpuClock,
-        kernel_seen: false,
-        all_cpus: false,
-    };
-    user.threads = CpuSeconds {
-        user: 0.9,
-        system: 6.2,
-    };
+    let mut user = end(vec![stack("core::hash core::main", 300), stack("[user]", 117)]);
+    user.how = How::Sampled { clock: SampleClock::CpuClock, kernel_seen: false, all_cpus: false };
+    user.threads = CpuSeconds { user: 0.9, system: 6.2 };
     user.each_thread = vec![user.threads];
     user.softirq_seconds = Some(3.1);
     user.overhead.interrupt_seconds = None;
     user.overhead.percent = None;
     let mut cycles = receiver();
-    cycles.how = How::Sampled {
-        clock: SampleClock::Cycles,
-        kernel_seen: true,
-        all_cpus: true,
-    };
+    cycles.how = How::Sampled { clock: SampleClock::Cycles, kernel_seen: true, all_cpus: true };
     let document = ProfileDocument::new(samples::stream(), Some(user), Some(cycles));
     let text = document.text(detailed());
     assert_snapshot!("profile_user_mode", text);
@@ -225,11 +172,7 @@ fn ends_on_one_kernel_say_what_both_profilers_took() {
 
 #[test]
 fn narrow_terminals_get_the_same_figures() {
-    let style = Style {
-        width: 72,
-        colour: true,
-        ..Style::default()
-    };
+    let style = Style { width: 72, colour: true, ..Style::default() };
     let narrow = document().text(style);
     assert!(narrow.contains("application") && narrow.contains("receiver"));
 }
@@ -290,8 +233,5 @@ fn well_formed(xml: &str) {
 }
 
 fn detailed() -> Style {
-    Style {
-        details: true,
-        ..Style::default()
-    }
+    Style { details: true, ..Style::default() }
 }

@@ -79,10 +79,7 @@ fn status_says_what_is_in_force() {
 
 #[test]
 fn status_lists_filters_where_details_are_asked_for() {
-    let style = Style {
-        details: true,
-        ..Style::default()
-    };
+    let style = Style { details: true, ..Style::default() };
     insta::assert_snapshot!(sample(1234).text(style));
 }
 
@@ -103,10 +100,7 @@ fn a_file_is_told_with_its_doubts_and_a_packet_with_its_filter() {
     let mut report = FileReport::new(&file, &BTreeMap::new()).unwrap();
     report.name = Some("office.toml".to_owned());
     let mut text = QosDocument::from(report).text(Style::default());
-    for packet in [
-        "udp 198.18.0.1:9 > 198.18.0.2:20000",
-        "tcp 198.18.0.1:9 > 198.18.0.2:80",
-    ] {
+    for packet in ["udp 198.18.0.1:9 > 198.18.0.2:20000", "tcp 198.18.0.1:9 > 198.18.0.2:80"] {
         let packet: Packet = packet.parse().unwrap();
         let report = explain(&file, &file.adapters[0], &packet).unwrap();
         text += "\n";

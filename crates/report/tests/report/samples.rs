@@ -93,11 +93,7 @@ fn host(name: &str, cpus: u32, device: &str) -> HostFacts {
         kernel: "6.18.44".to_owned(),
         boot_id: format!("boot-of-{name}"),
         hostname: name.to_owned(),
-        cpu: CpuFacts {
-            count: cpus,
-            usable: cpus.into(),
-            ..CpuFacts::default()
-        },
+        cpu: CpuFacts { count: cpus, usable: cpus.into(), ..CpuFacts::default() },
         device: Some(DeviceFacts {
             name: device.to_owned(),
             mtu_bytes: 1500,
@@ -120,10 +116,7 @@ fn environment() -> Environment {
 
 fn end(host_percent: f64, cpus: u32, method: &str) -> EndReport {
     EndReport {
-        cpu_seconds: CpuSeconds {
-            user: 0.021,
-            system: 0.314,
-        },
+        cpu_seconds: CpuSeconds { user: 0.021, system: 0.314 },
         softirq_seconds: Some(0.052),
         host_cpu_percent: Some(host_percent),
         busiest_core_percent: Some(host_percent * 3.9),
@@ -196,12 +189,7 @@ fn ceiling(cause: Cause, limit_bps: f64, formula: &str, independent: bool) -> Ce
 
 fn window_ceilings() -> Vec<Ceiling> {
     vec![
-        ceiling(
-            Cause::SegmentSize,
-            13_910_000.0,
-            "packets/s reached × MSS",
-            false,
-        ),
+        ceiling(Cause::SegmentSize, 13_910_000.0, "packets/s reached × MSS", false),
         ceiling(
             Cause::ReceiveWindow,
             14_124_000.0,
@@ -215,12 +203,7 @@ fn window_ceilings() -> Vec<Ceiling> {
              12,056 segments",
             true,
         ),
-        ceiling(
-            Cause::PathRate,
-            94_150_000.0,
-            "link rate × MSS ÷ (MSS + headers + framing)",
-            true,
-        ),
+        ceiling(Cause::PathRate, 94_150_000.0, "link rate × MSS ÷ (MSS + headers + framing)", true),
     ]
 }
 
@@ -273,10 +256,7 @@ fn window_limited(direction: Direction, throughput_bps: f64) -> Leg {
 pub(crate) fn stream() -> Record {
     Record {
         messages: Some(133),
-        legs: vec![Leg {
-            bytes: 17_387_500,
-            ..window_limited(Direction::Up, 13_910_000.0)
-        }],
+        legs: vec![Leg { bytes: 17_387_500, ..window_limited(Direction::Up, 13_910_000.0) }],
         intervals: intervals(),
         ..bare(stream_test(131_072))
     }
@@ -363,12 +343,7 @@ pub(crate) fn udp_partial() -> Record {
                 malformed: 0,
                 corrupted_bytes: Some(0),
                 send_refused: 0,
-                gaps_us: Some(GapSummary {
-                    p50: 115.9,
-                    p90: 118.2,
-                    p99: 140.0,
-                    max: 2_310.0,
-                }),
+                gaps_us: Some(GapSummary { p50: 115.9, p90: 118.2, p99: 140.0, max: 2_310.0 }),
                 asked_bps: Some(100_000_000),
                 datagram_bytes: 1448,
                 train_bps: None,
@@ -413,11 +388,7 @@ pub(crate) fn rr() -> Record {
 pub(crate) fn crr() -> Record {
     let mut plan = exchange_test(64);
     if let Traffic::Rr(exchange) = plan.traffic {
-        plan.traffic = Traffic::Crr(ExchangeTest {
-            depth: 1,
-            rate_per_s: None,
-            ..exchange
-        });
+        plan.traffic = Traffic::Crr(ExchangeTest { depth: 1, rate_per_s: None, ..exchange });
     }
     Record {
         transactions: Some(412),
@@ -457,10 +428,7 @@ pub(crate) fn stream_sweep(repeats: u32) -> Sweep {
         Record {
             legs: vec![window_limited(Direction::Up, throughput)],
             messages: Some((throughput * 1.25) as u64 / size),
-            ..Record {
-                plan: stream_test(size),
-                ..stream()
-            }
+            ..Record { plan: stream_test(size), ..stream() }
         }
     };
     // That of the run in the middle.
@@ -489,10 +457,7 @@ pub(crate) fn rr_sweep() -> Sweep {
 /// A path whose MSS and window are wrong.
 /// Of a path of 29.1 ms.
 fn responsiveness(loaded_us: f64) -> Responsiveness {
-    let probe = |us| Probe {
-        connect_us: us,
-        request_us: us,
-    };
+    let probe = |us| Probe { connect_us: us, request_us: us };
     let samples = Samples {
         idle: vec![probe(29_100.0); 40],
         loaded: vec![probe(loaded_us); 120],
@@ -535,10 +500,7 @@ pub(crate) fn check() -> Check {
     };
     let down = Record {
         direction: Direction::Down,
-        legs: vec![Leg {
-            direction: Direction::Down,
-            ..down
-        }],
+        legs: vec![Leg { direction: Direction::Down, ..down }],
         ..stream()
     };
     Check {
@@ -605,10 +567,7 @@ pub(crate) fn one_sided_check() -> Check {
             route_metrics: BTreeMap::new(),
             ..whole.path
         },
-        environment: Environment {
-            server: None,
-            ..whole.environment
-        },
+        environment: Environment { server: None, ..whole.environment },
         caveats: Vec::new(),
         ..whole
     }
@@ -684,9 +643,7 @@ fn concluded(
 
 fn compared(metric: &str, a: f64, b: f64, conclusion: MetricConclusion) -> ComparedMetric {
     ComparedMetric {
-        metric: metric
-            .parse()
-            .expect("the samples compare figures that there are"),
+        metric: metric.parse().expect("the samples compare figures that there are"),
         a: figure(a),
         b: figure(b),
         conclusion,
@@ -695,13 +652,7 @@ fn compared(metric: &str, a: f64, b: f64, conclusion: MetricConclusion) -> Compa
 
 fn compared_pair(pair: u32, first: Side, a: f64, b: f64) -> ComparedPair {
     let figures = |value: f64| BTreeMap::from([("throughput_bps".to_owned(), value)]);
-    ComparedPair {
-        pair,
-        first,
-        a: figures(a),
-        b: figures(b),
-        excluded: Vec::new(),
-    }
+    ComparedPair { pair, first, a: figures(a), b: figures(b), excluded: Vec::new() }
 }
 
 /// A paced flow against one that is paced a tenth faster.
@@ -713,10 +664,8 @@ pub(crate) fn different() -> Comparison {
         concluded(ComparisonVerdict::Different, 9.95, [9.61, 10.3], 8),
     );
     let mut environment = environment();
-    environment.lab = Some(LabFacts {
-        spec: "rate=50mbit,rtt=4ms".to_owned(),
-        ..LabFacts::default()
-    });
+    environment.lab =
+        Some(LabFacts { spec: "rate=50mbit,rtt=4ms".to_owned(), ..LabFacts::default() });
     Comparison {
         schema: COMPARISON_SCHEMA.to_owned(),
         status: Status::Complete,
@@ -739,13 +688,8 @@ pub(crate) fn different() -> Comparison {
         margin_percent: None,
         max_pairs: 30,
         forbidden: Vec::new(),
-        runs: (1..=8)
-            .map(|pair| compared_pair(pair, Side::A, 19.1e6, 21.0e6))
-            .collect(),
-        idle: IdleLoad {
-            client_cpu_percent: Some(1.2),
-            server_cpu_percent: Some(0.7),
-        },
+        runs: (1..=8).map(|pair| compared_pair(pair, Side::A, 19.1e6, 21.0e6)).collect(),
+        idle: IdleLoad { client_cpu_percent: Some(1.2), server_cpu_percent: Some(0.7) },
         notes: Vec::new(),
         caveats: vec![Caveat::new(
             CaveatKind::EarlyStop,
@@ -809,12 +753,8 @@ pub(crate) fn undecided() -> Comparison {
                 "retransmissions came under B alone, in 3 of 30 pairs: take it as an effect of B"
                     .to_owned(),
         }],
-        a: "checksum_offload=on,tso=off,gso=off"
-            .parse()
-            .expect("treatments"),
-        b: "checksum_offload=off,tso=off,gso=off"
-            .parse()
-            .expect("treatments"),
+        a: "checksum_offload=on,tso=off,gso=off".parse().expect("treatments"),
+        b: "checksum_offload=off,tso=off,gso=off".parse().expect("treatments"),
         read_back: ReadBack {
             a: vec!["client: eth0: tx-checksum on".to_owned()],
             b: vec!["client: eth0: tx-checksum off".to_owned()],
@@ -822,9 +762,8 @@ pub(crate) fn undecided() -> Comparison {
         margin_percent: Some(2.0),
         forbidden: vec![Fault::Retransmissions, Fault::BusyHost],
         runs: {
-            let mut runs: Vec<ComparedPair> = (1..=30)
-                .map(|pair| compared_pair(pair, Side::A, 938e6, 936e6))
-                .collect();
+            let mut runs: Vec<ComparedPair> =
+                (1..=30).map(|pair| compared_pair(pair, Side::A, 938e6, 936e6)).collect();
             runs[1] = spoiled;
             runs
         },
@@ -854,11 +793,7 @@ pub(crate) fn equivalent() -> Comparison {
             compared("latency_us.p99", 250.0, 252.0, both),
         ],
         margin_percent: Some(1.0),
-        caveats: vec![Caveat::new(
-            CaveatKind::Partial,
-            "interrupted",
-            "run it again",
-        )],
+        caveats: vec![Caveat::new(CaveatKind::Partial, "interrupted", "run it again")],
         environment: environment(),
         ..different()
     }
@@ -866,11 +801,7 @@ pub(crate) fn equivalent() -> Comparison {
 
 /// With the evidence, in 100 columns.
 pub(crate) fn whole() -> Style {
-    Style {
-        width: 100,
-        details: true,
-        ..Style::default()
-    }
+    Style { width: 100, details: true, ..Style::default() }
 }
 
 /// Requests beside a load, with a policy for them and without.

@@ -32,10 +32,8 @@ fn checked_in_schemas_are_those_of_the_types_and_no_others() {
              linerate-report"
         );
     }
-    let expected: BTreeSet<String> = DOCUMENTS
-        .iter()
-        .map(|kind| format!("{}.json", kind.name()))
-        .collect();
+    let expected: BTreeSet<String> =
+        DOCUMENTS.iter().map(|kind| format!("{}.json", kind.name())).collect();
     let found: BTreeSet<String> = fs::read_dir(directory())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -61,10 +59,7 @@ fn faults(schema: &Value, root: &Value, value: &Value, place: &str) -> Vec<Strin
         found.push(format!("{place}: {value} is not {}", schema["const"]));
     }
     let is_listed = |values: &Vec<Value>| values.contains(value);
-    if schema["enum"]
-        .as_array()
-        .is_some_and(|values| !is_listed(values))
-    {
+    if schema["enum"].as_array().is_some_and(|values| !is_listed(values)) {
         found.push(format!("{place}: {value} is not of {}", schema["enum"]));
     }
     for one in schema["allOf"].as_array().into_iter().flatten() {
@@ -78,12 +73,7 @@ fn faults(schema: &Value, root: &Value, value: &Value, place: &str) -> Vec<Strin
         }
     }
     for (number, item) in value.as_array().into_iter().flatten().enumerate() {
-        found.extend(faults(
-            &schema["items"],
-            root,
-            item,
-            &format!("{place}/{number}"),
-        ));
+        found.extend(faults(&schema["items"], root, item, &format!("{place}/{number}")));
     }
     let Some(members) = value.as_object() else {
         return found;
@@ -371,13 +361,7 @@ fn every_number_has_a_unit_or_says_what_it_counts() {
         let schema: Value = kind.json_schema().to_value();
         numbers(&schema, &mut |key, described| {
             let has = |words: &[&str]| key.split('_').any(|word| words.contains(&word));
-            let is_known = [
-                &STATISTICS[..],
-                &SHARES,
-                &COUNTS,
-                &NAMES,
-                &UNTIL_THE_NEXT_VERSION,
-            ];
+            let is_known = [&STATISTICS[..], &SHARES, &COUNTS, &NAMES, &UNTIL_THE_NEXT_VERSION];
             let is_known = is_known.iter().any(|keys| keys.contains(&key));
             if !described || !(is_known || has(&UNITS) || has(&COUNTED)) {
                 unknown.insert(format!("{}: {key}", kind.name()));
@@ -400,11 +384,7 @@ fn numbers(schema: &Value, see: &mut dyn FnMut(&str, bool)) {
             see(key, described.contains(&true));
         }
     }
-    let members = schema
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(_, member)| member);
+    let members = schema.as_object().into_iter().flatten().map(|(_, member)| member);
     let items = schema.as_array().into_iter().flatten();
     members.chain(items).for_each(|part| numbers(part, see));
 }

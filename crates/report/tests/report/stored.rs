@@ -13,9 +13,7 @@ fn stored() -> Vec<(String, Vec<u8>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let files = fs::read_dir(directory).expect("the stored documents");
     let files = files.map(|file| file.expect("a file").path());
-    files
-        .map(|path| (path.display().to_string(), fs::read(&path).expect("a file")))
-        .collect()
+    files.map(|path| (path.display().to_string(), fs::read(&path).expect("a file"))).collect()
 }
 
 /// Asserts that all of `before` is in `after`; keys may have been added.
@@ -66,17 +64,10 @@ fn every_stored_document_is_explained_again() {
 
 #[test]
 fn every_kind_of_document_is_stored() {
-    let stored: Vec<String> = stored()
-        .into_iter()
-        .map(|(_, bytes)| String::from_utf8(bytes).expect("UTF-8"))
-        .collect();
+    let stored: Vec<String> =
+        stored().into_iter().map(|(_, bytes)| String::from_utf8(bytes).expect("UTF-8")).collect();
     for kind in DOCUMENTS {
         let schema = format!("\"schema\":\"{}\"", kind.schema);
-        assert!(
-            stored
-                .iter()
-                .any(|text| text.starts_with(&format!("{{{schema}"))),
-            "{schema}"
-        );
+        assert!(stored.iter().any(|text| text.starts_with(&format!("{{{schema}"))), "{schema}");
     }
 }

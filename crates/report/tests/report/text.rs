@@ -152,11 +152,7 @@ fn an_effect_is_told_beside_an_earlier_one() {
     let mut comparison = samples::different();
     comparison.baseline = Some(earlier.observed().until(&comparison.observed()));
     let page = comparison.text(Style::default());
-    for words in [
-        "throughput_bps.effect_percent",
-        "points",
-        "the intervals lie\napart",
-    ] {
+    for words in ["throughput_bps.effect_percent", "points", "the intervals lie\napart"] {
         assert!(page.contains(words), "{page}");
     }
 }
@@ -178,20 +174,13 @@ fn the_demonstration_ends_with_its_fault() {
 
 #[test]
 fn a_narrow_terminal_breaks_no_command() {
-    let narrow = Style {
-        width: 60,
-        colour: false,
-        ..Style::default()
-    };
+    let narrow = Style { width: 60, colour: false, ..Style::default() };
     assert_snapshot!(samples::stream().text(narrow));
 }
 
 #[test]
 fn colour_adds_nothing_but_escape_sequences() {
-    let coloured = Style {
-        colour: true,
-        ..whole()
-    };
+    let coloured = Style { colour: true, ..whole() };
     let without = |text: String| {
         ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[33m", "\u{1b}[36m"]
             .iter()
@@ -212,11 +201,7 @@ fn the_remedy_stands_alone_on_its_line() {
     let verdict = record.verdict().unwrap();
     let remedy = verdict.remedy.clone().unwrap().command;
     for width in [0, 40, 80, 200] {
-        let style = Style {
-            width,
-            colour: false,
-            ..Style::default()
-        };
+        let style = Style { width, colour: false, ..Style::default() };
         let text = record.text(style);
         assert!(text.lines().any(|line| line.trim() == remedy), "{width}");
     }
@@ -224,20 +209,14 @@ fn the_remedy_stands_alone_on_its_line() {
 
 #[test]
 fn eighty_columns_hold_every_line_but_the_commands() {
-    let style = Style {
-        width: 80,
-        colour: false,
-        ..Style::default()
-    };
+    let style = Style { width: 80, colour: false, ..Style::default() };
     let records = [samples::stream(), samples::udp_partial(), samples::rr()];
     let mut texts = records.map(|record| record.text(style)).to_vec();
     texts.push(samples::check().text(style));
     texts.push(samples::rr_sweep().text(style));
     let is_command = |line: &str| {
         let line = line.trim();
-        ["sysctl ", "linerate ", "ip "]
-            .iter()
-            .any(|name| line.starts_with(name))
+        ["sysctl ", "linerate ", "ip "].iter().any(|name| line.starts_with(name))
     };
     for line in texts.iter().flat_map(|text| text.lines()) {
         assert!(line.chars().count() <= 80 || is_command(line), "{line}");

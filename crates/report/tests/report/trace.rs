@@ -48,19 +48,13 @@ pub(crate) fn document(value: Value) -> TraceDocument {
 }
 
 fn line<'a>(page: &'a str, start: &str) -> &'a str {
-    let found = page
-        .lines()
-        .find(|line| line.trim_start().starts_with(start));
+    let found = page.lines().find(|line| line.trim_start().starts_with(start));
     found.unwrap_or_else(|| panic!("no line begins with {start}:\n{page}"))
 }
 
 #[test]
 fn a_trace_has_a_line_for_each_hop_with_what_is_worth_knowing_of_it() {
-    let style = Style {
-        width: 160,
-        details: true,
-        ..Style::default()
-    };
+    let style = Style { width: 160, details: true, ..Style::default() };
     let page = document(sample()).text(style);
     let first = line(&page, "1 ");
     for words in [
@@ -73,21 +67,11 @@ fn a_trace_has_a_line_for_each_hop_with_what_is_worth_knowing_of_it() {
     ] {
         assert!(first.contains(words), "{words}: {first}");
     }
-    assert_eq!(
-        first.matches('*').count(),
-        1,
-        "a later answer stands for a missing one: {first}"
-    );
-    assert!(
-        !first.contains("answers over"),
-        "as many hops back as there: {first}"
-    );
+    assert_eq!(first.matches('*').count(), 1, "a later answer stands for a missing one: {first}");
+    assert!(!first.contains("answers over"), "as many hops back as there: {first}");
     assert!(line(&page, "2 ").contains("silent"));
     let last = line(&page, "3 ");
-    assert!(
-        last.contains("answers over 5 hops") && last.contains("NAT"),
-        "{last}"
-    );
+    assert!(last.contains("answers over 5 hops") && last.contains("NAT"), "{last}");
 }
 
 #[test]
@@ -119,25 +103,15 @@ fn the_way_back_stands_beside_the_way_there_with_the_networks_of_both() {
     value["reverse"] = json!({"endpoint": "192.0.2.9:5201", "trace": back, "loss_there": loss,
         "words": ["On the way there 50 were lost."], "caveats": [
             {"kind": "not_readable", "message": "losses back are not known", "remedy": ""}]});
-    let style = Style {
-        width: 160,
-        details: true,
-        ..Style::default()
-    };
+    let style = Style { width: 160, details: true, ..Style::default() };
     let page = document(value.clone()).text(style);
     let (there, here) = page
         .split_once("the way back, as 192.0.2.9:5201 traces it to 198.18.0.1")
         .expect("two parts");
-    assert!(
-        !there.contains("198.18.0.77") && !there.contains("64500"),
-        "{there}"
-    );
+    assert!(!there.contains("198.18.0.77") && !there.contains("64500"), "{there}");
     let first = line(here, "1 ");
     assert!(first.contains("198.18.0.77"), "{first}");
-    assert!(
-        first.contains("64500/64501 a name that is longe"),
-        "{first}"
-    );
+    assert!(first.contains("64500/64501 a name that is longe"), "{first}");
     for words in ["50 were lost", "losses back are not known"] {
         assert!(here.contains(words), "{words}: {here}");
     }
@@ -160,18 +134,9 @@ fn a_watch_has_the_columns_of_mtr_and_the_changes_of_the_path() {
     for head in ["Loss%", "Snt", "Last", "Avg", "Best", "Wrst", "StDev"] {
         assert!(report.contains(head), "{head}:\n{report}");
     }
-    assert!(
-        report.contains("hop 1 was 192.0.2.7 and is 192.0.2.1"),
-        "{report}"
-    );
+    assert!(report.contains("hop 1 was 192.0.2.7 and is 192.0.2.1"), "{report}");
     assert!(!report.contains("a limit of answers"), "{report}");
-    let screen = watch(
-        &document,
-        Style {
-            width: 160,
-            ..Style::default()
-        },
-    );
+    let screen = watch(&document, Style { width: 160, ..Style::default() });
     assert!(screen.contains("▁?█"), "{screen}");
 }
 

@@ -39,24 +39,11 @@ pub(super) const SIGNS_STREAM: u64 = 2;
 const FEWEST_PAIRS: u32 = 6;
 
 /// Pairs and cumulative error of each look for DIFFERENT.
-const DIFFERENCE: [(u32, f64); 6] = [
-    (8, 0.012),
-    (10, 0.020),
-    (13, 0.028),
-    (17, 0.036),
-    (23, 0.043),
-    (30, ALPHA),
-];
+const DIFFERENCE: [(u32, f64); 6] =
+    [(8, 0.012), (10, 0.020), (13, 0.028), (17, 0.036), (23, 0.043), (30, ALPHA)];
 /// Pairs and cumulative error of each look for EQUIVALENT, of each of its two one-sided tests.
-const EQUIVALENCE: [(u32, f64); 7] = [
-    (6, 0.016),
-    (8, 0.021),
-    (10, 0.027),
-    (13, 0.033),
-    (17, 0.039),
-    (23, 0.045),
-    (30, ALPHA),
-];
+const EQUIVALENCE: [(u32, f64); 7] =
+    [(6, 0.016), (8, 0.021), (10, 0.027), (13, 0.033), (17, 0.039), (23, 0.045), (30, ALPHA)];
 
 /// One look, with the error that may have been spent up to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -148,12 +135,7 @@ mod tests {
     use super::*;
 
     fn design(margin_percent: Option<f64>, metrics: usize, max_pairs: u32) -> Design {
-        Design {
-            margin_percent,
-            metrics,
-            max_pairs,
-            seed: 1,
-        }
+        Design { margin_percent, metrics, max_pairs, seed: 1 }
     }
 
     fn first(margin: Option<f64>, metrics: usize) -> u32 {

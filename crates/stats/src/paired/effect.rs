@@ -58,9 +58,7 @@ mod tests {
     fn estimate_and_interval_are_the_published_ones() {
         // Hollander, Wolfe and Chicken, tables 3.1 to 3.3 (depression scores): estimate −0.46, and
         // from the 6th value on each side an interval of 96.1 % from −0.786 to −0.010.
-        let changes = [
-            -0.952, 0.147, -1.022, -0.430, -0.620, -0.590, -0.490, 0.080, -0.010,
-        ];
+        let changes = [-0.952, 0.147, -1.022, -0.430, -0.620, -0.590, -0.490, 0.080, -0.010];
         let means = WalshAverages::new(&changes);
         assert!((means.median() + 0.46).abs() < 1e-9);
         let [low, high] = means.interval([5, 5]);

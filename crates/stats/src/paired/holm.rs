@@ -26,9 +26,7 @@ pub(super) struct Holm {
 impl Holm {
     /// No hypothesis is rejected yet.
     pub(super) fn new(metrics: usize) -> Self {
-        Self {
-            rejected: vec![None; metrics],
-        }
+        Self { rejected: vec![None; metrics] }
     }
 
     /// Lets fall what may, given where each metric crossed first at each level, from 1 on.
@@ -72,10 +70,7 @@ mod tests {
     /// Which fall, if each metric crossed at levels up to the given one; 0 is none.
     fn fallen(upto: &[usize]) -> Vec<Option<usize>> {
         let mut holm = Holm::new(upto.len());
-        let at = Crossing {
-            pairs: 8,
-            skip: [0, 0],
-        };
+        let at = Crossing { pairs: 8, skip: [0, 0] };
         holm.update(|metric, level| (level <= upto[metric]).then_some(at));
         let levels = holm.rejected.iter();
         levels.map(|fell| fell.map(|fell| fell.level)).collect()
@@ -95,10 +90,7 @@ mod tests {
 
     #[test]
     fn a_crossing_with_a_gap_below_it_does_not_count() {
-        let at = Crossing {
-            pairs: 8,
-            skip: [0, 0],
-        };
+        let at = Crossing { pairs: 8, skip: [0, 0] };
         let mut holm = Holm::new(2);
         holm.update(|_, level| (level == 2).then_some(at));
         assert_eq!(holm.open(), 2);

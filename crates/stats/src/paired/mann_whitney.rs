@@ -19,10 +19,7 @@ impl NullCount {
             return Self::Exact(cumulative(n, m));
         }
         let (n, m) = (n as f64, m as f64);
-        Self::Normal {
-            mean: n * m / 2.0,
-            deviation: (n * m * (n + m + 1.0) / 12.0).sqrt(),
-        }
+        Self::Normal { mean: n * m / 2.0, deviation: (n * m * (n + m + 1.0) / 12.0).sqrt() }
     }
 
     /// The probability of a count of at most `count`.
@@ -187,12 +184,8 @@ mod tests {
     #[test]
     fn null_distribution_is_the_published_one() {
         // Mann and Whitney (1947), table I, as P(U ≤ u).
-        for (n, m, u, p) in [
-            (3, 3, 0, 0.05),
-            (3, 4, 1, 0.057),
-            (4, 4, 2, 0.057),
-            (5, 8, 6, 0.023),
-        ] {
+        for (n, m, u, p) in [(3, 3, 0, 0.05), (3, 4, 1, 0.057), (4, 4, 2, 0.057), (5, 8, 6, 0.023)]
+        {
             let exact = NullCount::new(n, m).upto(u);
             assert!((exact - p).abs() < 5e-4, "{n} {m} {u}: {exact}");
         }

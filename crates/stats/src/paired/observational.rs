@@ -156,10 +156,7 @@ mod tests {
         assert!((low - 100.0 * (92.0 / 101.0 - 1.0)).abs() < 1e-9);
         assert!((high - 100.0 * (94.0 / 99.0 - 1.0)).abs() < 1e-9);
         assert!((seen.effect_percent + 7.0).abs() < 0.1);
-        assert_eq!(
-            (seen.runs_to_reach_5_percent, seen.runs_needed),
-            (4, Some(4))
-        );
+        assert_eq!((seen.runs_to_reach_5_percent, seen.runs_needed), (4, Some(4)));
     }
 
     #[test]
@@ -185,14 +182,8 @@ mod tests {
 
     #[test]
     fn figures_without_a_ratio_are_errors() {
-        assert!(matches!(
-            observational(&[], &[1.0]),
-            Err(StatsError::Empty { .. })
-        ));
-        assert!(matches!(
-            observational(&[1.0], &[]),
-            Err(StatsError::Empty { .. })
-        ));
+        assert!(matches!(observational(&[], &[1.0]), Err(StatsError::Empty { .. })));
+        assert!(matches!(observational(&[1.0], &[]), Err(StatsError::Empty { .. })));
         let nan = observational(&[1.0], &[1.0, f64::NAN]);
         assert!(matches!(nan, Err(StatsError::NotFinite { index: 1, .. })));
         for bad in [0.0, -3.0] {

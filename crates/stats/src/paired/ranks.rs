@@ -59,9 +59,7 @@ impl NullSum {
             total += *share;
             *share = total;
         }
-        Self {
-            cumulative: density,
-        }
+        Self { cumulative: density }
     }
 
     /// The probability of a sum of at most `sum`.
@@ -73,9 +71,7 @@ impl NullSum {
     /// likelier.
     pub(super) fn quantile(&self, level: f64) -> Option<usize> {
         let rounding = 1e-12;
-        let below = self
-            .cumulative
-            .partition_point(|&share| share <= level + rounding);
+        let below = self.cumulative.partition_point(|&share| share <= level + rounding);
         below.checked_sub(1)
     }
 }
@@ -86,10 +82,7 @@ mod tests {
 
     #[test]
     fn ties_share_their_ranks_and_zeros_have_none() {
-        assert_eq!(
-            doubled_ranks(&[0.3, -0.1, 0.2, -0.2, 0.5]),
-            [8, 2, 5, 5, 10]
-        );
+        assert_eq!(doubled_ranks(&[0.3, -0.1, 0.2, -0.2, 0.5]), [8, 2, 5, 5, 10]);
         assert_eq!(doubled_ranks(&[0.0, 2.0, -0.0, -1.0, 2.0]), [0, 9, 0, 6, 9]);
         assert!(doubled_ranks(&[]).is_empty());
     }
@@ -98,11 +91,7 @@ mod tests {
     fn the_null_distribution_is_the_published_one() {
         // Wilcoxon and Wilcox (1964), two-sided 5 %: 0, 3, 8, 17, 137 for n = 6, 8, 10, 13, 30.
         for (n, critical) in [(6, 0), (8, 3), (10, 8), (13, 17), (30, 137)] {
-            assert_eq!(
-                NullSum::for_size(n).quantile(0.025),
-                Some(critical),
-                "n = {n}"
-            );
+            assert_eq!(NullSum::for_size(n).quantile(0.025), Some(critical), "n = {n}");
         }
         assert_eq!(NullSum::for_size(5).quantile(0.025), None);
         assert_eq!(NullSum::for_size(3).upto(2), 3.0 / 8.0);

@@ -96,11 +96,7 @@ impl Sequential {
         } else {
             ComparisonVerdict::Inconclusive
         };
-        Some(Conclusion {
-            verdict,
-            metrics,
-            pairs: self.pairs,
-        })
+        Some(Conclusion { verdict, metrics, pairs: self.pairs })
     }
 
     /// The fewest pairs after which a metric can have a verdict: 8 for DIFFERENT and 6 for
@@ -162,11 +158,7 @@ impl Sequential {
         let different = self.difference.rejection(metric);
         let equivalent = self.equivalence.rejection(metric);
         let (verdict, at, error) = match (different, equivalent) {
-            (Some(fell), _) => (
-                ComparisonVerdict::Different,
-                fell.at,
-                ALPHA / fell.level as f64,
-            ),
+            (Some(fell), _) => (ComparisonVerdict::Different, fell.at, ALPHA / fell.level as f64),
             // The interval of two tests misses on either side.
             (None, Some(fell)) => {
                 let error = 2.0 * ALPHA / fell.level as f64;
@@ -207,11 +199,7 @@ impl Sequential {
         }
         for (index, &value) in log_ratios.iter().enumerate() {
             if !value.is_finite() {
-                return Err(StatsError::NotFinite {
-                    operation: OPERATION,
-                    index,
-                    value,
-                });
+                return Err(StatsError::NotFinite { operation: OPERATION, index, value });
             }
             if value.abs() > GREATEST_LOG_RATIO {
                 return Err(refused(value, "a log ratio within ±700"));

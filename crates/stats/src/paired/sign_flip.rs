@@ -62,10 +62,7 @@ pub(super) struct Finding {
 impl SignFlip {
     /// A test with this number of levels.
     pub(super) fn new(sides: Sides, levels: usize) -> Self {
-        Self {
-            sides,
-            levels: vec![Boundary::default(); levels],
-        }
+        Self { sides, levels: vec![Boundary::default(); levels] }
     }
 
     /// Looks at all values so far, of which those of earlier looks are the beginning. `alpha` is
@@ -80,17 +77,12 @@ impl SignFlip {
             .map(|(boundary, level)| {
                 let alpha = alpha / f64::from(level);
                 let critical = boundary.look(&vectors, alpha);
-                let skip = critical
-                    .zip(null.quantile(alpha / sides))
-                    .map(|(key, most)| {
-                        // Ties and zeros can make the critical sum low; the interval must not be
-                        // shorter for it.
-                        (greatest_sum(values.len()) - usize::from(key).div_ceil(2)).min(most)
-                    });
-                Finding {
-                    crossed: critical.is_some_and(|key| vectors.observed_key() >= key),
-                    skip,
-                }
+                let skip = critical.zip(null.quantile(alpha / sides)).map(|(key, most)| {
+                    // Ties and zeros can make the critical sum low; the interval must not be
+                    // shorter for it.
+                    (greatest_sum(values.len()) - usize::from(key).div_ceil(2)).min(most)
+                });
+                Finding { crossed: critical.is_some_and(|key| vectors.observed_key() >= key), skip }
             })
             .collect()
     }
@@ -110,9 +102,10 @@ struct Vectors<'a> {
 impl<'a> Vectors<'a> {
     fn new(values: &[f64], sides: Sides, drawn: &'a [u32]) -> Self {
         let ranks = doubled_ranks(values);
-        let signs = values.iter().zip(0..).fold(0, |signs, (&value, bit)| {
-            signs | u32::from(value > 0.0) << bit
-        });
+        let signs = values
+            .iter()
+            .zip(0..)
+            .fold(0, |signs, (&value, bit)| signs | u32::from(value > 0.0) << bit);
         let (mut keys, observed) = if values.len() <= ENUMERATED {
             (subset_sums(&ranks), signs as usize)
         } else {
@@ -124,13 +117,7 @@ impl<'a> Vectors<'a> {
                 *key = (*key).max(total.wrapping_sub(*key));
             }
         }
-        Self {
-            keys,
-            observed,
-            signs,
-            pairs: values.len(),
-            drawn,
-        }
+        Self { keys, observed, signs, pairs: values.len(), drawn }
     }
 
     fn observed_key(&self) -> u16 {
@@ -163,9 +150,7 @@ fn sums_of(ranks: &[u16], drawn: &[u32], observed: u32) -> Vec<u16> {
     }
     let sum = |signs: &u32| {
         let parts = bytes.iter().zip(signs.to_le_bytes());
-        parts.fold(0_u16, |sum, (sums, byte)| {
-            sum.wrapping_add(sums[usize::from(byte)])
-        })
+        parts.fold(0_u16, |sum, (sums, byte)| sum.wrapping_add(sums[usize::from(byte)]))
     };
     drawn.iter().chain([&observed]).map(sum).collect()
 }
@@ -181,10 +166,7 @@ struct Boundary {
 impl Default for Boundary {
     fn default() -> Self {
         // The one vector of no signs.
-        Self {
-            gone: vec![0],
-            pairs: 0,
-        }
+        Self { gone: vec![0], pairs: 0 }
     }
 }
 
@@ -206,9 +188,7 @@ impl Boundary {
         } else if self.pairs <= ENUMERATED {
             let beginning = self.gone.len() - 1;
             let all = vectors.drawn.iter().chain([&vectors.signs]);
-            self.gone = all
-                .map(|&signs| self.gone[signs as usize & beginning])
-                .collect();
+            self.gone = all.map(|&signs| self.gone[signs as usize & beginning]).collect();
         }
         self.pairs = vectors.pairs;
     }
@@ -219,11 +199,8 @@ impl Boundary {
         let rounding = 1e-9;
         let most = (alpha * keys.len() as f64 + rounding) as usize;
         // Those gone have the greatest key of all, so they are counted with whatever crosses.
-        let standing: Vec<u16> = keys
-            .iter()
-            .zip(&self.gone)
-            .map(|(key, gone)| key | gone)
-            .collect();
+        let standing: Vec<u16> =
+            keys.iter().zip(&self.gone).map(|(key, gone)| key | gone).collect();
         let (mut low, mut high) = (0, BEYOND);
         while low < high {
             let middle = u16::midpoint(low, high);
@@ -245,9 +222,7 @@ fn count_from(keys: &[u16], least: u16) -> usize {
         let hits = keys.iter().map(|&key| u16::from(key >= least));
         hits.fold(0, u16::wrapping_add)
     };
-    keys.chunks(1 << 10)
-        .map(|keys| usize::from(count(keys)))
-        .sum()
+    keys.chunks(1 << 10).map(|keys| usize::from(count(keys))).sum()
 }
 
 /// Keys go from 0 to twice the greatest sum of ranks, which is less than this.
@@ -260,16 +235,13 @@ mod tests {
     use super::*;
 
     /// Absolute values without ties, in no order.
-    const SIZES: [f64; 13] = [
-        0.31, 0.07, 0.55, 0.12, 0.91, 0.43, 0.02, 0.77, 0.64, 0.25, 0.99, 0.38, 0.18,
-    ];
+    const SIZES: [f64; 13] =
+        [0.31, 0.07, 0.55, 0.12, 0.91, 0.43, 0.02, 0.77, 0.64, 0.25, 0.99, 0.38, 0.18];
     const LOOKS: [(usize, f64); 3] = [(8, 0.012), (10, 0.020), (13, 0.028)];
 
     fn with_signs(sizes: &[f64], signs: usize) -> Vec<f64> {
         let sizes = sizes.iter().enumerate();
-        sizes
-            .map(|(bit, &size)| if signs >> bit & 1 == 1 { size } else { -size })
-            .collect()
+        sizes.map(|(bit, &size)| if signs >> bit & 1 == 1 { size } else { -size }).collect()
     }
 
     /// The look at which these signs cross first, at each of two levels.
@@ -294,9 +266,8 @@ mod tests {
     #[test]
     fn over_all_sign_vectors_no_look_spends_more_than_the_table_allows() {
         for sides in [Sides::One, Sides::Two] {
-            let crossings: Vec<[Option<usize>; 2]> = (0..1 << 13)
-                .map(|signs| crossed_at(&with_signs(&SIZES, signs), sides))
-                .collect();
+            let crossings: Vec<[Option<usize>; 2]> =
+                (0..1 << 13).map(|signs| crossed_at(&with_signs(&SIZES, signs), sides)).collect();
             for (level, share_of_error) in [(0, 1.0), (1, 0.5)] {
                 for (pairs, alpha) in LOOKS {
                     let by_then = crossings
@@ -327,9 +298,7 @@ mod tests {
         let mut boundary = Boundary::default();
         let critical = boundary.look(&Vectors::new(&SIZES[..8], Sides::Two, &[]), 0.012);
         assert_eq!(critical, Some(72));
-        let gone: Vec<usize> = (0..256)
-            .filter(|&signs| is_gone(&boundary, signs))
-            .collect();
+        let gone: Vec<usize> = (0..256).filter(|&signs| is_gone(&boundary, signs)).collect();
         assert_eq!(gone, [0, 255]);
         boundary.extend(&Vectors::new(&SIZES[..10], Sides::Two, &[]));
         assert_eq!(boundary.gone.len(), 1024);
@@ -353,10 +322,8 @@ mod tests {
             let drawn = draw(9);
             let sums = sums_of(&ranks[..n], &drawn, u32::MAX >> 2);
             for (signs, sum) in drawn.iter().zip(&sums) {
-                let expected: u16 = (0..n)
-                    .filter(|bit| signs >> bit & 1 == 1)
-                    .map(|bit| ranks[bit])
-                    .sum();
+                let expected: u16 =
+                    (0..n).filter(|bit| signs >> bit & 1 == 1).map(|bit| ranks[bit]).sum();
                 assert_eq!(*sum, expected);
             }
             assert_eq!(usize::from(sums[DRAWN]), 2 * greatest_sum(n));

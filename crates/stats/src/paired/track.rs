@@ -66,10 +66,7 @@ impl Track {
             let findings = self.difference.look(&self.log_ratios, alpha, drawn);
             for (level, found) in findings.iter().enumerate() {
                 let Some(skip) = found.skip else { continue };
-                let here = Crossing {
-                    pairs,
-                    skip: [skip; 2],
-                };
+                let here = Crossing { pairs, skip: [skip; 2] };
                 self.last[level] = Some(here);
                 if found.crossed {
                     self.differs[level].get_or_insert(here);
@@ -111,10 +108,7 @@ impl Track {
         };
         // Too few pairs for that leave the whole range, and its own confidence.
         let skip = NullSum::for_size(pairs).quantile(alpha / 2.0).unwrap_or(0);
-        Crossing {
-            pairs,
-            skip: [skip; 2],
-        }
+        Crossing { pairs, skip: [skip; 2] }
     }
 
     /// Effect and interval of the pairs up to a crossing.
@@ -144,9 +138,8 @@ impl Track {
             of(&rest)
         };
         let expected = of(&self.log_ratios)?;
-        let latest = (0..self.log_ratios.len()).try_fold(expected, |latest, left_out| {
-            Some(without(left_out)?.max(latest))
-        });
+        let latest = (0..self.log_ratios.len())
+            .try_fold(expected, |latest, left_out| Some(without(left_out)?.max(latest)));
         Some((expected, latest))
     }
 
@@ -193,8 +186,6 @@ impl Equivalence {
         let from_lower: Vec<f64> = log_ratios.iter().map(|ratio| ratio + margin).collect();
         let to_upper: Vec<f64> = log_ratios.iter().map(|ratio| margin - ratio).collect();
         let above = self.above_lower.look(&from_lower, alpha, drawn);
-        above
-            .into_iter()
-            .zip(self.below_upper.look(&to_upper, alpha, drawn))
+        above.into_iter().zip(self.below_upper.look(&to_upper, alpha, drawn))
     }
 }

@@ -76,9 +76,7 @@ pub(crate) const MODELS: [Model; 6] = [
         what: "30 % of the runs are 20 % slower, and all scatter by 2 %",
         series: |source, runs| {
             let mode = |source: &mut Source| if source.chance(0.3) { -0.22 } else { 0.0 };
-            (0..runs)
-                .map(|_| mode(source) + 0.02 * source.normal())
-                .collect()
+            (0..runs).map(|_| mode(source) + 0.02 * source.normal()).collect()
         },
     },
     Model {
@@ -118,12 +116,7 @@ fn correlated(source: &mut Source, runs: usize) -> Vec<f64> {
 }
 
 pub(crate) fn design(margin_percent: Option<f64>, metrics: usize) -> Design {
-    Design {
-        margin_percent,
-        metrics,
-        max_pairs: 30,
-        seed: 0,
-    }
+    Design { margin_percent, metrics, max_pairs: 30, seed: 0 }
 }
 
 /// A whole comparison: the runs one after the other, the order in each pair by the schedule, and B
@@ -136,15 +129,10 @@ pub(crate) fn compare(
 ) -> Conclusion {
     let effect = (percent / 100.0).ln_1p();
     let pairs = design.max_pairs as usize;
-    let series: Vec<Vec<f64>> = (0..design.metrics)
-        .map(|_| (model.series)(source, 2 * pairs))
-        .collect();
+    let series: Vec<Vec<f64>> =
+        (0..design.metrics).map(|_| (model.series)(source, 2 * pairs)).collect();
     let seed = source.seed();
-    let mut test = Sequential::new(&Design {
-        seed,
-        ..design.clone()
-    })
-    .expect("a valid design");
+    let mut test = Sequential::new(&Design { seed, ..design.clone() }).expect("a valid design");
     for (pair, order) in Schedule::new(seed).take(pairs).enumerate() {
         let log_ratios: Vec<f64> = series
             .iter()

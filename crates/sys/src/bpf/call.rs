@@ -48,10 +48,7 @@ impl BpfCommand {
 
 impl<'a> Attributes<'a> {
     pub(super) fn new() -> Self {
-        Self {
-            bytes: [0; LARGEST],
-            buffers: PhantomData,
-        }
+        Self { bytes: [0; LARGEST], buffers: PhantomData }
     }
 
     pub(super) fn u32(mut self, offset: usize, value: u32) -> Self {
@@ -128,11 +125,7 @@ pub(super) unsafe fn open(
 pub(super) fn object_name(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let allowed = |b: u8| {
-        if b.is_ascii_alphanumeric() || b == b'.' {
-            b
-        } else {
-            b'_'
-        }
+        if b.is_ascii_alphanumeric() || b == b'.' { b } else { b'_' }
     };
     for (byte, letter) in bytes[..15].iter_mut().zip(name.bytes()) {
         *byte = allowed(letter);

@@ -55,14 +55,9 @@ impl LinkInfo {
         let kind = u32_at(&info, 0);
         if kind != TCX {
             let source = io::Error::from_raw_os_error(libc::EINVAL);
-            return Err(BpfError::new("use as a link of TCX", "another object")(
-                source,
-            ));
+            return Err(BpfError::new("use as a link of TCX", "another object")(source));
         }
-        Ok(Self {
-            program: u32_at(&info, 8),
-            interface: u32_at(&info, 16),
-        })
+        Ok(Self { program: u32_at(&info, 8), interface: u32_at(&info, 16) })
     }
 }
 

@@ -50,9 +50,7 @@ impl TcxLink {
     /// # Errors
     /// `ENOENT` if there is none; `EINVAL` if it is something else.
     pub fn from_pin(path: &Path) -> Result<Self, BpfError> {
-        let link = Self {
-            fd: pin::open_pinned(path)?,
-        };
+        let link = Self { fd: pin::open_pinned(path)? };
         link.info()?;
         Ok(link)
     }
@@ -67,9 +65,7 @@ impl TcxLink {
             .u32(0, self.fd.as_raw_fd() as u32)
             .u32(4, new.as_fd().as_raw_fd() as u32);
         if let Some(old) = old {
-            attributes = attributes
-                .u32(8, REPLACE)
-                .u32(12, old.as_fd().as_raw_fd() as u32);
+            attributes = attributes.u32(8, REPLACE).u32(12, old.as_fd().as_raw_fd() as u32);
         }
         // SAFETY: this command takes no buffers.
         unsafe { bpf(BpfCommand::LinkUpdate, &mut attributes) }
@@ -126,10 +122,8 @@ pub fn query(interface: u32, place: Attach) -> Result<Vec<u32>, BpfError> {
         .output(16, &mut programs)
         .u32(24, MAX_PROGRAMS as u32);
     // SAFETY: the buffer has room for the number of programs that stands beside it.
-    unsafe { bpf(BpfCommand::ProgQuery, &mut attributes) }.map_err(BpfError::new(
-        "list the programs of",
-        format!("interface {interface}"),
-    ))?;
+    unsafe { bpf(BpfCommand::ProgQuery, &mut attributes) }
+        .map_err(BpfError::new("list the programs of", format!("interface {interface}")))?;
     let count = attributes.read_u32(24) as usize;
     let ids = programs.as_chunks().0.iter().take(count);
     Ok(ids.map(|id| u32::from_ne_bytes(*id)).collect())

@@ -94,8 +94,7 @@ impl Map {
     /// The key has the wrong length, or the kernel refuses the call.
     pub fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
         let error = |source| BpfError::new("read map", &self.info.name)(source);
-        self.check_length(key.len(), self.info.key_bytes as usize)
-            .map_err(error)?;
+        self.check_length(key.len(), self.info.key_bytes as usize).map_err(error)?;
         let mut value = vec![0; self.value_length().map_err(error)?];
         let mut attributes = self.attributes().input(8, key).output(16, &mut value);
         // SAFETY: key and value are as long as this map's are, for all CPUs where it has a value
@@ -112,8 +111,7 @@ impl Map {
     /// # Errors
     /// The key or value has the wrong length; `E2BIG` for an index beyond the array.
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), BpfError> {
-        self.try_update(key, value)
-            .map_err(BpfError::new("write map", &self.info.name))
+        self.try_update(key, value).map_err(BpfError::new("write map", &self.info.name))
     }
 
     fn try_update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {

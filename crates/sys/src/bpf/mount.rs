@@ -90,10 +90,7 @@ mod tests {
         let table = "proc /proc proc rw 0 0\nbpf /run/other bpf rw 0 0\nnone /sys/fs/bpf bpf \
             rw,nosuid 0 0\n";
         assert_eq!(find(table), Some(PathBuf::from("/sys/fs/bpf")));
-        assert_eq!(
-            find("bpf /run/x bpf rw 0 0\n"),
-            Some(PathBuf::from("/run/x"))
-        );
+        assert_eq!(find("bpf /run/x bpf rw 0 0\n"), Some(PathBuf::from("/run/x")));
         assert_eq!(find("sysfs /sys sysfs rw 0 0\nbpf\n"), None);
     }
 }

@@ -12,9 +12,8 @@ use super::call::{Attributes, BpfCommand, bpf, open};
 pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), BpfError> {
     let pin = || {
         let name = text(path)?;
-        let mut attributes = Attributes::new()
-            .input(0, name.as_bytes_with_nul())
-            .u32(8, object.as_raw_fd() as u32);
+        let mut attributes =
+            Attributes::new().input(0, name.as_bytes_with_nul()).u32(8, object.as_raw_fd() as u32);
         // SAFETY: the path ends with NUL.
         unsafe { bpf(BpfCommand::ObjPin, &mut attributes) }.map(drop)
     };

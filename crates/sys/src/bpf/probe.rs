@@ -30,10 +30,7 @@ pub fn probe() -> Support {
         kind: ProgramKind::SchedCls { attach: None },
         license: "GPL",
     });
-    Support {
-        programs: programs.map(drop),
-        tcx: tcx(),
-    }
+    Support { programs: programs.map(drop), tcx: tcx() }
 }
 
 /// Index of the loopback interface, which is the first of each network namespace.

@@ -49,10 +49,7 @@ impl Program {
         // Loading is several times faster without a log. After a refusal it is repeated with one.
         let source = match load(request, &mut []) {
             Ok(fd) => {
-                return Ok(Self {
-                    fd,
-                    name: request.name.to_owned(),
-                });
+                return Ok(Self { fd, name: request.name.to_owned() });
             }
             Err(source) => source,
         };
@@ -79,10 +76,7 @@ impl Program {
     /// # Errors
     /// `ENOENT` if there is none.
     pub fn from_pin(path: &Path) -> Result<Self, BpfError> {
-        Ok(Self {
-            fd: pin::open_pinned(path)?,
-            name: path.display().to_string(),
-        })
+        Ok(Self { fd: pin::open_pinned(path)?, name: path.display().to_string() })
     }
 
     /// Pins it in a bpffs under `path`; it then outlives this process.
@@ -124,10 +118,7 @@ fn load(request: &LoadRequest<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
         .bytes(48, &object_name(request.name))
         .u32(68, attach.map_or(0, |attach| attach as u32));
     if !log.is_empty() {
-        attributes = attributes
-            .u32(24, LOG_LEVEL)
-            .u32(28, log.len() as u32)
-            .output(32, log);
+        attributes = attributes.u32(24, LOG_LEVEL).u32(28, log.len() as u32).output(32, log);
     }
     let mut attempts = 0;
     loop {

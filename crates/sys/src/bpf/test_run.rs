@@ -85,12 +85,7 @@ impl Program {
         let length = attributes.read_u32(12) as usize;
         let duration = Duration::from_nanos(attributes.read_u32(36).into());
         frame.truncate(length);
-        Ok(TestRunResult {
-            verdict,
-            frame,
-            context: Context::from_bytes(&context_out),
-            duration,
-        })
+        Ok(TestRunResult { verdict, frame, context: Context::from_bytes(&context_out), duration })
     }
 }
 

@@ -76,21 +76,11 @@ impl Drop for Pins {
 }
 
 fn array(kind: MapKind, entries: u32) -> Option<Map> {
-    or_skip(Map::create(&MapRequest {
-        name: "test",
-        kind,
-        key_bytes: 4,
-        value_bytes: 12,
-        entries,
-    }))
+    or_skip(Map::create(&MapRequest { name: "test", kind, key_bytes: 4, value_bytes: 12, entries }))
 }
 
 fn index_of(pair: &Pair) -> u32 {
-    pair.a
-        .namespace
-        .configure(|netlink| netlink.link(Pair::LINK))
-        .unwrap()
-        .index
+    pair.a.namespace.configure(|netlink| netlink.link(Pair::LINK)).unwrap().index
 }
 
 #[test]
@@ -107,10 +97,7 @@ fn values_of_a_map_read_back() {
     assert_eq!(read(1), Some(vec![9; 12]));
     assert_eq!(map.fill(&[9; 13]).unwrap_err().errno(), Some(libc::EINVAL));
     assert_eq!(map.fill(&[9; 48]).unwrap_err().errno(), Some(libc::E2BIG));
-    assert_eq!(
-        map.update(&[0; 3], &[0; 12]).unwrap_err().errno(),
-        Some(libc::EINVAL)
-    );
+    assert_eq!(map.update(&[0; 3], &[0; 12]).unwrap_err().errno(), Some(libc::EINVAL));
 }
 
 #[test]
@@ -161,10 +148,7 @@ fn a_program_that_the_verifier_refuses_says_why() {
     }
     // Reads a register that was never written.
     let error = load(&[[0xbf, 0x20, 0, 0, 0, 0, 0, 0], EXIT], None).unwrap_err();
-    assert!(
-        error.verifier_log().unwrap().contains("R2 !read_ok"),
-        "{error:?}"
-    );
+    assert!(error.verifier_log().unwrap().contains("R2 !read_ok"), "{error:?}");
     assert!(error.to_string().contains("test"));
 }
 
@@ -185,36 +169,14 @@ fn a_test_run_gives_the_packet_and_its_context_back() {
         return;
     };
     let frame = [[0x88, 0xb5]; 40].concat();
-    let context = Context {
-        priority: 6,
-        gso_segments: 3,
-        gso_size: 1000,
-        ..Context::default()
-    };
-    let result = program
-        .test_run(&TestRun {
-            frame: &frame,
-            context,
-            repeat: 2,
-        })
-        .unwrap();
+    let context = Context { priority: 6, gso_segments: 3, gso_size: 1000, ..Context::default() };
+    let result = program.test_run(&TestRun { frame: &frame, context, repeat: 2 }).unwrap();
     assert_eq!(result.verdict, 9);
     assert_eq!(result.frame, frame);
-    assert_eq!(
-        (result.context.mark, result.context.priority),
-        (3, 6),
-        "{result:?}"
-    );
+    assert_eq!((result.context.mark, result.context.priority), (3, 6), "{result:?}");
     assert_eq!(result.context.cb[1], 77);
-    let short = TestRun {
-        frame: &frame[..13],
-        context: Context::default(),
-        repeat: 1,
-    };
-    assert_eq!(
-        program.test_run(&short).unwrap_err().errno(),
-        Some(libc::EINVAL)
-    );
+    let short = TestRun { frame: &frame[..13], context: Context::default(), repeat: 1 };
+    assert_eq!(program.test_run(&short).unwrap_err().errno(), Some(libc::EINVAL));
 }
 
 #[test]
@@ -238,10 +200,7 @@ fn a_program_is_replaced_only_where_the_expected_one_runs() {
             let attached = query(index, place).unwrap();
             assert_eq!(attached, [second.id().unwrap()]);
             let info = link.info().unwrap();
-            assert_eq!(
-                (info.program, info.interface),
-                (second.id().unwrap(), index)
-            );
+            assert_eq!((info.program, info.interface), (second.id().unwrap(), index));
             link.replace(&third, None).unwrap();
             link.detach().unwrap();
             assert_eq!(query(index, place).unwrap(), [0_u32; 0]);
@@ -299,10 +258,7 @@ fn a_link_outlives_its_interface_and_says_so() {
     let (first, second) = (answer(-1, place).unwrap(), answer(-1, place).unwrap());
     let attach = || TcxLink::attach(&first, index, place);
     let link = pair.a.namespace.run(attach).unwrap().unwrap();
-    pair.a
-        .namespace
-        .configure(|netlink| netlink.delete_link(Pair::LINK))
-        .unwrap();
+    pair.a.namespace.configure(|netlink| netlink.delete_link(Pair::LINK)).unwrap();
     let error = link.replace(&second, None).unwrap_err();
     assert_eq!(error.errno(), Some(libc::ENOLINK));
     assert_eq!(link.info().unwrap().interface, 0);
@@ -320,12 +276,8 @@ fn a_packet_that_a_program_drops_does_not_arrive() {
     let index = index_of(&pair);
     let place = Attach::TcxEgress;
     let program = answer(DROP, place).unwrap();
-    let receiver = pair
-        .b
-        .namespace
-        .run(|| std::net::UdpSocket::bind((pair.b.ipv4, 0)))
-        .unwrap()
-        .unwrap();
+    let receiver =
+        pair.b.namespace.run(|| std::net::UdpSocket::bind((pair.b.ipv4, 0))).unwrap().unwrap();
     let target = receiver.local_addr().unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let received = || {

@@ -43,11 +43,7 @@ impl Offload {
     pub fn features(self) -> &'static [&'static str] {
         match self {
             Self::RxChecksum => &["rx-checksum"],
-            Self::TxChecksum => &[
-                "tx-checksum-ipv4",
-                "tx-checksum-ip-generic",
-                "tx-checksum-ipv6",
-            ],
+            Self::TxChecksum => &["tx-checksum-ipv4", "tx-checksum-ip-generic", "tx-checksum-ipv6"],
             Self::ScatterGather => &["tx-scatter-gather"],
             Self::TcpSegmentation => &[
                 "tx-tcp-segmentation",
@@ -123,13 +119,10 @@ impl Ethtool {
         let mut blocks = vec![[0; 2]; names.len().div_ceil(BLOCK)];
         let current = ioctl::features(&self.socket, &self.link, names.len()).map_err(fail)?;
         for (name, on) in changes {
-            let position = names
-                .iter()
-                .position(|known| known == name)
-                .ok_or_else(|| {
-                    let unknown = std::io::Error::from_raw_os_error(libc::EINVAL);
-                    self.error(format!("find the offload feature {name}"), unknown)
-                })?;
+            let position = names.iter().position(|known| known == name).ok_or_else(|| {
+                let unknown = std::io::Error::from_raw_os_error(libc::EINVAL);
+                self.error(format!("find the offload feature {name}"), unknown)
+            })?;
             let (block, bit) = (position / BLOCK, 1 << (position % BLOCK));
             // Over one that never changes the kernel refuses the whole request.
             if current[block].available & !current[block].never_changed & bit != 0 {
@@ -151,18 +144,13 @@ impl Ethtool {
     /// `EPERM` without `CAP_NET_ADMIN`.
     pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), CallError> {
         let before = self.offload(offload)?;
-        let changes: Vec<_> = before
-            .iter()
-            .map(|feature| (feature.name.as_str(), on))
-            .collect();
+        let changes: Vec<_> = before.iter().map(|feature| (feature.name.as_str(), on)).collect();
         self.set_features(&changes)?;
         let after = self.offload(offload)?;
         let done = if on {
             // Others may stay active of which the kernel makes no use without it.
             let main = after.iter().find(|feature| !feature.fixed);
-            main.map_or(after.iter().any(|feature| feature.active), |main| {
-                main.active
-            })
+            main.map_or(after.iter().any(|feature| feature.active), |main| main.active)
         } else {
             after.iter().all(|feature| !feature.active)
         };
@@ -188,35 +176,19 @@ mod tests {
     use crate::netns::{Pair, pair_or_skip};
 
     fn active(features: &[Feature], name: &str) -> bool {
-        features
-            .iter()
-            .find(|feature| feature.name == name)
-            .unwrap()
-            .active
+        features.iter().find(|feature| feature.name == name).unwrap().active
     }
 
     fn open(pair: &Pair) -> Ethtool {
-        pair.a
-            .namespace
-            .run(|| Ethtool::open(Pair::LINK))
-            .unwrap()
-            .unwrap()
+        pair.a.namespace.run(|| Ethtool::open(Pair::LINK)).unwrap().unwrap()
     }
 
     fn switches(offload: Offload, ethtool: &Ethtool, on: bool) -> Vec<(String, bool)> {
-        ethtool
-            .offload(offload)
-            .unwrap()
-            .into_iter()
-            .map(|feature| (feature.name, on))
-            .collect()
+        ethtool.offload(offload).unwrap().into_iter().map(|feature| (feature.name, on)).collect()
     }
 
     fn set(ethtool: &Ethtool, changes: &[(String, bool)]) -> Vec<Feature> {
-        let changes: Vec<_> = changes
-            .iter()
-            .map(|(name, on)| (name.as_str(), *on))
-            .collect();
+        let changes: Vec<_> = changes.iter().map(|(name, on)| (name.as_str(), *on)).collect();
         ethtool.set_features(&changes).unwrap()
     }
 
@@ -237,10 +209,8 @@ mod tests {
                 let after = set(&ethtool, &switches(offload, &ethtool, on));
                 assert_eq!(active(&after, main), on, "{main}");
             }
-            let undo: Vec<_> = before
-                .iter()
-                .map(|feature| (feature.name.clone(), feature.requested))
-                .collect();
+            let undo: Vec<_> =
+                before.iter().map(|feature| (feature.name.clone(), feature.requested)).collect();
             assert_eq!(set(&ethtool, &undo), before);
         }
     }
@@ -254,15 +224,11 @@ mod tests {
             active(&before, "tx-checksum-ip-generic") && active(&before, "tx-tcp-segmentation")
         );
         let off = set(&ethtool, &switches(Offload::TxChecksum, &ethtool, false));
-        let segmentation = off
-            .iter()
-            .find(|feature| feature.name == "tx-tcp-segmentation")
-            .unwrap();
+        let segmentation =
+            off.iter().find(|feature| feature.name == "tx-tcp-segmentation").unwrap();
         assert_eq!((segmentation.active, segmentation.requested), (false, true));
         assert!(!active(&off, "tx-checksum-ip-generic") && !active(&off, "tx-udp-segmentation"));
-        let undo = before
-            .iter()
-            .map(|feature| (feature.name.clone(), feature.requested));
+        let undo = before.iter().map(|feature| (feature.name.clone(), feature.requested));
         assert_eq!(set(&ethtool, &undo.collect::<Vec<_>>()), before);
     }
 
@@ -281,10 +247,7 @@ mod tests {
         let error = ethtool.set_offload(tso, true).unwrap_err();
         assert_eq!(
             (error.errno(), error.to_string().as_str()),
-            (
-                Some(libc::EOPNOTSUPP),
-                "cannot turn on the offload TcpSegmentation of link veth0"
-            )
+            (Some(libc::EOPNOTSUPP), "cannot turn on the offload TcpSegmentation of link veth0")
         );
         assert!(ethtool.set_offload(Offload::LargeReceive, true).is_err());
         ethtool.set_offload(Offload::TxChecksum, true).unwrap();
@@ -297,13 +260,10 @@ mod tests {
         let ethtool = open(&pair);
         let before = ethtool.features().unwrap();
         let fixed = before.iter().find(|feature| feature.fixed).unwrap();
-        let after = ethtool
-            .set_features(&[(&fixed.name, !fixed.active)])
-            .unwrap();
+        let after = ethtool.set_features(&[(&fixed.name, !fixed.active)]).unwrap();
         assert_eq!(after, before);
-        let error = ethtool
-            .set_features(&[("rx-gro", false), ("no-such-feature", true)])
-            .unwrap_err();
+        let error =
+            ethtool.set_features(&[("rx-gro", false), ("no-such-feature", true)]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "cannot find the offload feature no-such-feature of link veth0"
@@ -318,10 +278,7 @@ mod tests {
         assert_eq!(ethtool.driver().unwrap().as_deref(), Some("veth"));
         // drivers/net/veth.c, `veth_get_link_ksettings`
         assert_eq!(ethtool.speed_mbit().unwrap(), Some(10_000));
-        assert_eq!(
-            ethtool.driver_setting(DriverSetting::RxRingMax).unwrap(),
-            None
-        );
+        assert_eq!(ethtool.driver_setting(DriverSetting::RxRingMax).unwrap(), None);
     }
 
     #[test]
@@ -330,9 +287,6 @@ mod tests {
         for setting in [DriverSetting::RxRingMax, DriverSetting::RxAdaptive] {
             assert_eq!(loopback.driver_setting(setting).unwrap(), None);
         }
-        assert_eq!(
-            Ethtool::open("nosuch").unwrap_err().errno(),
-            Some(libc::ENODEV)
-        );
+        assert_eq!(Ethtool::open("nosuch").unwrap_err().errno(), Some(libc::ENODEV));
     }
 }

@@ -95,10 +95,7 @@ pub(super) fn feature_names(socket: &UdpSocket, link: &str) -> io::Result<Vec<St
     // SAFETY: the number of feature names is a constant of the running kernel, so there is room for
     // as many as it has just said.
     unsafe { call(socket, link, &mut words) }?;
-    Ok(bytes(&words[3..])
-        .chunks_exact(NAME_BYTES)
-        .map(text)
-        .collect())
+    Ok(bytes(&words[3..]).chunks_exact(NAME_BYTES).map(text).collect())
 }
 
 /// The states of `count` features.
@@ -136,10 +133,7 @@ pub(super) fn bytes(words: &[u32]) -> Vec<u8> {
 
 /// A text that ends at the first NUL or the end of its field.
 pub(super) fn text(field: &[u8]) -> String {
-    let end = field
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(field.len());
+    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()
 }
 
@@ -160,11 +154,7 @@ unsafe fn call(socket: &UdpSocket, link: &str, words: &mut [u32]) -> io::Result<
     // SAFETY: the request is a live `ifreq` with a terminated name, and its data pointer leads to
     // memory of the size that the caller vouches for.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
-    if result == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
@@ -179,12 +169,7 @@ const FEATURE_MASK: [u8; 8] = (1u64 << FEATURES_SET).to_ne_bytes();
 const FEATURE_COUNT_WORDS: usize = 5;
 const FEATURE_COUNT_REQUEST: [u32; 4] = {
     let [a, b, c, d, e, f, g, h] = FEATURE_MASK;
-    [
-        GSSET_INFO,
-        0,
-        u32::from_ne_bytes([a, b, c, d]),
-        u32::from_ne_bytes([e, f, g, h]),
-    ]
+    [GSSET_INFO, 0, u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
 };
 /// `ETH_GSTRING_LEN`
 const NAME_BYTES: usize = 32;

@@ -91,11 +91,7 @@ mod tests {
                     DriverSetting::RxMicroseconds,
                     DriverSetting::RxAdaptive,
                 ] {
-                    assert_eq!(
-                        ethtool.driver_setting(setting).unwrap(),
-                        None,
-                        "{setting:?}"
-                    );
+                    assert_eq!(ethtool.driver_setting(setting).unwrap(), None, "{setting:?}");
                     let error = ethtool.set_driver_setting(setting, 1).unwrap_err();
                     assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{setting:?}");
                 }
@@ -118,23 +114,15 @@ mod tests {
             let ethtool = Ethtool::open("tap0").unwrap();
             let words = || ioctl::read(&ethtool.socket, &ethtool.link, EthtoolCommand::Coalescing);
             let before = words().unwrap();
-            ethtool
-                .set_driver_setting(DriverSetting::RxFrames, 17)
-                .unwrap();
-            assert_eq!(
-                ethtool.driver_setting(DriverSetting::RxFrames).unwrap(),
-                Some(17)
-            );
+            ethtool.set_driver_setting(DriverSetting::RxFrames, 17).unwrap();
+            assert_eq!(ethtool.driver_setting(DriverSetting::RxFrames).unwrap(), Some(17));
             let mut after = words().unwrap();
             after[2] = 0;
             assert_eq!(after, before);
             true
         });
         if !made.unwrap() {
-            skip(
-                Need::Iproute2,
-                "needs `ip tuntap add`, that is /dev/net/tun and iproute2",
-            );
+            skip(Need::Iproute2, "needs `ip tuntap add`, that is /dev/net/tun and iproute2");
         }
     }
 }

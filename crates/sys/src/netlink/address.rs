@@ -47,16 +47,10 @@ impl Netlink {
             AddressAttribute::Address(prefix.address),
         ];
         if prefix.address.is_ipv6() {
-            message
-                .attributes
-                .push(AddressAttribute::Flags(AddressFlags::Nodad));
+            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         let operation = format!("add address {prefix} to link {name}");
-        self.change(
-            &operation,
-            RouteNetlinkMessage::NewAddress(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
+        self.change(&operation, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// The addresses of all links, IPv4 and IPv6.
@@ -75,18 +69,12 @@ impl Netlink {
 impl Prefix {
     /// An address with a prefix length of `length` bits.
     pub fn new(address: impl Into<IpAddr>, length: u8) -> Self {
-        Self {
-            address: address.into(),
-            length,
-        }
+        Self { address: address.into(), length }
     }
 
     /// The single address: `/32` or `/128`.
     pub fn host(address: IpAddr) -> Self {
-        Self {
-            address,
-            length: if address.is_ipv4() { 32 } else { 128 },
-        }
+        Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
     }
 
     /// Whether an address has the same network part.
@@ -113,11 +101,7 @@ impl fmt::Display for Prefix {
 }
 
 pub(super) fn family_of(address: IpAddr) -> AddressFamily {
-    if address.is_ipv4() {
-        AddressFamily::Inet
-    } else {
-        AddressFamily::Inet6
-    }
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
 fn parse(message: RouteNetlinkMessage) -> Option<Address> {
@@ -138,10 +122,7 @@ fn parse(message: RouteNetlinkMessage) -> Option<Address> {
     let address = local.or(address)?;
     Some(Address {
         link: message.header.index,
-        prefix: Prefix {
-            address,
-            length: message.header.prefix_len,
-        },
+        prefix: Prefix { address, length: message.header.prefix_len },
         tentative,
     })
 }

@@ -26,10 +26,7 @@ impl Exchange {
     /// namespace.
     pub(super) fn open(protocol: isize) -> Result<Self, NetlinkError> {
         Self::bound_socket(protocol)
-            .map(|socket| Self {
-                socket,
-                sequence: 0,
-            })
+            .map(|socket| Self { socket, sequence: 0 })
             .map_err(|source| NetlinkError::Open { source })
     }
 
@@ -55,8 +52,7 @@ impl Exchange {
     where
         M: NetlinkSerializable + NetlinkDeserializable + Into<NetlinkPayload<M>>,
     {
-        self.attempt(operation, message, flags | NLM_F_ACK)
-            .map(|answer| answer.messages)
+        self.attempt(operation, message, flags | NLM_F_ACK).map(|answer| answer.messages)
     }
 
     /// Reads a table, again if it changed while the kernel was listing it.
@@ -70,9 +66,7 @@ impl Exchange {
                 return Ok(answer.messages);
             }
         }
-        Err(NetlinkError::Unsettled {
-            operation: operation.to_owned(),
-        })
+        Err(NetlinkError::Unsettled { operation: operation.to_owned() })
     }
 
     /// Reads a table and passes the payload of each message to the caller undecoded, for tables
@@ -85,10 +79,8 @@ impl Exchange {
         buffer: &mut Vec<u8>,
         mut visit: impl FnMut(&[u8]),
     ) -> Result<(), NetlinkError> {
-        let transport = |source| NetlinkError::Transport {
-            operation: operation.to_owned(),
-            source,
-        };
+        let transport =
+            |source| NetlinkError::Transport { operation: operation.to_owned(), source };
         self.send_bytes(kind, body).map_err(transport)?;
         loop {
             buffer.clear();
@@ -132,20 +124,14 @@ impl Exchange {
     where
         M: NetlinkSerializable + NetlinkDeserializable + Into<NetlinkPayload<M>>,
     {
-        let transport = |source| NetlinkError::Transport {
-            operation: operation.to_owned(),
-            source,
-        };
+        let transport =
+            |source| NetlinkError::Transport { operation: operation.to_owned(), source };
         self.send(message, flags).map_err(transport)?;
-        let mut answer = PartialAnswer {
-            messages: Vec::new(),
-            interrupted: false,
-        };
+        let mut answer = PartialAnswer { messages: Vec::new(), interrupted: false };
         loop {
             let datagram = self.receive().map_err(transport)?;
-            let end = answer
-                .absorb(&datagram, self.sequence)
-                .map_err(|failure| failure.of(operation))?;
+            let end =
+                answer.absorb(&datagram, self.sequence).map_err(|failure| failure.of(operation))?;
             if end {
                 return Ok(answer);
             }
@@ -211,9 +197,8 @@ impl<M: NetlinkDeserializable> PartialAnswer<M> {
             if frame.sequence_number() == sequence && self.absorb_message(&rest[..length])? {
                 return Ok(true);
             }
-            rest = rest
-                .get(length.next_multiple_of(usize::from(NLMSG_ALIGNTO))..)
-                .unwrap_or_default();
+            rest =
+                rest.get(length.next_multiple_of(usize::from(NLMSG_ALIGNTO))..).unwrap_or_default();
         }
         Ok(false)
     }
@@ -228,10 +213,7 @@ impl<M: NetlinkDeserializable> PartialAnswer<M> {
             }
             NetlinkPayload::Error(error) => acknowledged(
                 error.raw_code(),
-                error
-                    .header
-                    .get(NETLINK_HEADER_LENGTH..)
-                    .unwrap_or_default(),
+                error.header.get(NETLINK_HEADER_LENGTH..).unwrap_or_default(),
             ),
             NetlinkPayload::Done(done) => acknowledged(done.code, &done.extended_ack),
             _ => Ok(false),
@@ -250,9 +232,7 @@ fn frames(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
     std::iter::from_fn(move || {
         let frame = NetlinkBuffer::new_checked(rest).ok()?;
         let length = frame.length() as usize;
-        rest = rest
-            .get(length.next_multiple_of(usize::from(NLMSG_ALIGNTO))..)
-            .unwrap_or_default();
+        rest = rest.get(length.next_multiple_of(usize::from(NLMSG_ALIGNTO))..).unwrap_or_default();
         Some(frame)
     })
 }
@@ -263,10 +243,7 @@ fn acknowledged(code: i32, attributes: &[u8]) -> Result<bool, ExchangeFailure> {
         return Ok(true);
     }
     let source = io::Error::from_raw_os_error(code.saturating_neg());
-    Err(ExchangeFailure::Refused {
-        source,
-        explanation: explanation(attributes),
-    })
+    Err(ExchangeFailure::Refused { source, explanation: explanation(attributes) })
 }
 
 /// The text of an extended acknowledgement (include/uapi/linux/netlink.h, `enum nlmsgerr_attrs`).
@@ -288,10 +265,7 @@ pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 
 /// A failure before the operation's name is attached.
 enum ExchangeFailure {
-    Refused {
-        source: io::Error,
-        explanation: Option<String>,
-    },
+    Refused { source: io::Error, explanation: Option<String> },
     Malformed(DecodeError),
 }
 
@@ -299,14 +273,9 @@ impl ExchangeFailure {
     fn of(self, operation: &str) -> NetlinkError {
         let operation = operation.to_owned();
         match self {
-            Self::Refused {
-                source,
-                explanation,
-            } => NetlinkError::Refused {
-                operation,
-                explanation,
-                source,
-            },
+            Self::Refused { source, explanation } => {
+                NetlinkError::Refused { operation, explanation, source }
+            }
             Self::Malformed(source) => NetlinkError::Malformed { operation, source },
         }
     }
@@ -353,9 +322,7 @@ mod tests {
         body.extend(text.as_bytes());
         body.push(0);
         body.resize(body.len().next_multiple_of(4), 0);
-        let mut bytes = ((NETLINK_HEADER_LENGTH + body.len()) as u32)
-            .to_ne_bytes()
-            .to_vec();
+        let mut bytes = ((NETLINK_HEADER_LENGTH + body.len()) as u32).to_ne_bytes().to_vec();
         bytes.extend(NLMSG_ERROR.to_ne_bytes());
         bytes.extend(0u16.to_ne_bytes());
         bytes.extend(sequence.to_ne_bytes());
@@ -365,27 +332,17 @@ mod tests {
     }
 
     fn absorb(datagram: &[u8], sequence: u32) -> Result<bool, NetlinkError> {
-        let mut answer = PartialAnswer::<RouteNetlinkMessage> {
-            messages: Vec::new(),
-            interrupted: false,
-        };
-        answer
-            .absorb(datagram, sequence)
-            .map_err(|failure| failure.of("do it"))
+        let mut answer =
+            PartialAnswer::<RouteNetlinkMessage> { messages: Vec::new(), interrupted: false };
+        answer.absorb(datagram, sequence).map_err(|failure| failure.of("do it"))
     }
 
     #[test]
     fn refusal_carries_errno_and_explanation() {
-        let error = absorb(
-            &error_datagram(7, -libc::EINVAL, "Nexthop has invalid gateway"),
-            7,
-        )
-        .unwrap_err();
+        let error = absorb(&error_datagram(7, -libc::EINVAL, "Nexthop has invalid gateway"), 7)
+            .unwrap_err();
         assert_eq!(error.errno(), Some(libc::EINVAL));
-        assert_eq!(
-            error.to_string(),
-            "cannot do it (Nexthop has invalid gateway)"
-        );
+        assert_eq!(error.to_string(), "cannot do it (Nexthop has invalid gateway)");
     }
 
     #[test]

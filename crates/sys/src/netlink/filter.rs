@@ -47,10 +47,7 @@ impl Netlink {
         if has {
             return Ok(());
         }
-        let handle = TcHandle {
-            major: TcHandle::CLSACT.major,
-            minor: 0,
-        };
+        let handle = TcHandle { major: TcHandle::CLSACT.major, minor: 0 };
         let mut message = header(index, handle, TcHandle::CLSACT);
         message.attributes = vec![TcAttribute::Kind(CLSACT.to_owned())];
         self.change(
@@ -136,10 +133,7 @@ impl Direction {
             Self::Ingress => TcHandle::MIN_INGRESS,
             Self::Egress => TcHandle::MIN_EGRESS,
         };
-        TcHandle {
-            major: TcHandle::CLSACT.major,
-            minor,
-        }
+        TcHandle { major: TcHandle::CLSACT.major, minor }
     }
 }
 

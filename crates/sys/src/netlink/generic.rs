@@ -57,9 +57,7 @@ impl NetlinkSerializable for GenericMessage {
 
     fn serialize(&self, buffer: &mut [u8]) {
         buffer[..GENERIC_HEADER_LENGTH].copy_from_slice(&[self.command, self.version, 0, 0]);
-        self.attributes
-            .as_slice()
-            .emit(&mut buffer[GENERIC_HEADER_LENGTH..]);
+        self.attributes.as_slice().emit(&mut buffer[GENERIC_HEADER_LENGTH..]);
     }
 }
 

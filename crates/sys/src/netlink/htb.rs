@@ -144,21 +144,12 @@ impl Netlink {
         is_new: bool,
     ) -> Result<(), NetlinkError> {
         let id = TcHandle::from(class.id);
-        let above = TcHandle {
-            major: id.major,
-            minor: 0,
-        };
+        let above = TcHandle { major: id.major, minor: 0 };
         let parent = class.parent.map_or(above, TcHandle::from);
         let mut message = header(index, id, parent);
-        message.attributes = vec![
-            TcAttribute::Kind(HTB.to_owned()),
-            TcAttribute::Options(class.options()),
-        ];
-        let (verb, flags) = if is_new {
-            ("add", NLM_F_CREATE | NLM_F_EXCL)
-        } else {
-            ("change", 0)
-        };
+        message.attributes =
+            vec![TcAttribute::Kind(HTB.to_owned()), TcAttribute::Options(class.options())];
+        let (verb, flags) = if is_new { ("add", NLM_F_CREATE | NLM_F_EXCL) } else { ("change", 0) };
         self.change(
             &format!("{verb} class {:x}:{:x} of link {index}", id.major, id.minor),
             RouteNetlinkMessage::NewTrafficClass(message),
@@ -246,9 +237,7 @@ impl HtbClass {
             0,
             u32::from(self.priority),
         ];
-        words
-            .iter()
-            .for_each(|word| parameters.extend(word.to_ne_bytes()));
+        words.iter().for_each(|word| parameters.extend(word.to_ne_bytes()));
         vec![
             option(TCA_HTB_PARMS, parameters),
             option(TCA_HTB_RATE64, self.rate.to_ne_bytes().to_vec()),
@@ -411,25 +400,14 @@ mod tests {
     #[test]
     fn a_class_is_read_as_it_is_written() {
         for rate in [1_000, 1_250_000, u64::from(u32::MAX) + 7, 50_000_000_000] {
-            let class = HtbClass {
-                rate,
-                ceil: rate * 2,
-                ..CLASS
-            };
+            let class = HtbClass { rate, ceil: rate * 2, ..CLASS };
             let read = HtbClass::parse(class.id, class.parent, &bytes(&class.options())).unwrap();
             let near =
                 |a: u32, b: u32, rate: u64| a.abs_diff(b) <= (rate * 64 / 1_000_000_000) as u32 + 1;
             assert!(near(read.burst, class.burst, rate), "{read:?}");
-            assert!(
-                near(read.ceil_burst, class.ceil_burst, rate * 2),
-                "{read:?}"
-            );
+            assert!(near(read.ceil_burst, class.ceil_burst, rate * 2), "{read:?}");
             assert_eq!(
-                HtbClass {
-                    burst: class.burst,
-                    ceil_burst: class.ceil_burst,
-                    ..read
-                },
+                HtbClass { burst: class.burst, ceil_burst: class.ceil_burst, ..read },
                 class
             );
         }
@@ -476,12 +454,7 @@ mod tests {
     fn classes_are_made_changed_listed_and_deleted() {
         let Some(pair) = pair_or_skip() else { return };
         let mut netlink = pair.a.namespace.netlink().unwrap();
-        let link = netlink
-            .links()
-            .unwrap()
-            .into_iter()
-            .find(|link| !link.loopback)
-            .unwrap();
+        let link = netlink.links().unwrap().into_iter().find(|link| !link.loopback).unwrap();
         let (index, major) = (link.index, 0x4c51);
         match netlink.replace_root_by_htb(index, major, 2) {
             Err(error) if error.errno() == Some(libc::ENOENT) => {
@@ -490,44 +463,23 @@ mod tests {
             }
             made => made.unwrap(),
         }
-        let root = HtbClass {
-            id: 0x4c51_0001,
-            parent: None,
-            rate: 12_500_000,
-            ..CLASS
-        };
+        let root = HtbClass { id: 0x4c51_0001, parent: None, rate: 12_500_000, ..CLASS };
         netlink.put_htb_class(index, &root, true).unwrap();
         netlink.put_htb_class(index, &CLASS, true).unwrap();
         let twice = netlink.put_htb_class(index, &CLASS, true).unwrap_err();
         assert_eq!(twice.errno(), Some(libc::EEXIST), "{twice}");
-        let faster = HtbClass {
-            rate: 2_500_000,
-            priority: 1,
-            ..CLASS
-        };
+        let faster = HtbClass { rate: 2_500_000, priority: 1, ..CLASS };
         netlink.put_htb_class(index, &faster, false).unwrap();
         let classes = netlink.htb_classes(index, major).unwrap();
         let found: Vec<_> = classes
             .iter()
             .map(|(class, _)| (class.id, class.parent, class.rate, class.priority))
             .collect();
-        assert_eq!(
-            found,
-            [
-                (root.id, None, root.rate, 3),
-                (CLASS.id, Some(root.id), 2_500_000, 1)
-            ]
-        );
+        assert_eq!(found, [(root.id, None, root.rate, 3), (CLASS.id, Some(root.id), 2_500_000, 1)]);
         assert!(netlink.htb_classes(index, 7).unwrap().is_empty());
         netlink.delete_class(index, CLASS.id).unwrap();
         assert_eq!(netlink.htb_classes(index, major).unwrap().len(), 1);
         netlink.delete_root(index, major).unwrap();
-        assert!(
-            netlink
-                .qdiscs(&link.name)
-                .unwrap()
-                .iter()
-                .all(|qdisc| qdisc.kind != HTB)
-        );
+        assert!(netlink.qdiscs(&link.name).unwrap().iter().all(|qdisc| qdisc.kind != HTB));
     }
 }

@@ -96,10 +96,7 @@ impl Netlink {
     /// [`NetlinkError`] if the table cannot be read.
     pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
         let operation = "list the links";
-        let answer = self.dump(
-            operation,
-            RouteNetlinkMessage::GetLink(LinkMessage::default()),
-        )?;
+        let answer = self.dump(operation, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
         answer
             .into_iter()
             .filter_map(link_message)
@@ -113,9 +110,7 @@ impl Netlink {
     /// Refused with `ENODEV` if there is none.
     pub fn link(&mut self, name: &str) -> Result<Link, NetlinkError> {
         let mut query = LinkMessage::default();
-        query
-            .attributes
-            .push(LinkAttribute::IfName(name.to_owned()));
+        query.attributes.push(LinkAttribute::IfName(name.to_owned()));
         self.one_link(&format!("read link {name}"), query)
     }
 
@@ -146,28 +141,26 @@ impl Netlink {
         match change {
             LinkChange::Up => set_up_flag(&mut message, true),
             LinkChange::Down => set_up_flag(&mut message, false),
-            LinkChange::Name(new) => message
-                .attributes
-                .push(LinkAttribute::IfName((*new).to_owned())),
+            LinkChange::Name(new) => {
+                message.attributes.push(LinkAttribute::IfName((*new).to_owned()))
+            }
             LinkChange::Mtu(bytes) => message.attributes.push(LinkAttribute::Mtu(*bytes)),
-            LinkChange::Mac(mac) => message
-                .attributes
-                .push(LinkAttribute::Address(mac.to_vec())),
+            LinkChange::Mac(mac) => message.attributes.push(LinkAttribute::Address(mac.to_vec())),
             LinkChange::TxQueueLength(packets) => {
                 message.attributes.push(LinkAttribute::TxQueueLen(*packets))
             }
             LinkChange::GsoMaxSize(bytes) => {
                 message.attributes.push(LinkAttribute::GsoMaxSize(*bytes))
             }
-            LinkChange::GsoIpv4MaxSize(bytes) => message
-                .attributes
-                .push(LinkAttribute::GsoIpv4MaxSize(*bytes)),
+            LinkChange::GsoIpv4MaxSize(bytes) => {
+                message.attributes.push(LinkAttribute::GsoIpv4MaxSize(*bytes))
+            }
             LinkChange::GsoMaxSegs(count) => {
                 message.attributes.push(LinkAttribute::GsoMaxSegs(*count))
             }
-            LinkChange::Namespace(fd) => message
-                .attributes
-                .push(LinkAttribute::NetNsFd(fd.as_raw_fd())),
+            LinkChange::Namespace(fd) => {
+                message.attributes.push(LinkAttribute::NetNsFd(fd.as_raw_fd()))
+            }
         }
         self.change(&change.of(name), RouteNetlinkMessage::SetLink(message), 0)
     }
@@ -192,11 +185,7 @@ impl Netlink {
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer_message))),
         ]));
         let operation = format!("create the veth pair {} and {}", end.name, peer.name);
-        self.change(
-            &operation,
-            RouteNetlinkMessage::NewLink(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
+        self.change(&operation, RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Deletes the link called `name`, and with it a veth's peer.
@@ -205,21 +194,14 @@ impl Netlink {
     /// Refused with `ENODEV` if there is none, `EOPNOTSUPP` for hardware.
     pub fn delete_link(&mut self, name: &str) -> Result<(), NetlinkError> {
         let message = message_for(self.link(name)?.index);
-        self.change(
-            &format!("delete link {name}"),
-            RouteNetlinkMessage::DelLink(message),
-            0,
-        )
+        self.change(&format!("delete link {name}"), RouteNetlinkMessage::DelLink(message), 0)
     }
 }
 
 impl VethEnd<'_> {
     fn attributes(&self) -> Vec<LinkAttribute> {
         let mut attributes = vec![LinkAttribute::IfName(self.name.to_owned())];
-        attributes.extend(
-            self.namespace
-                .map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd())),
-        );
+        attributes.extend(self.namespace.map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd())));
         attributes.extend(self.mtu.map(LinkAttribute::Mtu));
         attributes
     }
@@ -253,11 +235,7 @@ fn message_for(index: u32) -> LinkMessage {
 
 fn set_up_flag(message: &mut LinkMessage, up: bool) {
     message.header.change_mask = LinkFlags::Up;
-    message.header.flags = if up {
-        LinkFlags::Up
-    } else {
-        LinkFlags::empty()
-    };
+    message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
 }
 
 fn link_message(message: RouteNetlinkMessage) -> Option<LinkMessage> {

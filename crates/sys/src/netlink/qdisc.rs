@@ -44,14 +44,9 @@ impl Netlink {
     pub fn qdiscs(&mut self, name: &str) -> Result<Vec<Qdisc>, NetlinkError> {
         let index = self.link(name)?.index;
         let query = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
-        let answer = self.dump(
-            &format!("list the queueing disciplines of link {name}"),
-            query,
-        )?;
-        let mut qdiscs: Vec<Qdisc> = answer
-            .into_iter()
-            .filter_map(|message| parse(message, index))
-            .collect();
+        let answer = self.dump(&format!("list the queueing disciplines of link {name}"), query)?;
+        let mut qdiscs: Vec<Qdisc> =
+            answer.into_iter().filter_map(|message| parse(message, index)).collect();
         qdiscs.sort_by_key(|qdisc| !qdisc.root);
         Ok(qdiscs)
     }
@@ -81,10 +76,7 @@ impl Netlink {
         (kind, handle, options): (&str, u16, &[u8]),
     ) -> Result<(), NetlinkError> {
         let parent = parent.map_or(TcHandle::ROOT, TcHandle::from);
-        let handle = TcHandle {
-            major: handle,
-            minor: 0,
-        };
+        let handle = TcHandle { major: handle, minor: 0 };
         self.change(
             &format!("put the queueing discipline {kind} on link {index}"),
             RouteNetlinkMessage::NewQueueDiscipline(message(index, handle, parent, kind, options)),

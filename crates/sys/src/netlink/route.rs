@@ -60,11 +60,7 @@ impl Netlink {
     /// gateway cannot be reached directly, `EPERM` without `CAP_NET_ADMIN`.
     pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
-        self.change(
-            &format!("add route {route}"),
-            message,
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
+        self.change(&format!("add route {route}"), message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Puts a route in the place of the one with the same destination and priority, if there is
@@ -74,11 +70,7 @@ impl Netlink {
     /// As for [`Netlink::add_route`], without `EEXIST`.
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
-        self.change(
-            &format!("replace route {route}"),
-            message,
-            NLM_F_CREATE | NLM_F_REPLACE,
-        )
+        self.change(&format!("replace route {route}"), message, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// Deletes a route of the main table.
@@ -126,9 +118,7 @@ impl Netlink {
         let mut query = RouteMessage::default();
         query.header.address_family = family_of(destination);
         query.header.destination_prefix_length = Prefix::host(destination).length;
-        query
-            .attributes
-            .push(RouteAttribute::Destination(destination.into()));
+        query.attributes.push(RouteAttribute::Destination(destination.into()));
         query.attributes.extend(link.map(RouteAttribute::Oif));
         let operation = format!("find the route to {destination}");
         let answer = self.request(&operation, RouteNetlinkMessage::GetRoute(query), 0)?;
@@ -174,15 +164,9 @@ impl Route {
         };
         let attributes = &mut message.attributes;
         attributes.push(RouteAttribute::Destination(self.destination.address.into()));
-        attributes.extend(
-            self.gateway
-                .map(|gateway| RouteAttribute::Gateway(gateway.into())),
-        );
+        attributes.extend(self.gateway.map(|gateway| RouteAttribute::Gateway(gateway.into())));
         attributes.extend(self.link.map(RouteAttribute::Oif));
-        attributes.extend(
-            self.source
-                .map(|source| RouteAttribute::PrefSource(source.into())),
-        );
+        attributes.extend(self.source.map(|source| RouteAttribute::PrefSource(source.into())));
         attributes.extend(self.priority.map(RouteAttribute::Priority));
         if !self.metrics.is_empty() {
             attributes.push(RouteAttribute::Metrics(self.metrics.attributes()));
@@ -233,11 +217,8 @@ impl NextHop {
         // The kernel stores the weight less one (include/uapi/linux/rtnetlink.h, `rtnh_hops`).
         hop.hops = u8::try_from(self.weight.saturating_sub(1)).unwrap_or(u8::MAX);
         hop.interface_index = self.link;
-        hop.attributes = self
-            .gateway
-            .map(|ip| RouteAttribute::Gateway(ip.into()))
-            .into_iter()
-            .collect();
+        hop.attributes =
+            self.gateway.map(|ip| RouteAttribute::Gateway(ip.into())).into_iter().collect();
         hop
     }
 
@@ -246,11 +227,7 @@ impl NextHop {
             RouteAttribute::Gateway(address) => ip(address),
             _ => None,
         });
-        Self {
-            gateway,
-            link: hop.interface_index,
-            weight: u16::from(hop.hops) + 1,
-        }
+        Self { gateway, link: hop.interface_index, weight: u16::from(hop.hops) + 1 }
     }
 }
 

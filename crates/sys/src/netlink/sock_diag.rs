@@ -124,9 +124,7 @@ impl ClosedSockets {
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_lost = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return has_lost,
-                Ok(_) => payloads(&self.buffer)
-                    .filter_map(parse)
-                    .for_each(|socket| visit(&socket)),
+                Ok(_) => payloads(&self.buffer).filter_map(parse).for_each(|socket| visit(&socket)),
             }
         }
     }

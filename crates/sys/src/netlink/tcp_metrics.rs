@@ -47,9 +47,7 @@ impl TcpMetrics {
     /// Refused with `EPERM` without `CAP_NET_ADMIN`.
     pub fn flush(&mut self) -> Result<(), NetlinkError> {
         let message = self.message(TCP_METRICS_CMD_DEL);
-        self.exchange
-            .request("flush the TCP metrics", message, 0)
-            .map(drop)
+        self.exchange.request("flush the TCP metrics", message, 0).map(drop)
     }
 
     /// Removes one host; it is no error if it is not in the cache.
@@ -62,22 +60,14 @@ impl TcpMetrics {
             IpAddr::V4(v4) => DefaultNla::new(ATTR_ADDR_IPV4, v4.octets().to_vec()),
             IpAddr::V6(v6) => DefaultNla::new(ATTR_ADDR_IPV6, v6.octets().to_vec()),
         });
-        match self
-            .exchange
-            .request("forget a host's TCP metrics", message, 0)
-        {
+        match self.exchange.request("forget a host's TCP metrics", message, 0) {
             Err(error) if error.errno() == Some(libc::ESRCH) => Ok(()),
             other => other.map(drop),
         }
     }
 
     fn message(&self, command: u8) -> GenericMessage {
-        GenericMessage {
-            family: self.family,
-            command,
-            version: 1,
-            attributes: Vec::new(),
-        }
+        GenericMessage { family: self.family, command, version: 1, attributes: Vec::new() }
     }
 }
 

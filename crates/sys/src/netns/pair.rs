@@ -53,17 +53,9 @@ impl Pair {
     fn build(mtu: Option<u32>) -> Result<Self, NamespaceError> {
         let a = Host::create("a", 1)?;
         let b = Host::create("b", 2)?;
-        let here = VethEnd {
-            name: Self::LINK,
-            namespace: None,
-            mtu,
-        };
-        let there = VethEnd {
-            namespace: Some(b.namespace.as_fd()),
-            ..here.clone()
-        };
-        a.namespace
-            .configure(|netlink| netlink.create_veth(&here, &there))?;
+        let here = VethEnd { name: Self::LINK, namespace: None, mtu };
+        let there = VethEnd { namespace: Some(b.namespace.as_fd()), ..here.clone() };
+        a.namespace.configure(|netlink| netlink.create_veth(&here, &there))?;
         a.set_up()?;
         b.set_up()?;
         a.namespace.wait_until_up(Self::LINK)?;

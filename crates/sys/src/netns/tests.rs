@@ -34,12 +34,7 @@ fn pattern(length: usize) -> Vec<u8> {
 fn tcp_transfer_arrives_whole_in_both_families() {
     let Some(pair) = pair_or_skip() else { return };
     for (from, to) in pair.a.addresses().into_iter().zip(pair.b.addresses()) {
-        let listener = pair
-            .b
-            .namespace
-            .run(|| TcpListener::bind((to, 0)))
-            .unwrap()
-            .unwrap();
+        let listener = pair.b.namespace.run(|| TcpListener::bind((to, 0))).unwrap().unwrap();
         let target = listener.local_addr().unwrap();
         let receiver = thread::spawn(move || {
             let (mut stream, peer) = listener.accept().unwrap();
@@ -50,20 +45,10 @@ fn tcp_transfer_arrives_whole_in_both_families() {
         let sent = pattern(3_000_000);
         pair.a
             .namespace
-            .run(|| {
-                TcpStream::connect(target)
-                    .unwrap()
-                    .write_all(&sent)
-                    .unwrap()
-            })
+            .run(|| TcpStream::connect(target).unwrap().write_all(&sent).unwrap())
             .unwrap();
         let (received, peer) = receiver.join().unwrap();
-        assert!(
-            received == sent,
-            "{} of {} bytes, or altered",
-            received.len(),
-            sent.len()
-        );
+        assert!(received == sent, "{} of {} bytes, or altered", received.len(), sent.len());
         assert_eq!(peer.ip(), from);
     }
 }
@@ -73,23 +58,15 @@ fn udp_datagram_arrives_in_both_families() {
     let Some(pair) = pair_or_skip() else { return };
     for (from, to) in pair.a.addresses().into_iter().zip(pair.b.addresses()) {
         let bind = |host: &Host, ip: IpAddr| {
-            host.namespace
-                .run(move || UdpSocket::bind((ip, 0)))
-                .unwrap()
-                .unwrap()
+            host.namespace.run(move || UdpSocket::bind((ip, 0))).unwrap().unwrap()
         };
         let (sender, receiver) = (bind(&pair.a, from), bind(&pair.b, to));
         receiver.set_read_timeout(Some(PATIENCE)).unwrap();
         let sent = pattern(1400);
-        sender
-            .send_to(&sent, receiver.local_addr().unwrap())
-            .unwrap();
+        sender.send_to(&sent, receiver.local_addr().unwrap()).unwrap();
         let mut buffer = [0; 2000];
         let (length, peer) = uninterrupted(|| receiver.recv_from(&mut buffer)).unwrap();
-        assert_eq!(
-            (&buffer[..length], peer),
-            (&sent[..], sender.local_addr().unwrap())
-        );
+        assert_eq!((&buffer[..length], peer), (&sent[..], sender.local_addr().unwrap()));
     }
 }
 
@@ -109,10 +86,7 @@ fn namespaces_do_not_see_each_other() {
     let mut names: Vec<_> = names.into_iter().map(|link| link.name).collect();
     names.sort();
     assert_eq!(
-        names
-            .iter()
-            .filter(|name| *name == Pair::LINK || *name == "lo")
-            .count(),
+        names.iter().filter(|name| *name == Pair::LINK || *name == "lo").count(),
         2,
         "{names:?}"
     );
@@ -129,21 +103,9 @@ fn thread_and_command_run_inside_and_the_caller_stays_outside() {
             thread::current().name().map(str::to_owned),
         )
     });
-    assert_eq!(
-        thread.unwrap().join().unwrap(),
-        (inside, Some("inside".to_owned()))
-    );
-    let output = pair
-        .a
-        .namespace
-        .command("readlink")
-        .arg("/proc/self/ns/net")
-        .output()
-        .unwrap();
-    assert_eq!(
-        String::from_utf8(output.stdout).unwrap().trim(),
-        format!("net:[{inside}]")
-    );
+    assert_eq!(thread.unwrap().join().unwrap(), (inside, Some("inside".to_owned())));
+    let output = pair.a.namespace.command("readlink").arg("/proc/self/ns/net").output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), format!("net:[{inside}]"));
     assert_eq!(Namespace::current().unwrap().inode().unwrap(), outside);
 }
 
@@ -161,10 +123,7 @@ fn entered_namespace_is_that_of_the_thread_and_of_those_it_starts() {
     let missing = Namespace::open("/proc/self/fd/no").unwrap_err();
     assert_eq!(missing.errno(), Some(libc::ENOENT));
     let no_namespace = Namespace::open("/proc/self/status").unwrap();
-    assert_eq!(
-        no_namespace.enter().unwrap_err().errno(),
-        Some(libc::EINVAL)
-    );
+    assert_eq!(no_namespace.enter().unwrap_err().errno(), Some(libc::EINVAL));
 }
 
 #[test]
@@ -197,10 +156,7 @@ fn panic_inside_reaches_the_caller() {
         return;
     };
     let result = std::panic::catch_unwind(|| namespace.run(|| panic!("from inside")));
-    assert_eq!(
-        result.unwrap_err().downcast_ref::<&str>(),
-        Some(&"from inside")
-    );
+    assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"from inside"));
 }
 
 #[test]
@@ -223,39 +179,24 @@ fn dropped_pair_takes_links_and_namespaces_with_it() {
     };
     let mut witness = a.namespace.netlink().unwrap();
     drop(a);
-    assert!(
-        witness.link(Pair::LINK).is_ok(),
-        "the socket keeps the namespace and its link"
-    );
+    assert!(witness.link(Pair::LINK).is_ok(), "the socket keeps the namespace and its link");
     drop(b);
     // The kernel takes namespaces apart in a work queue; the peer goes with b's.
     let gone =
         || matches!(witness.link(Pair::LINK), Err(error) if error.errno() == Some(libc::ENODEV));
-    assert!(
-        eventually(gone),
-        "the link outlived the namespace of its peer"
-    );
+    assert!(eventually(gone), "the link outlived the namespace of its peer");
 }
 
 #[test]
 fn process_in_the_namespace_keeps_it_until_it_ends() {
     let Some(pair) = pair_or_skip() else { return };
     let mut witness = pair.b.namespace.netlink().unwrap();
-    let mut child = pair
-        .a
-        .namespace
-        .command("cat")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = pair.a.namespace.command("cat").stdin(Stdio::piped()).spawn().unwrap();
     drop(pair);
     assert!(witness.link(Pair::LINK).is_ok());
     drop(child.stdin.take());
     child.wait().unwrap();
-    assert!(
-        eventually(|| witness.link(Pair::LINK).is_err()),
-        "the link outlived the process"
-    );
+    assert!(eventually(|| witness.link(Pair::LINK).is_err()), "the link outlived the process");
 }
 
 #[test]
@@ -272,11 +213,7 @@ fn cycles_of_create_and_drop_leak_no_descriptor() {
             .env(CYCLES, "1")
             .output();
         let child = child.unwrap();
-        assert!(
-            child.status.success(),
-            "{}",
-            String::from_utf8_lossy(&child.stderr)
-        );
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
         assert!(
             String::from_utf8_lossy(&child.stdout).contains("1 passed"),
             "the child ran no test"
@@ -317,24 +254,11 @@ fn mtu_of_the_pair_decides_the_segment_size() {
     };
     // 20 bytes of TCP header and those of IP.
     for (to, headers) in pair.b.addresses().into_iter().zip([40, 60]) {
-        let listener = pair
-            .b
-            .namespace
-            .run(|| TcpListener::bind((to, 0)))
-            .unwrap()
-            .unwrap();
+        let listener = pair.b.namespace.run(|| TcpListener::bind((to, 0))).unwrap().unwrap();
         let target = listener.local_addr().unwrap();
-        let stream = pair
-            .a
-            .namespace
-            .run(|| TcpStream::connect(target))
-            .unwrap()
-            .unwrap();
+        let stream = pair.a.namespace.run(|| TcpStream::connect(target)).unwrap().unwrap();
         let mss = socket2::SockRef::from(&stream).tcp_mss().unwrap();
         // Timestamps take 12 bytes of it, where the host has them on.
-        assert!(
-            mss == 9000 - headers || mss == 9000 - headers - 12,
-            "{mss} to {to}"
-        );
+        assert!(mss == 9000 - headers || mss == 9000 - headers - 12, "{mss} to {to}");
     }
 }

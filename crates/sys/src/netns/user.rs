@@ -129,10 +129,7 @@ fn explain(errno: i32, setting: impl Fn(&str) -> Option<String>) -> (String, Str
         if setting(key).as_deref() == Some(forbids) {
             return (
                 format!("{} = {forbids}", key.replace('/', ".")),
-                format!(
-                    "sysctl -w {}={allows}, or run as root",
-                    key.replace('/', ".")
-                ),
+                format!("sysctl -w {}={allows}, or run as root", key.replace('/', ".")),
             );
         }
     }
@@ -149,10 +146,7 @@ fn explain(errno: i32, setting: impl Fn(&str) -> Option<String>) -> (String, Str
             "a container's or service's seccomp filter, or a security module, forbids them"
         }
         _ => {
-            return (
-                io::Error::from_raw_os_error(errno).to_string(),
-                "run as root".to_owned(),
-            );
+            return (io::Error::from_raw_os_error(errno).to_string(), "run as root".to_owned());
         }
     };
     let remedy = match errno {
@@ -170,10 +164,7 @@ fn errno_of_attempt() -> io::Result<i32> {
     // SAFETY: the child makes system calls only, on no memory of other threads, and never returns.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let errno = unshare(FLAGS)
-            .err()
-            .and_then(|error| error.raw_os_error())
-            .unwrap_or(0);
+        let errno = unshare(FLAGS).err().and_then(|error| error.raw_os_error()).unwrap_or(0);
         // SAFETY: takes no pointers and ends the child without running what the parent registered.
         unsafe { libc::_exit(errno) };
     }
@@ -187,9 +178,7 @@ fn errno_of_attempt() -> io::Result<i32> {
 }
 
 fn read_directory_length(path: &str) -> Result<usize, UserNamespaceError> {
-    fs::read_dir(path)
-        .map(Iterator::count)
-        .map_err(|source| file_error(path, source))
+    fs::read_dir(path).map(Iterator::count).map_err(|source| file_error(path, source))
 }
 
 fn file_error(path: &str, source: io::Error) -> UserNamespaceError {
@@ -200,9 +189,8 @@ fn write(path: &str, text: &str) -> Result<(), UserNamespaceError> {
     fs::write(path, text).map_err(|source| file_error(path, source))
 }
 
-const FLAGS: UnshareFlags = UnshareFlags::NEWUSER
-    .union(UnshareFlags::NEWNET)
-    .union(UnshareFlags::NEWNS);
+const FLAGS: UnshareFlags =
+    UnshareFlags::NEWUSER.union(UnshareFlags::NEWNET).union(UnshareFlags::NEWNS);
 
 /// Sysctls, the value that forbids user namespaces, and one that allows them. The second is of
 /// Debian's kernels, the third of Ubuntu's.
@@ -222,10 +210,7 @@ mod tests {
             |key: &str| (key == "kernel/unprivileged_userns_clone").then(|| "0".to_owned());
         let (reason, remedy) = explain(libc::EPERM, debian);
         assert_eq!(reason, "kernel.unprivileged_userns_clone = 0");
-        assert_eq!(
-            remedy,
-            "sysctl -w kernel.unprivileged_userns_clone=1, or run as root"
-        );
+        assert_eq!(remedy, "sysctl -w kernel.unprivileged_userns_clone=1, or run as root");
     }
 
     #[test]
@@ -245,9 +230,6 @@ mod tests {
         let result = enter_user_namespace();
         other.thread().unpark();
         other.join().unwrap();
-        assert!(
-            matches!(result, Err(UserNamespaceError::Threads { count: 2.. })),
-            "{result:?}"
-        );
+        assert!(matches!(result, Err(UserNamespaceError::Threads { count: 2.. })), "{result:?}");
     }
 }

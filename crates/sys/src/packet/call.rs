@@ -18,19 +18,10 @@ pub(super) fn packet_socket() -> io::Result<OwnedFd> {
 
 /// Sets all options but the ring. The kernel takes that with headers only in this order.
 pub(super) fn prepare(socket: &OwnedFd) -> io::Result<()> {
-    for option in [
-        libc::PACKET_VNET_HDR,
-        libc::PACKET_IGNORE_OUTGOING,
-        libc::PACKET_QDISC_BYPASS,
-    ] {
+    for option in [libc::PACKET_VNET_HDR, libc::PACKET_IGNORE_OUTGOING, libc::PACKET_QDISC_BYPASS] {
         set(socket, libc::SOL_PACKET, option, &1)?;
     }
-    set(
-        socket,
-        libc::SOL_PACKET,
-        libc::PACKET_VERSION,
-        &TPACKET_VERSION,
-    )?;
+    set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_VERSION)?;
     // Frames on their way to the receiver's queue. Without privilege the second is what can be had.
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER))
@@ -77,11 +68,7 @@ pub(super) fn link_has_gone(socket: BorrowedFd<'_>) -> bool {
     let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the pointers are to a live address and its length.
     let result = unsafe {
-        libc::getsockname(
-            socket.as_raw_fd(),
-            (&raw mut address).cast(),
-            &raw mut length,
-        )
+        libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length)
     };
     // `packet_notifier` of net/packet/af_packet.c
     result == 0 && address.sll_ifindex == -1
@@ -111,12 +98,7 @@ pub(super) fn readiness_of(sockets: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
 pub(super) fn take_dropped(socket: BorrowedFd<'_>) -> io::Result<u32> {
     // `struct tpacket_stats`: packets, drops.
     let mut counts = [0; 8];
-    read_bytes(
-        &socket,
-        libc::SOL_PACKET,
-        libc::PACKET_STATISTICS,
-        &mut counts,
-    )?;
+    read_bytes(&socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
     Ok(u32::from_ne_bytes(counts.as_chunks().0[1]))
 }
 
@@ -138,11 +120,7 @@ fn empty_address() -> libc::sockaddr_ll {
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
-    if result == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// `TPACKET_V2`: frame by frame; version 3 shows frames in blocks, a millisecond or more late.

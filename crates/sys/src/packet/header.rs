@@ -56,11 +56,7 @@ impl VirtioHeader {
     }
 
     pub(super) fn encode(&self) -> [u8; BYTES] {
-        let flags = if self.needs_checksum {
-            NEEDS_CHECKSUM
-        } else {
-            0
-        };
+        let flags = if self.needs_checksum { NEEDS_CHECKSUM } else { 0 };
         let gso = match self.gso {
             GsoType::None => 0,
             GsoType::Tcp4 => TCP4,
@@ -112,11 +108,7 @@ mod tests {
     fn unknown_segmentation_is_no_header() {
         // 3 is UFO, which Linux no longer makes.
         for gso in [2, 3, 6, 0x7F] {
-            assert_eq!(
-                VirtioHeader::decode([0, gso, 0, 0, 0, 0, 0, 0, 0, 0]),
-                None,
-                "{gso}"
-            );
+            assert_eq!(VirtioHeader::decode([0, gso, 0, 0, 0, 0, 0, 0, 0, 0]), None, "{gso}");
         }
     }
 }

@@ -26,11 +26,7 @@ impl Size {
 
     /// The longest ring takes the others' overlong frames too, so that they are seen and counted.
     pub(super) fn filter_limit(self) -> u32 {
-        if self.slot_bytes > usize::from(u16::MAX) {
-            u32::MAX
-        } else {
-            self.longest_frame()
-        }
+        if self.slot_bytes > usize::from(u16::MAX) { u32::MAX } else { self.longest_frame() }
     }
 
     /// The sizes, or as much less of each as keeps all of them within so many bytes; a block of
@@ -39,10 +35,7 @@ impl Size {
         let all: usize = sizes.iter().map(|size| size.bytes()).sum();
         sizes.map(|size| {
             let share = size.blocks as u128 * bytes.min(all) as u128 / all as u128;
-            Self {
-                blocks: (share as usize).max(1),
-                ..size
-            }
+            Self { blocks: (share as usize).max(1), ..size }
         })
     }
 
@@ -90,13 +83,7 @@ impl Ring {
         };
         call::set_receive_ring(&socket, &request)?;
         let memory = Mapping::shared(socket.as_fd(), size.bytes())?;
-        Ok(Self {
-            socket,
-            memory,
-            size,
-            block: 0,
-            slot_in_block: 0,
-        })
+        Ok(Self { socket, memory, size, block: 0, slot_in_block: 0 })
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -146,8 +133,7 @@ impl Ring {
 
     /// Gives the current slot back to the kernel and goes on to the next.
     pub(super) fn release(&mut self) {
-        self.status()
-            .store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.slot_in_block += 1;
         if self.slot_in_block == self.size.slots_per_block() {
             self.slot_in_block = 0;
@@ -208,10 +194,6 @@ mod tests {
             SIZES.map(|size| (size.slots_per_block() * size.blocks, size.longest_frame()));
         assert_eq!(numbers, [(8192, 1972), (448, 16_308), (270, 65_556)]);
         assert!(SIZES.iter().map(|size| size.bytes()).sum::<usize>() <= 41 << 20);
-        assert!(
-            SIZES
-                .iter()
-                .all(|size| size.slot_bytes % libc::TPACKET_ALIGNMENT == 0)
-        );
+        assert!(SIZES.iter().all(|size| size.slot_bytes % libc::TPACKET_ALIGNMENT == 0));
     }
 }

@@ -20,10 +20,7 @@ unsafe impl Send for Batch {}
 
 impl Batch {
     pub(super) fn new() -> Self {
-        let vector = libc::iovec {
-            iov_base: ptr::null_mut(),
-            iov_len: 0,
-        };
+        let vector = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         // SAFETY: a message header is integers and pointers, for which zero is a value.
         let message = unsafe { std::mem::zeroed::<libc::mmsghdr>() };
         Self {
@@ -56,12 +53,7 @@ impl Batch {
         // SAFETY: the first `count` messages lead to this batch's vectors, and those to its headers
         // and to frames that are borrowed for the time of the call, which only reads them.
         let taken = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                count as libc::c_uint,
-                0,
-            )
+            libc::sendmmsg(socket.as_raw_fd(), self.messages.as_mut_ptr(), count as libc::c_uint, 0)
         };
         usize::try_from(taken).map_err(|_| io::Error::last_os_error())
     }

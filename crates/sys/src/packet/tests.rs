@@ -11,17 +11,11 @@ fn open(namespace: &Namespace, link: &str) -> PacketSocket {
 }
 
 fn open_pair(pair: &Pair) -> (PacketSocket, PacketSocket) {
-    (
-        open(&pair.a.namespace, Pair::LINK),
-        open(&pair.b.namespace, Pair::LINK),
-    )
+    (open(&pair.a.namespace, Pair::LINK), open(&pair.b.namespace, Pair::LINK))
 }
 
 fn plain(frame: &[u8]) -> Outgoing<'_> {
-    Outgoing {
-        header: VirtioHeader::default(),
-        frame,
-    }
+    Outgoing { header: VirtioHeader::default(), frame }
 }
 
 /// Of an EtherType for local experiments (IEEE 802), so that no stack answers.
@@ -50,11 +44,8 @@ fn receive_test_frame(socket: &mut PacketSocket, expected: &[u8]) -> u64 {
 /// Whether the socket is readable, after waiting for at most `timeout_ms`.
 fn readable(socket: &PacketSocket, timeout_ms: i32) -> bool {
     use std::os::fd::AsRawFd;
-    let mut poll = libc::pollfd {
-        fd: socket.as_fd().as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let mut poll =
+        libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: the pointer is to one live pollfd.
     unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
 }
@@ -124,10 +115,7 @@ fn frames_without_a_free_slot_are_counted_as_dropped() {
     assert!(eventually(|| b.dropped().unwrap() >= 10_000 - 8192));
     // Neighbour discovery of the hosts may come on top.
     let dropped = b.dropped().unwrap();
-    assert!(
-        (10_000 - 8192..10_100 - 8192).contains(&dropped),
-        "{dropped}"
-    );
+    assert!((10_000 - 8192..10_100 - 8192).contains(&dropped), "{dropped}");
     let mut fetched = 0;
     while b.receive().unwrap().is_some() {
         fetched += 1;
@@ -163,10 +151,7 @@ fn link_that_went_down_works_again_and_one_that_went_away_is_an_error() {
         eventually(|| matches!(socket.receive(), Err(PacketError::Gone { .. })))
     };
     assert!(has_gone(&mut a) && has_gone(&mut b));
-    assert!(matches!(
-        b.send(&[plain(&frame)]),
-        Err(PacketError::Gone { .. })
-    ));
+    assert!(matches!(b.send(&[plain(&frame)]), Err(PacketError::Gone { .. })));
 }
 
 #[test]
@@ -204,17 +189,9 @@ impl Chain {
         let middle = Namespace::create("middle").unwrap();
         let hosts = [1, 2].map(|number| {
             let host = Namespace::create(format!("host{number}")).unwrap();
-            let near = VethEnd {
-                name: Pair::LINK,
-                namespace: None,
-                mtu: None,
-            };
+            let near = VethEnd { name: Pair::LINK, namespace: None, mtu: None };
             let end = ENDS[usize::from(number) - 1];
-            let far = VethEnd {
-                name: end,
-                namespace: Some(middle.as_fd()),
-                mtu: None,
-            };
+            let far = VethEnd { name: end, namespace: Some(middle.as_fd()), mtu: None };
             host.configure(|netlink| {
                 netlink.create_veth(&near, &far)?;
                 let address = Prefix::new(Ipv4Addr::new(198, 18, 0, number), 24);
@@ -263,19 +240,11 @@ fn tcp_transfer_through_a_forwarder_arrives_whole_in_merged_frames() {
     let sent: Vec<u8> = (0..20_000_000).map(|i| (i % 251) as u8).collect();
     let merged = std::thread::scope(|scope| {
         let pump = scope.spawn(|| forward(&mut sockets, &stop));
-        let listener = receiver
-            .run(|| TcpListener::bind("198.18.0.2:0"))
-            .unwrap()
-            .unwrap();
+        let listener = receiver.run(|| TcpListener::bind("198.18.0.2:0")).unwrap().unwrap();
         let target = listener.local_addr().unwrap();
         let received = scope.spawn(move || {
             let mut received = Vec::new();
-            listener
-                .accept()
-                .unwrap()
-                .0
-                .read_to_end(&mut received)
-                .unwrap();
+            listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
             received
         });
         let mut stream = sender.run(|| TcpStream::connect(target)).unwrap().unwrap();

@@ -80,11 +80,7 @@ impl Attributes {
             // `perf_adjust_period`), so that samples stand for unequal numbers of cycles.
             Clock::Cycles { period } => (HARDWARE_CPU_CYCLES, period, 0),
         };
-        let exclusion = if sampling.user_only {
-            EXCLUDE_KERNEL
-        } else {
-            0
-        };
+        let exclusion = if sampling.user_only { EXCLUDE_KERNEL } else { 0 };
         Self {
             kind,
             size: size_of::<Self>() as u32,
@@ -110,12 +106,7 @@ mod tests {
     #[test]
     fn cycles_are_counted_by_a_fixed_period_and_the_timer_by_its_rate() {
         let of = |clock, user_only| {
-            Attributes::new(&Sampling {
-                clock,
-                user_only,
-                depth: 64,
-                ring_bytes: 1 << 16,
-            })
+            Attributes::new(&Sampling { clock, user_only, depth: 64, ring_bytes: 1 << 16 })
         };
         let cycles = of(Clock::Cycles { period: 6_012_024 }, false);
         assert_eq!((cycles.kind, cycles.config), (0, 0));
@@ -124,9 +115,6 @@ mod tests {
         let timer = of(Clock::Timer { hz: 499 }, true);
         assert_eq!((timer.kind, timer.config), (1, 0));
         assert_eq!(timer.period_or_frequency, 499);
-        assert_eq!(
-            timer.flags & (FREQUENCY | EXCLUDE_KERNEL),
-            FREQUENCY | EXCLUDE_KERNEL
-        );
+        assert_eq!(timer.flags & (FREQUENCY | EXCLUDE_KERNEL), FREQUENCY | EXCLUDE_KERNEL);
     }
 }

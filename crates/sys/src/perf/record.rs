@@ -159,24 +159,15 @@ mod tests {
             body.extend(word.to_ne_bytes());
         }
         body.extend((chain.len() as u64).to_ne_bytes());
-        chain
-            .iter()
-            .for_each(|word| body.extend(word.to_ne_bytes()));
+        chain.iter().for_each(|word| body.extend(word.to_ne_bytes()));
         record(SAMPLE, &body)
     }
 
     #[test]
     fn the_order_of_a_sample_is_thread_cpu_chain() {
-        let bytes = sample(
-            7,
-            8,
-            3,
-            &[CONTEXT_KERNEL, 0xffff_ffff_8100_0001, CONTEXT_USER, 0x4000],
-        );
+        let bytes = sample(7, 8, 3, &[CONTEXT_KERNEL, 0xffff_ffff_8100_0001, CONTEXT_USER, 0x4000]);
         let all: Vec<Record> = records(&bytes).collect();
-        let [Record::Sample(sample)] = all[..] else {
-            panic!("{all:?}")
-        };
+        let [Record::Sample(sample)] = all[..] else { panic!("{all:?}") };
         assert_eq!((sample.process, sample.thread, sample.cpu), (7, 8, 3));
         let chain = sample.chain();
         assert_eq!(chain.kernel, [0xffff_ffff_8100_0001]);
@@ -186,30 +177,12 @@ mod tests {
     #[test]
     fn a_guests_part_of_a_chain_is_left_out() {
         // PERF_CONTEXT_GUEST_KERNEL is -2176.
-        let bytes = sample(
-            1,
-            1,
-            0,
-            &[
-                0x99,
-                CONTEXT_USER,
-                0x1,
-                -2176_i64 as u64,
-                0x2,
-                CONTEXT_KERNEL,
-                0x3,
-            ],
-        );
+        let bytes =
+            sample(1, 1, 0, &[0x99, CONTEXT_USER, 0x1, -2176_i64 as u64, 0x2, CONTEXT_KERNEL, 0x3]);
         let Some(Record::Sample(sample)) = records(&bytes).next() else {
             panic!("a sample was written")
         };
-        assert_eq!(
-            sample.chain(),
-            Chain {
-                kernel: vec![3],
-                user: vec![1]
-            }
-        );
+        assert_eq!(sample.chain(), Chain { kernel: vec![3], user: vec![1] });
     }
 
     #[test]

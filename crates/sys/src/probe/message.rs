@@ -20,10 +20,7 @@ pub struct ReceiveBuffer {
 impl ReceiveBuffer {
     /// Room for the largest packet that there is.
     pub fn new() -> Self {
-        Self {
-            bytes: vec![0; 1 << 16],
-            clock: RealtimeOffset::default(),
-        }
+        Self { bytes: vec![0; 1 << 16], clock: RealtimeOffset::default() }
     }
 }
 
@@ -123,9 +120,7 @@ pub(super) fn receive<'a>(
     Ok(Some(Received {
         bytes: &buffer.bytes[..length.min(buffer.bytes.len())],
         from,
-        at_ns: facts
-            .realtime_ns
-            .map_or_else(monotonic_ns, |at| buffer.clock.monotonic_ns(at)),
+        at_ns: facts.realtime_ns.map_or_else(monotonic_ns, |at| buffer.clock.monotonic_ns(at)),
         ttl: facts.ttl,
         error: facts.error,
     }))

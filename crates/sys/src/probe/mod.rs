@@ -95,11 +95,7 @@ impl ProbeSocket {
             socket.set_only_v6(true)?;
         }
         option::prepare(&socket, is_ipv6, errors)?;
-        Ok(Self {
-            socket,
-            is_ipv6,
-            is_raw: kind == Type::RAW,
-        })
+        Ok(Self { socket, is_ipv6, is_raw: kind == Type::RAW })
     }
 
     /// Sends through this interface alone.
@@ -141,11 +137,7 @@ impl ProbeSocket {
         let received = message::receive(&self.socket, buffer, false)?;
         // Those of IPv4 show the IP header, too.
         Ok(received.and_then(|received| {
-            if self.is_raw && !self.is_ipv6 {
-                received.without_ip_header()
-            } else {
-                Some(received)
-            }
+            if self.is_raw && !self.is_ipv6 { received.without_ip_header() } else { Some(received) }
         }))
     }
 
@@ -175,11 +167,7 @@ pub fn source_for(target: IpAddr, device: Option<&str>) -> io::Result<IpAddr> {
     // Any port will do: nothing is sent.
     const DISCARD: u16 = 9;
     let target = SocketAddr::new(target, DISCARD);
-    let socket = Socket::new(
-        Domain::for_address(target),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )?;
+    let socket = Socket::new(Domain::for_address(target), Type::DGRAM, Some(Protocol::UDP))?;
     socket.bind_device(device.map(str::as_bytes))?;
     socket.connect(&target.into())?;
     let address = socket.local_addr()?.as_socket();

@@ -34,8 +34,6 @@ pub fn reverse_lookup(address: IpAddr) -> io::Result<Option<String>> {
         }
         libc::EAI_NONAME => Ok(None),
         libc::EAI_SYSTEM => Err(io::Error::last_os_error()),
-        other => Err(io::Error::other(format!(
-            "the resolver failed with code {other}"
-        ))),
+        other => Err(io::Error::other(format!("the resolver failed with code {other}"))),
     }
 }

@@ -23,22 +23,12 @@ pub(super) fn prepare(socket: &Socket, is_ipv6: bool, errors: bool) -> io::Resul
         let level = libc::IPPROTO_IPV6;
         set(socket, level, libc::IPV6_RECVHOPLIMIT, &1)?;
         set(socket, level, libc::IPV6_RECVERR, &errors)?;
-        set(
-            socket,
-            level,
-            libc::IPV6_MTU_DISCOVER,
-            &libc::IPV6_PMTUDISC_PROBE,
-        )
+        set(socket, level, libc::IPV6_MTU_DISCOVER, &libc::IPV6_PMTUDISC_PROBE)
     } else {
         let level = libc::IPPROTO_IP;
         set(socket, level, libc::IP_RECVTTL, &1)?;
         set(socket, level, libc::IP_RECVERR, &errors)?;
-        set(
-            socket,
-            level,
-            libc::IP_MTU_DISCOVER,
-            &libc::IP_PMTUDISC_PROBE,
-        )
+        set(socket, level, libc::IP_MTU_DISCOVER, &libc::IP_PMTUDISC_PROBE)
     }
 }
 
@@ -69,12 +59,7 @@ pub(super) fn filter_source_port(socket: &Socket, port: u16, is_ipv6: bool) -> i
     let steps = [
         step(header_length, 0, 0, 0),
         step(libc::BPF_LD | libc::BPF_H | load_port, 0, 0, 0),
-        step(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            u32::from(port),
-        ),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::from(port)),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::from(u16::MAX)),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
     ];

@@ -43,21 +43,12 @@ impl SynSocket {
         let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         option::prepare(&socket, to.is_ipv6(), true)?;
         let (level, ttl_kind, class_kind) = if to.is_ipv6() {
-            (
-                libc::IPPROTO_IPV6,
-                libc::IPV6_UNICAST_HOPS,
-                libc::IPV6_TCLASS,
-            )
+            (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, libc::IPV6_TCLASS)
         } else {
             (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS)
         };
         set(&socket, level, ttl_kind, &libc::c_int::from(ttl))?;
-        set(
-            &socket,
-            level,
-            class_kind,
-            &libc::c_int::from(traffic_class),
-        )?;
+        set(&socket, level, class_kind, &libc::c_int::from(traffic_class))?;
         set(&socket, libc::IPPROTO_TCP, libc::TCP_SYNCNT, &1)?;
         socket.set_linger(Some(std::time::Duration::ZERO))?;
         socket.bind_device(device.map(str::as_bytes))?;
@@ -77,10 +68,7 @@ impl SynSocket {
         if let Some(received) = message::receive(&self.socket, buffer, true)?
             && let Some(error) = received.error
         {
-            return Ok(Some((
-                SynAnswer::Error(error, received.ttl),
-                received.at_ns,
-            )));
+            return Ok(Some((SynAnswer::Error(error, received.ttl), received.at_ns)));
         }
         let now = monotonic_ns();
         match self.socket.take_error()? {

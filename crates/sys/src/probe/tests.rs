@@ -59,10 +59,7 @@ fn a_raw_socket_sees_the_quoted_header_of_a_datagram() {
     for host in loopbacks() {
         let raw = match ProbeSocket::icmp(host) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                skip(
-                    Need::Root,
-                    format_args!("raw sockets need CAP_NET_RAW: {error}"),
-                );
+                skip(Need::Root, format_args!("raw sockets need CAP_NET_RAW: {error}"));
                 return;
             }
             other => other.unwrap(),
@@ -114,10 +111,7 @@ fn a_segment_from_another_port_does_not_pass_the_filter() {
         let address = listener.local_addr().unwrap();
         let raw = match ProbeSocket::tcp(host, address.port()) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                skip(
-                    Need::Root,
-                    format_args!("raw sockets need CAP_NET_RAW: {error}"),
-                );
+                skip(Need::Root, format_args!("raw sockets need CAP_NET_RAW: {error}"));
                 return;
             }
             other => other.unwrap(),

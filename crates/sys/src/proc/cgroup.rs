@@ -72,11 +72,7 @@ impl CgroupLimits {
         let mounts = read_text("/proc/self/mountinfo")?;
         let group = |controller| ControlGroup::find(&member, &mounts, controller);
         let memory = |group: &ControlGroup| {
-            group.tightest(if group.version1 {
-                "memory.limit_in_bytes"
-            } else {
-                "memory.max"
-            })
+            group.tightest(if group.version1 { "memory.limit_in_bytes" } else { "memory.max" })
         };
         Ok(Self {
             cpu: probe_group(group("cpu"), ControlGroup::cpu_limit),
@@ -94,10 +90,9 @@ pub fn memory_in_use() -> Probe<u64> {
         Ok((member, mounts))
     });
     match texts {
-        Ok((member, mounts)) => probe_group(
-            ControlGroup::find(&member, &mounts, "memory"),
-            ControlGroup::memory_in_use,
-        ),
+        Ok((member, mounts)) => {
+            probe_group(ControlGroup::find(&member, &mounts, "memory"), ControlGroup::memory_in_use)
+        }
         Err(error) => Err(error).into(),
     }
 }
@@ -190,18 +185,12 @@ impl ControlGroup {
 
     /// The group's directory and those above it, up to the mount.
     fn levels(&self) -> impl Iterator<Item = &Path> {
-        self.directory
-            .ancestors()
-            .take_while(|level| level.starts_with(&self.mount))
+        self.directory.ancestors().take_while(|level| level.starts_with(&self.mount))
     }
 
     /// The smallest value of a file on all levels; `None` if none limits.
     fn tightest(&self, file: &str) -> Result<Option<u64>, ProcError> {
-        Ok(self
-            .read_levels(file, parse_limit)?
-            .into_iter()
-            .filter_map(|(_, limit)| limit)
-            .min())
+        Ok(self.read_levels(file, parse_limit)?.into_iter().filter_map(|(_, limit)| limit).min())
     }
 
     fn memory_in_use(&self) -> Result<u64, ProcError> {
@@ -215,9 +204,7 @@ impl ControlGroup {
             .filter_map(|(level, limit)| Some((level, limit?)))
             .min_by_key(|(_, limit)| *limit);
         let level = tightest.map_or_else(|| self.directory.clone(), |(level, _)| level);
-        read_and_parse(level.join(usage), |text| {
-            field(Some(text), "a number of bytes")
-        })
+        read_and_parse(level.join(usage), |text| field(Some(text), "a number of bytes"))
     }
 
     fn cpu_limit(&self) -> Result<CpuLimit, ProcError> {
@@ -230,29 +217,22 @@ impl ControlGroup {
             .into_iter()
             .filter_map(|(level, cpus)| Some((level, cpus?)))
             .min_by(|(_, a), (_, b)| a.total_cmp(b));
-        let throttled = tightest
-            .as_ref()
-            .map_or(self.directory.as_path(), |(level, _)| level);
+        let throttled = tightest.as_ref().map_or(self.directory.as_path(), |(level, _)| level);
         let throttling = read_and_parse(throttled.join("cpu.stat"), Throttling::parse)?;
-        Ok(CpuLimit {
-            cpus: tightest.map(|(_, cpus)| cpus),
-            throttling,
-        })
+        Ok(CpuLimit { cpus: tightest.map(|(_, cpus)| cpus), throttling })
     }
 
     /// Version 1 has in two files, with −1 for "no limit", what version 2 has in `cpu.max`.
     fn version1_cpu_quotas(&self) -> Result<Vec<(PathBuf, Option<f64>)>, ProcError> {
-        self.read_levels("cpu.cfs_quota_us", |text| {
-            field::<i64>(Some(text), "a quota")
-        })?
-        .into_iter()
-        .map(|(level, quota)| {
-            let period: f64 = read_and_parse(level.join("cpu.cfs_period_us"), |text| {
-                field(Some(text), "a period")
-            })?;
-            Ok((level, (quota > 0).then(|| quota as f64 / period)))
-        })
-        .collect()
+        self.read_levels("cpu.cfs_quota_us", |text| field::<i64>(Some(text), "a quota"))?
+            .into_iter()
+            .map(|(level, quota)| {
+                let period: f64 = read_and_parse(level.join("cpu.cfs_period_us"), |text| {
+                    field(Some(text), "a period")
+                })?;
+                Ok((level, (quota > 0).then(|| quota as f64 / period)))
+            })
+            .collect()
     }
 
     /// Reads a file on each level that has it; an error if none has, unless this is the mount
@@ -329,10 +309,8 @@ fn parse_limit(text: &str) -> Result<Option<u64>, Malformed> {
 /// Parses `cpu.max`, "max 100000" or "150000 100000" (microseconds in each period), as a number of
 /// CPUs.
 fn parse_cpu_max(text: &str) -> Result<Option<f64>, Malformed> {
-    let (quota, period) = text
-        .trim()
-        .split_once(' ')
-        .ok_or_else(|| Malformed::new("a quota and a period", text))?;
+    let (quota, period) =
+        text.trim().split_once(' ').ok_or_else(|| Malformed::new("a quota and a period", text))?;
     let period: u64 = field(Some(period), "a period")?;
     if period == 0 {
         return Err(Malformed::new("a period above zero", text));
@@ -357,11 +335,7 @@ mod tests {
         41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
 
     fn group(mount: &str, directory: &str, version1: bool) -> Option<ControlGroup> {
-        Some(ControlGroup {
-            mount: mount.into(),
-            directory: directory.into(),
-            version1,
-        })
+        Some(ControlGroup { mount: mount.into(), directory: directory.into(), version1 })
     }
 
     #[test]
@@ -369,27 +343,15 @@ mod tests {
         let find = |controller| ControlGroup::find(HYBRID_MEMBER, HYBRID_MOUNTS, controller);
         assert_eq!(
             find("cpu"),
-            group(
-                "/sys/fs/cgroup/cpu,cpuacct",
-                "/sys/fs/cgroup/cpu,cpuacct/",
-                true
-            )
+            group("/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct/", true)
         );
         assert_eq!(
             find("memory"),
-            group(
-                "/sys/fs/cgroup/memory",
-                "/sys/fs/cgroup/memory/api/945b",
-                true
-            )
+            group("/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/api/945b", true)
         );
         assert_eq!(
             find("pids"),
-            group(
-                "/sys/fs/cgroup/unified",
-                "/sys/fs/cgroup/unified/user.slice",
-                false
-            )
+            group("/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/user.slice", false)
         );
     }
 
@@ -418,27 +380,13 @@ mod tests {
         );
         write("outer/inner/cpu.max", "max 100000\n");
         write("outer/inner/pids.max", "max\n");
-        let group = ControlGroup {
-            mount: mount.clone(),
-            directory,
-            version1: false,
-        };
+        let group = ControlGroup { mount: mount.clone(), directory, version1: false };
         let cpu = group.cpu_limit();
         let (tasks, memory) = (group.tightest("pids.max"), group.tightest("memory.max"));
         std::fs::remove_dir_all(&mount).unwrap();
 
-        let throttling = Throttling {
-            periods: 7,
-            throttled_periods: 3,
-            throttled_us: 1234,
-        };
-        assert_eq!(
-            cpu.unwrap(),
-            CpuLimit {
-                cpus: Some(1.5),
-                throttling
-            }
-        );
+        let throttling = Throttling { periods: 7, throttled_periods: 3, throttled_us: 1234 };
+        assert_eq!(cpu.unwrap(), CpuLimit { cpus: Some(1.5), throttling });
         assert_eq!(tasks.unwrap(), None);
         assert!(matches!(Probe::from(memory), Probe::Unsupported(_)));
         let usage = super::memory_in_use();
@@ -452,15 +400,9 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
         write("cpu.cfs_period_us", "100000\n");
-        write(
-            "cpu.stat",
-            "nr_periods 2\nnr_throttled 1\nthrottled_time 5000\n",
-        );
-        let group = ControlGroup {
-            mount: directory.clone(),
-            directory: directory.clone(),
-            version1: true,
-        };
+        write("cpu.stat", "nr_periods 2\nnr_throttled 1\nthrottled_time 5000\n");
+        let group =
+            ControlGroup { mount: directory.clone(), directory: directory.clone(), version1: true };
         let cpus = |quota: &str| {
             write("cpu.cfs_quota_us", quota);
             group.cpu_limit().unwrap().cpus
@@ -470,10 +412,7 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
 
         assert_eq!((limited, unlimited), (Some(2.5), None));
-        assert_eq!(
-            (throttling.throttled_periods, throttling.throttled_us),
-            (1, 5)
-        );
+        assert_eq!((throttling.throttled_periods, throttling.throttled_us), (1, 5));
     }
 
     #[test]
@@ -484,12 +423,7 @@ mod tests {
         for text in ["", "max", "1 0", "x 1", "1 x"] {
             assert!(parse_cpu_max(text).is_err(), "{text:?}");
         }
-        assert_eq!(
-            Throttling::parse("throttled_time 5000\n")
-                .unwrap()
-                .throttled_us,
-            5
-        );
+        assert_eq!(Throttling::parse("throttled_time 5000\n").unwrap().throttled_us, 5);
         assert!(Throttling::parse("nr_periods x\n").is_err());
     }
 
@@ -497,9 +431,6 @@ mod tests {
     fn the_running_kernel_is_understood() {
         let limits = CgroupLimits::read().unwrap();
         assert!(!matches!(limits.cpu, Probe::Unknown(_)), "{limits:?}");
-        assert!(
-            !matches!(limits.memory_bytes, Probe::Unknown(_)),
-            "{limits:?}"
-        );
+        assert!(!matches!(limits.memory_bytes, Probe::Unknown(_)), "{limits:?}");
     }
 }

@@ -37,9 +37,7 @@ impl ProtocolCounters {
 
     /// All counters, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.values
-            .iter()
-            .map(|(name, value)| (name.as_str(), *value))
+        self.values.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
     /// How much each counter that is in both readings has changed since `earlier`; unchanged ones
@@ -87,9 +85,7 @@ impl ProtocolCounters {
     pub fn parse_list(&mut self, text: &str) -> Result<(), Malformed> {
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
-            let name = words
-                .next()
-                .ok_or_else(|| Malformed::new("a counter's name", line))?;
+            let name = words.next().ok_or_else(|| Malformed::new("a counter's name", line))?;
             self.insert(name.to_owned(), words.next())?;
         }
         Ok(())
@@ -139,9 +135,7 @@ mod tests {
     #[test]
     fn list_of_ipv6_is_understood() {
         let mut counters = ProtocolCounters::default();
-        counters
-            .parse_list("Ip6InReceives                   \t1\nUdp6RcvbufErrors  2\n")
-            .unwrap();
+        counters.parse_list("Ip6InReceives                   \t1\nUdp6RcvbufErrors  2\n").unwrap();
         assert_eq!(counters.value("Udp6RcvbufErrors"), Some(2));
         assert!(counters.parse_list("Ip6InReceives\n").is_err());
     }
@@ -153,10 +147,7 @@ mod tests {
         let delta = after.delta(&before);
         assert_eq!(
             delta.into_iter().collect::<Vec<_>>(),
-            [
-                ("TcpCurrEstab".to_owned(), -2),
-                ("TcpRetransSegs".to_owned(), 2)
-            ]
+            [("TcpCurrEstab".to_owned(), -2), ("TcpRetransSegs".to_owned(), 2)]
         );
     }
 

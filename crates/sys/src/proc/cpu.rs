@@ -37,11 +37,8 @@ impl CpuInfo {
                 }
                 "cpu MHz" => info.frequencies_mhz.extend(value.parse::<f64>().ok()),
                 "flags" if info.hypervisor.is_none() => {
-                    info.hypervisor = Some(
-                        value
-                            .split_ascii_whitespace()
-                            .any(|flag| flag == "hypervisor"),
-                    );
+                    info.hypervisor =
+                        Some(value.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
                 }
                 _ => {}
             }
@@ -78,9 +75,7 @@ pub fn possible() -> Result<Vec<u32>, ProcError> {
 /// The frequency governor of one CPU. Unsupported where the host does not scale frequencies (most
 /// guests).
 pub fn governor(cpu: u32) -> Probe<String> {
-    read_text(cpu_path(cpu, "cpufreq/scaling_governor"))
-        .map(|text| text.trim().to_owned())
-        .into()
+    read_text(cpu_path(cpu, "cpufreq/scaling_governor")).map(|text| text.trim().to_owned()).into()
 }
 
 /// The highest frequency of one CPU, kHz. Unsupported where the host does not scale frequencies.
@@ -95,9 +90,7 @@ pub fn highest_khz(cpu: u32) -> Probe<u64> {
 /// (only Intel does).
 pub fn thermal_throttles(cpu: u32) -> Probe<ThermalThrottles> {
     let count = |name| {
-        read_and_parse(cpu_path(cpu, name), |text| {
-            field(Some(text), "a number of throttles")
-        })
+        read_and_parse(cpu_path(cpu, name), |text| field(Some(text), "a number of throttles"))
     };
     count("thermal_throttle/core_throttle_count")
         .and_then(|core| {
@@ -160,10 +153,7 @@ mod tests {
 
     #[test]
     fn lists_of_cpus_are_ranges_and_numbers() {
-        assert_eq!(
-            parse_list("0-3,8,10-11\n").unwrap(),
-            [0, 1, 2, 3, 8, 10, 11]
-        );
+        assert_eq!(parse_list("0-3,8,10-11\n").unwrap(), [0, 1, 2, 3, 8, 10, 11]);
         assert_eq!(parse_list("\n").unwrap(), [0_u32; 0]);
         for text in ["3-1", "0-99999999", "a", "1-", "-"] {
             assert!(parse_list(text).is_err(), "{text:?}");

@@ -37,10 +37,7 @@ pub fn raise_descriptor_limit() -> io::Result<DescriptorLimit> {
 /// The kernel refuses, which a seccomp filter could make it do.
 pub fn set_descriptor_limit(soft: u64) -> io::Result<DescriptorLimit> {
     let DescriptorLimit { hard, .. } = descriptor_limit();
-    let limit = Rlimit {
-        current: Some(soft.min(hard)),
-        maximum: Some(hard),
-    };
+    let limit = Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) };
     setrlimit(Resource::Nofile, limit)?;
     Ok(descriptor_limit())
 }
@@ -53,12 +50,6 @@ mod tests {
     fn the_limit_can_be_raised_to_its_hard_value() {
         let before = descriptor_limit();
         let after = raise_descriptor_limit().unwrap();
-        assert_eq!(
-            after,
-            DescriptorLimit {
-                soft: before.hard,
-                hard: before.hard
-            }
-        );
+        assert_eq!(after, DescriptorLimit { soft: before.hard, hard: before.hard });
     }
 }

@@ -34,16 +34,8 @@ impl LoadAverage {
         let mut average = || field(words.next(), "a load average");
         let (one_minute, five_minutes, fifteen_minutes) = (average()?, average()?, average()?);
         let tasks = words.next().and_then(|word| word.split_once('/'));
-        let runnable = field(
-            tasks.map(|(runnable, _)| runnable),
-            "a number of runnable tasks",
-        )?;
-        Ok(Self {
-            one_minute,
-            five_minutes,
-            fifteen_minutes,
-            runnable,
-        })
+        let runnable = field(tasks.map(|(runnable, _)| runnable), "a number of runnable tasks")?;
+        Ok(Self { one_minute, five_minutes, fifteen_minutes, runnable })
     }
 }
 
@@ -78,11 +70,7 @@ pub fn platform() -> Probe<Platform> {
     let xen = read_line("/sys/hypervisor/type").ok();
     let firmware = ["sys_vendor", "product_name"]
         .map(|name| read_line(&format!("/sys/class/dmi/id/{name}")).ok());
-    judge_platform(
-        CpuInfo::read().ok().and_then(|info| info.hypervisor),
-        xen,
-        firmware,
-    )
+    judge_platform(CpuInfo::read().ok().and_then(|info| info.hypervisor), xen, firmware)
 }
 
 fn judge_platform(
@@ -140,10 +128,7 @@ mod tests {
     fn load_is_understood() {
         const SAMPLE: &str = "0.06 0.12 1.08 3/87 7705\n";
         let load = LoadAverage::parse(SAMPLE).unwrap();
-        assert_eq!(
-            (load.one_minute, load.fifteen_minutes, load.runnable),
-            (0.06, 1.08, 3)
-        );
+        assert_eq!((load.one_minute, load.fifteen_minutes, load.runnable), (0.06, 1.08, 3));
         assert!(LoadAverage::parse("0.06 0.12 1.08 3").is_err());
         parse_every_prefix(SAMPLE, LoadAverage::parse);
         LoadAverage::read().unwrap();
@@ -161,20 +146,14 @@ mod tests {
             judge_platform(Some(true), None, [None, None]),
             Probe::Supported(Platform::Virtual(None))
         );
-        assert_eq!(
-            judge_platform(None, name("xen"), [None, None]),
-            virtual_as("xen")
-        );
+        assert_eq!(judge_platform(None, name("xen"), [None, None]), virtual_as("xen"));
         assert_eq!(
             judge_platform(None, None, [name("QEMU"), name("Standard PC")]),
             virtual_as("QEMU Standard PC")
         );
         assert!(matches!(judge_platform(None, None, [name("Amazon \
                 EC2"), None]), Probe::Unknown(why) if why.contains("Amazon EC2")));
-        assert!(matches!(
-            judge_platform(None, None, [name(""), None]),
-            Probe::Unknown(_)
-        ));
+        assert!(matches!(judge_platform(None, None, [name(""), None]), Probe::Unknown(_)));
     }
 
     #[test]

@@ -68,14 +68,10 @@ impl ProcessMemory {
     /// A figure of this struct is missing or not a number of kB.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let figure = |name: &str| {
-            let found = text
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             kibibytes(found.unwrap_or_default().trim())
         };
-        Ok(Self {
-            anonymous: figure("Anonymous")?,
-        })
+        Ok(Self { anonymous: figure("Anonymous")? })
     }
 }
 
@@ -115,10 +111,7 @@ pub fn parse_slab_caches(text: &str) -> Result<Vec<SlabCache>, Malformed> {
 
 fn parse_slab_cache(line: &str) -> Result<SlabCache, Malformed> {
     let mut words = line.split_ascii_whitespace();
-    let name = words
-        .next()
-        .ok_or_else(|| Malformed::new("a cache's name", line))?
-        .to_owned();
+    let name = words.next().ok_or_else(|| Malformed::new("a cache's name", line))?.to_owned();
     let mut next = |skipped| field::<u64>(words.nth(skipped), "a figure of a slab cache");
     let (active_objects, objects) = (next(0)?, next(0)?);
     // The size of an object and the objects of a slab stand between.
@@ -128,12 +121,7 @@ fn parse_slab_cache(line: &str) -> Result<SlabCache, Malformed> {
     let pages = slabs
         .checked_mul(pages_per_slab)
         .ok_or_else(|| Malformed::new("a possible number of pages", line))?;
-    Ok(SlabCache {
-        name,
-        active_objects,
-        objects,
-        pages,
-    })
+    Ok(SlabCache { name, active_objects, objects, pages })
 }
 
 /// Size of a page of this kernel, bytes: what counts of pages are to be multiplied by.
@@ -145,9 +133,7 @@ pub fn page_bytes() -> u64 {
 fn kibibytes(text: &str) -> Result<u64, Malformed> {
     const EXPECTED: &str = "a number of kB";
     let number: u64 = field(text.strip_suffix(" kB"), EXPECTED)?;
-    number
-        .checked_mul(1024)
-        .ok_or_else(|| Malformed::new(EXPECTED, text))
+    number.checked_mul(1024).ok_or_else(|| Malformed::new(EXPECTED, text))
 }
 
 #[cfg(test)]
@@ -190,12 +176,8 @@ mod tests {
 
     #[test]
     fn slab_caches_are_understood() {
-        let expected = SlabCache {
-            name: "TCP".to_owned(),
-            active_objects: 10,
-            objects: 13,
-            pages: 24,
-        };
+        let expected =
+            SlabCache { name: "TCP".to_owned(), active_objects: 10, objects: 13, pages: 24 };
         assert_eq!(parse_slab_caches(SLABINFO).unwrap(), [expected]);
     }
 

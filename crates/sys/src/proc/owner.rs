@@ -43,10 +43,10 @@ pub fn owners(wanted: &HashSet<u32>, among: Option<&[u32]>) -> io::Result<Owners
                 let mut name = None;
                 for inode in inodes.filter(|inode| wanted.contains(inode)) {
                     let name = name.get_or_insert_with(|| name_of(pid));
-                    found.by_inode.entry(inode).or_insert_with(|| Owner {
-                        pid,
-                        name: name.clone(),
-                    });
+                    found
+                        .by_inode
+                        .entry(inode)
+                        .or_insert_with(|| Owner { pid, name: name.clone() });
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found.hidden += 1,
@@ -79,9 +79,8 @@ pub fn sockets_of(pid: u32) -> io::Result<HashSet<u32>> {
 
 fn pids() -> io::Result<Vec<u32>> {
     let names = fs::read_dir("/proc")?.filter_map(Result::ok);
-    let mut pids: Vec<u32> = names
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
+    let mut pids: Vec<u32> =
+        names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     pids.sort_unstable();
     let first = pids.iter().take_while(|pid| **pid == 1).count();
     pids.rotate_left(first);

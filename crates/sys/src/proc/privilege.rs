@@ -82,10 +82,7 @@ pub fn in_user_namespace() -> Probe<bool> {
     let path = Path::new("/proc/self/ns/user");
     std::fs::metadata(path)
         .map(|meta| meta.ino() != INITIAL_USER_NAMESPACE)
-        .map_err(|source| ProcError::Read {
-            path: path.to_owned(),
-            source,
-        })
+        .map_err(|source| ProcError::Read { path: path.to_owned(), source })
         .into()
 }
 
@@ -122,10 +119,7 @@ mod tests {
         });
         let after = after.join().unwrap();
         assert!(!after.has(Capability::NetAdmin));
-        assert_eq!(
-            after.has(Capability::NetRaw),
-            before.has(Capability::NetRaw)
-        );
+        assert_eq!(after.has(Capability::NetRaw), before.has(Capability::NetRaw));
         assert_eq!(Privileges::read().unwrap(), before);
     }
 

@@ -47,9 +47,8 @@ impl SocketCounts {
     /// A known key has no number after it.
     pub fn parse(&mut self, text: &str) -> Result<(), Malformed> {
         for line in text.lines() {
-            let (protocol, pairs) = line
-                .split_once(':')
-                .ok_or_else(|| Malformed::new("a protocol", line))?;
+            let (protocol, pairs) =
+                line.split_once(':').ok_or_else(|| Malformed::new("a protocol", line))?;
             let mut words = pairs.split_ascii_whitespace();
             while let Some(key) = words.next() {
                 let value = words.next();

@@ -42,10 +42,7 @@ pub fn read() -> Result<Vec<SoftnetCpu>, ProcError> {
 /// A line has fewer than the three columns that every kernel has, or something that is not
 /// hexadecimal.
 pub fn parse(text: &str) -> Result<Vec<SoftnetCpu>, Malformed> {
-    text.lines()
-        .enumerate()
-        .map(|(index, line)| parse_line(index, line))
-        .collect()
+    text.lines().enumerate().map(|(index, line)| parse_line(index, line)).collect()
 }
 
 fn parse_line(index: usize, line: &str) -> Result<SoftnetCpu, Malformed> {
@@ -82,37 +79,20 @@ mod tests {
     #[test]
     fn parses_each_cpu_by_the_number_in_its_line() {
         let cpus = parse(SAMPLE).unwrap();
-        assert_eq!(
-            cpus[0],
-            SoftnetCpu {
-                cpu: 0,
-                dropped: 1,
-                time_squeeze: 2,
-                backlog: Some(5)
-            }
-        );
+        assert_eq!(cpus[0], SoftnetCpu { cpu: 0, dropped: 1, time_squeeze: 2, backlog: Some(5) });
         assert_eq!((cpus[1].cpu, cpus[1].dropped), (3, 0));
     }
 
     #[test]
     fn older_kernels_have_fewer_columns() {
         let cpus = parse("1 2 3 0 0 0 0 0 0\n4 5 6 0 0 0 0 0 0\n").unwrap();
-        assert_eq!(
-            (cpus[1].cpu, cpus[1].time_squeeze, cpus[1].backlog),
-            (1, 6, None)
-        );
+        assert_eq!((cpus[1].cpu, cpus[1].time_squeeze, cpus[1].backlog), (1, 6, None));
     }
 
     #[test]
     fn counters_wrap() {
-        let before = SoftnetCpu {
-            dropped: u32::MAX,
-            ..parse(SAMPLE).unwrap()[0]
-        };
-        let after = SoftnetCpu {
-            dropped: 4,
-            ..before
-        };
+        let before = SoftnetCpu { dropped: u32::MAX, ..parse(SAMPLE).unwrap()[0] };
+        let after = SoftnetCpu { dropped: 4, ..before };
         assert_eq!(after.since(&before).dropped, 5);
     }
 

@@ -124,9 +124,7 @@ pub(crate) fn field<T: FromStr>(
     expected: &'static str,
 ) -> Result<T, Malformed> {
     let text = text.unwrap_or("");
-    text.trim()
-        .parse()
-        .map_err(|_| Malformed::new(expected, text))
+    text.trim().parse().map_err(|_| Malformed::new(expected, text))
 }
 
 /// A file that is read many times a second: it stays open and its buffer is reused.
@@ -141,11 +139,7 @@ impl SampledFile {
     pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self, ProcError> {
         let path = path.into();
         match File::open(&path) {
-            Ok(file) => Ok(Self {
-                file,
-                path,
-                buffer: vec![0; 4096],
-            }),
+            Ok(file) => Ok(Self { file, path, buffer: vec![0; 4096] }),
             Err(source) => Err(ProcError::Read { path, source }),
         }
     }
@@ -179,17 +173,11 @@ impl SampledFile {
 }
 
 fn read_error(path: &Path, source: io::Error) -> ProcError {
-    ProcError::Read {
-        path: path.to_owned(),
-        source,
-    }
+    ProcError::Read { path: path.to_owned(), source }
 }
 
 fn malformed_error(path: &Path, source: Malformed) -> ProcError {
-    ProcError::Malformed {
-        path: path.to_owned(),
-        source,
-    }
+    ProcError::Malformed { path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -198,10 +186,7 @@ mod tests {
     use std::io::Write;
 
     fn read_failure(code: i32) -> Result<(), ProcError> {
-        Err(read_error(
-            Path::new("/proc/some"),
-            io::Error::from_raw_os_error(code),
-        ))
+        Err(read_error(Path::new("/proc/some"), io::Error::from_raw_os_error(code)))
     }
 
     #[test]
@@ -230,12 +215,6 @@ mod tests {
 
     #[test]
     fn malformed_quotes_at_most_80_characters() {
-        assert_eq!(
-            Malformed::new("a number", &"é".repeat(200))
-                .found
-                .chars()
-                .count(),
-            80
-        );
+        assert_eq!(Malformed::new("a number", &"é".repeat(200)).found.chars().count(), 80);
     }
 }

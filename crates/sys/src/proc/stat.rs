@@ -78,11 +78,7 @@ impl CpuStat {
         for (cpu, time) in spun {
             let ticks = duration_to_ticks(*time);
             let own = self.cpus.iter_mut().find(|(number, _)| number == cpu);
-            for times in own
-                .map(|(_, times)| times)
-                .into_iter()
-                .chain([&mut self.total])
-            {
+            for times in own.map(|(_, times)| times).into_iter().chain([&mut self.total]) {
                 let moved = ticks.min(times.nice);
                 times.nice -= moved;
                 times.idle += moved;
@@ -122,9 +118,7 @@ impl CpuStatReader {
     /// # Errors
     /// The file cannot be opened.
     pub fn open() -> Result<Self, ProcError> {
-        Ok(Self {
-            file: SampledFile::open("/proc/stat")?,
-        })
+        Ok(Self { file: SampledFile::open("/proc/stat")? })
     }
 
     /// Reads into `stat`, whose memory is reused.
@@ -161,14 +155,11 @@ pub fn parse(text: &str, stat: &mut CpuStat) -> Result<(), Malformed> {
     stat.cpus.clear();
     let mut sum = None;
     for line in text.lines().take_while(|line| line.starts_with("cpu")) {
-        let (name, kinds) = line
-            .split_once(' ')
-            .ok_or_else(|| Malformed::new("a cpu line", line))?;
+        let (name, kinds) =
+            line.split_once(' ').ok_or_else(|| Malformed::new("a cpu line", line))?;
         match &name["cpu".len()..] {
             "" => sum = Some(parse_kinds(kinds)?),
-            number => stat
-                .cpus
-                .push((field(Some(number), "a CPU number")?, parse_kinds(kinds)?)),
+            number => stat.cpus.push((field(Some(number), "a CPU number")?, parse_kinds(kinds)?)),
         }
     }
     stat.total = sum.ok_or_else(|| Malformed::new("a line `cpu`", text))?;
@@ -187,17 +178,7 @@ fn parse_kinds(text: &str) -> Result<CpuTimes, Malformed> {
         return Err(Malformed::new("at least four kinds of CPU time", text));
     }
     let [user, nice, system, idle, iowait, irq, softirq, steal, guest] = kinds;
-    Ok(CpuTimes {
-        user,
-        nice,
-        system,
-        idle,
-        iowait,
-        irq,
-        softirq,
-        steal,
-        guest,
-    })
+    Ok(CpuTimes { user, nice, system, idle, iowait, irq, softirq, steal, guest })
 }
 
 #[cfg(test)]
@@ -230,10 +211,7 @@ mod tests {
         let stat = parsed(SAMPLE).unwrap();
         assert_eq!(stat.total.user, 8130);
         assert_eq!(stat.total.guest, 7);
-        assert_eq!(
-            stat.cpus.iter().map(|(cpu, _)| *cpu).collect::<Vec<_>>(),
-            [0, 3]
-        );
+        assert_eq!(stat.cpus.iter().map(|(cpu, _)| *cpu).collect::<Vec<_>>(), [0, 3]);
         assert_eq!(stat.cpus[1].1.softirq, 31);
     }
 
@@ -244,14 +222,9 @@ mod tests {
 
     #[test]
     fn odd_and_truncated_texts_are_errors_and_never_panics() {
-        for text in [
-            "",
-            "intr 1\n",
-            "cpu  1 2 3\n",
-            "cpu  1 2 x 4\n",
-            "cpuX 1 2 3 4\n",
-            "cpu0 1 2 3 4\n",
-        ] {
+        for text in
+            ["", "intr 1\n", "cpu  1 2 3\n", "cpu  1 2 x 4\n", "cpuX 1 2 3 4\n", "cpu0 1 2 3 4\n"]
+        {
             assert!(parsed(text).is_err(), "{text:?}");
         }
         parse_every_prefix(SAMPLE, parsed);
@@ -259,12 +232,7 @@ mod tests {
 
     #[test]
     fn guest_time_is_counted_once() {
-        let times = CpuTimes {
-            user: 10,
-            guest: 10,
-            idle: 30,
-            ..CpuTimes::default()
-        };
+        let times = CpuTimes { user: 10, guest: 10, idle: 30, ..CpuTimes::default() };
         assert_eq!(times.share(times.busy()), Some(0.25));
     }
 

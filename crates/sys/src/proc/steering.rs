@@ -47,10 +47,7 @@ impl CpuFile {
     /// `EIO`.
     pub fn write(&self, cpus: &[u32]) -> io::Result<()> {
         let text = if self.is_list() {
-            cpus.iter()
-                .map(u32::to_string)
-                .collect::<Vec<_>>()
-                .join(",")
+            cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
         } else {
             mask(cpus)
         };
@@ -128,9 +125,7 @@ fn steering(device: &str, begin: &str, name: &str) -> Result<Vec<CpuFile>, ProcE
     let queues = class(device).join("queues");
     let names = names(&queues)?;
     let own = names.iter().filter(|queue| queue.starts_with(begin));
-    let files: Vec<CpuFile> = own
-        .map(|queue| CpuFile::at(queues.join(queue).join(name)))
-        .collect();
+    let files: Vec<CpuFile> = own.map(|queue| CpuFile::at(queues.join(queue).join(name))).collect();
     // The first says for all whether this kernel and device have it.
     if let Some(first) = files.first() {
         first.read()?;
@@ -140,13 +135,10 @@ fn steering(device: &str, begin: &str, name: &str) -> Result<Vec<CpuFile>, ProcE
 
 /// The names in a directory, in order.
 fn names(path: &Path) -> Result<Vec<String>, ProcError> {
-    let entries = fs::read_dir(path).map_err(|source| ProcError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect();
+    let entries =
+        fs::read_dir(path).map_err(|source| ProcError::Read { path: path.to_owned(), source })?;
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
     Ok(names)
 }

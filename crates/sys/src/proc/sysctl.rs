@@ -93,40 +93,30 @@ pub fn write(key: &str, value: &str) -> Result<(), SysctlError> {
     match file.write(value.as_bytes()) {
         Ok(_) => Ok(()),
         Err(source)
-            if matches!(
-                source.raw_os_error(),
-                Some(libc::EPERM | libc::EACCES | libc::EROFS)
-            ) =>
+            if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::EROFS)) =>
         {
             Err(access_error(key, source))
         }
-        Err(source) => Err(SysctlError::Rejected {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            source,
-        }),
+        Err(source) => {
+            Err(SysctlError::Rejected { key: key.to_owned(), value: value.to_owned(), source })
+        }
     }
 }
 
 fn open_for_writing(key: &str) -> Result<File, SysctlError> {
     let path = path(key)?;
-    OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::PermissionDenied if is_read_only(key) => SysctlError::ReadOnly {
-                key: key.to_owned(),
-            },
-            _ => access_error(key, source),
-        })
+    OpenOptions::new().write(true).open(&path).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied if is_read_only(key) => {
+            SysctlError::ReadOnly { key: key.to_owned() }
+        }
+        _ => access_error(key, source),
+    })
 }
 
 /// The file of a key. As in sysctl(8), dots separate, and a slash stands for a dot within a name
 /// (`net.ipv4.conf.eth0/100.forwarding`); or, where a slash comes first, the other way round.
 fn path(key: &str) -> Result<PathBuf, SysctlError> {
-    let slashes_separate = key
-        .find(['.', '/'])
-        .is_some_and(|at| key[at..].starts_with('/'));
+    let slashes_separate = key.find(['.', '/']).is_some_and(|at| key[at..].starts_with('/'));
     let names: Vec<String> = if slashes_separate {
         key.split('/').map(str::to_owned).collect()
     } else {
@@ -134,18 +124,11 @@ fn path(key: &str) -> Result<PathBuf, SysctlError> {
     };
     // A key may come from another host or a file: it must not lead out of /proc/sys.
     if names.len() < 2
-        || names
-            .iter()
-            .any(|name| matches!(name.as_str(), "" | "." | "..") || name.contains('\0'))
+        || names.iter().any(|name| matches!(name.as_str(), "" | "." | "..") || name.contains('\0'))
     {
-        return Err(SysctlError::BadKey {
-            key: key.to_owned(),
-        });
+        return Err(SysctlError::BadKey { key: key.to_owned() });
     }
-    Ok(["/proc/sys"]
-        .into_iter()
-        .chain(names.iter().map(String::as_str))
-        .collect())
+    Ok(["/proc/sys"].into_iter().chain(names.iter().map(String::as_str)).collect())
 }
 
 fn access_error(key: &str, source: io::Error) -> SysctlError {
@@ -191,43 +174,28 @@ mod tests {
             ".",
             "net/.",
         ] {
-            assert!(
-                matches!(read(key), Err(SysctlError::BadKey { .. })),
-                "{key:?}"
-            );
+            assert!(matches!(read(key), Err(SysctlError::BadKey { .. })), "{key:?}");
         }
     }
 
     #[test]
     fn reading_tells_missing() {
         assert_eq!(read("net.ipv4.tcp_rmem").unwrap().split(' ').count(), 3);
-        assert!(matches!(
-            read("net.ipv4.no_such"),
-            Err(SysctlError::Missing { .. })
-        ));
+        assert!(matches!(read("net.ipv4.no_such"), Err(SysctlError::Missing { .. })));
     }
 
     #[test]
     fn writing_tells_missing_and_read_only() {
-        assert!(matches!(
-            write("net.ipv4.no_such", "1"),
-            Err(SysctlError::Missing { .. })
-        ));
+        assert!(matches!(write("net.ipv4.no_such", "1"), Err(SysctlError::Missing { .. })));
         // Shown by every kernel, writable on none.
-        assert!(matches!(
-            write("kernel.osrelease", "1"),
-            Err(SysctlError::ReadOnly { .. })
-        ));
+        assert!(matches!(write("kernel.osrelease", "1"), Err(SysctlError::ReadOnly { .. })));
     }
 
     /// A thread in a network namespace of its own must see its own settings and counters, not those
     /// of the process.
     #[test]
     fn files_are_of_the_calling_threads_namespace() {
-        let outside = ProtocolCounters::read()
-            .unwrap()
-            .value("IpDefaultTTL")
-            .unwrap();
+        let outside = ProtocolCounters::read().unwrap().value("IpDefaultTTL").unwrap();
         let other = if outside == 33 { 44 } else { 33 };
         let inside = std::thread::spawn(move || {
             // SAFETY: unshare takes a plain integer and changes only this thread, which ends with
@@ -249,13 +217,7 @@ mod tests {
             return;
         };
         assert_eq!(inside, other);
-        assert_eq!(
-            ProtocolCounters::read().unwrap().value("IpDefaultTTL"),
-            Some(outside)
-        );
-        assert_eq!(
-            read("net.ipv4.ip_default_ttl").unwrap(),
-            outside.to_string()
-        );
+        assert_eq!(ProtocolCounters::read().unwrap().value("IpDefaultTTL"), Some(outside));
+        assert_eq!(read("net.ipv4.ip_default_ttl").unwrap(), outside.to_string());
     }
 }

@@ -40,10 +40,7 @@ impl SchedTimes {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let mut words = text.split_ascii_whitespace();
         let mut time = || field(words.next(), "a number of nanoseconds").map(Duration::from_nanos);
-        Ok(Self {
-            on_cpu: time()?,
-            run_delay: time()?,
-        })
+        Ok(Self { on_cpu: time()?, run_delay: time()? })
     }
 }
 
@@ -67,10 +64,7 @@ pub fn of_user(uid: u32) -> io::Result<ThreadTimes> {
     let mut found = ThreadTimes::new();
     for entry in fs::read_dir("/proc")?.filter_map(Result::ok) {
         let is_of_user = |entry: &fs::DirEntry| Some(entry.metadata().ok()?.uid() == uid);
-        let pid = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if let Some(pid) = pid.filter(|_| is_of_user(&entry) == Some(true)) {
             // It may have ended.
             found.extend(of_process(pid).unwrap_or_default());

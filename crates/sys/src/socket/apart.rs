@@ -52,24 +52,13 @@ pub fn take_no_more(listener: &TcpListener, apart: &TcpListener) -> io::Result<(
 
 /// Has the number that `program` answers say which listener gets a connection.
 fn choose_by(member: &impl AsFd, mut program: Vec<libc::sock_filter>) -> io::Result<()> {
-    let chooser = libc::sock_fprog {
-        len: program.len() as libc::c_ushort,
-        filter: program.as_mut_ptr(),
-    };
-    set(
-        member,
-        libc::SOL_SOCKET,
-        libc::SO_ATTACH_REUSEPORT_CBPF,
-        &chooser,
-    )
+    let chooser =
+        libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_mut_ptr() };
+    set(member, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &chooser)
 }
 
 fn join(local: SocketAddr, backlog: u32, slice: Duration) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(local),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     if local.is_ipv6() {
@@ -167,17 +156,13 @@ mod tests {
                 }
             }
             assert_eq!(
-                linerate_testkit::uninterrupted(|| accept_blocking(&second))
-                    .unwrap_err()
-                    .kind(),
+                linerate_testkit::uninterrupted(|| accept_blocking(&second)).unwrap_err().kind(),
                 WOULD_BLOCK
             );
             let _silent = connect_from(peers[1], here);
             let (mut stream, _) = next(&second);
             assert_eq!(
-                linerate_testkit::uninterrupted(|| stream.read(&mut [0]))
-                    .unwrap_err()
-                    .kind(),
+                linerate_testkit::uninterrupted(|| stream.read(&mut [0])).unwrap_err().kind(),
                 WOULD_BLOCK
             );
             take_no_more(&first, &second).unwrap();
@@ -190,11 +175,7 @@ mod tests {
 
     #[test]
     fn the_second_listener_has_the_connections_of_its_peer_and_no_other() {
-        let mptcp = if mptcp_supported().is_ok() {
-            Mptcp::On
-        } else {
-            Mptcp::Off
-        };
+        let mptcp = if mptcp_supported().is_ok() { Mptcp::On } else { Mptcp::Off };
         for mptcp in [Mptcp::Off, mptcp] {
             takes_from_one_peer("127.0.0.1:0", ["127.0.0.1", "127.0.0.2"], mptcp);
             takes_from_one_peer("0.0.0.0:0", ["127.0.0.3", "127.0.0.1"], mptcp);
@@ -203,10 +184,7 @@ mod tests {
 
     #[test]
     fn a_peer_is_told_by_every_word_of_its_address() {
-        let options = ListenOptions {
-            backlog: 8,
-            mptcp: Mptcp::Off,
-        };
+        let options = ListenOptions { backlog: 8, mptcp: Mptcp::Off };
         let first = listen("[::1]:0".parse().unwrap(), options).unwrap();
         let here = first.local_addr().unwrap();
         for (source, is_own) in [("2001:db8::1", false), ("::1", true)] {

@@ -42,10 +42,7 @@ mod tests {
         assert_eq!(receive(&there, &mut buffer).unwrap(), 1);
         drop(here);
         assert_eq!(receive(&there, &mut buffer).unwrap(), 0);
-        assert_eq!(
-            send(&there, b"x").unwrap_err().kind(),
-            io::ErrorKind::BrokenPipe
-        );
+        assert_eq!(send(&there, b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]
@@ -57,9 +54,6 @@ mod tests {
         assert_eq!(receive(&there, &mut buffer).unwrap(), 3);
         assert_eq!(receive(&there, &mut buffer).unwrap(), 0);
         there.set_nonblocking(true).unwrap();
-        assert_eq!(
-            receive(&there, &mut buffer).unwrap_err().kind(),
-            io::ErrorKind::WouldBlock
-        );
+        assert_eq!(receive(&there, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -78,9 +78,7 @@ mod tests {
         let (mut server, _) = listener.accept().unwrap();
         let mut bytes = [0; 8];
         assert_eq!(
-            linerate_testkit::uninterrupted(|| client.read(&mut bytes))
-                .unwrap_err()
-                .kind(),
+            linerate_testkit::uninterrupted(|| client.read(&mut bytes)).unwrap_err().kind(),
             ErrorKind::WouldBlock
         );
         client.write_all(b"question").unwrap();

@@ -73,11 +73,7 @@ pub fn receive_from(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<Arrival>
     };
     let (length, from, arrival) = receive_message(socket, bytes, 0, read)?;
     let no_sender = || io::Error::other("a datagram without a sender's address");
-    Ok(Arrival {
-        length,
-        from: from.ok_or_else(no_sender)?,
-        ..arrival?
-    })
+    Ok(Arrival { length, from: from.ok_or_else(no_sender)?, ..arrival? })
 }
 
 /// Sends a datagram from an address of this host's.

@@ -45,9 +45,7 @@ pub fn begin_connect(peer: SocketAddr, local: Option<SocketAddr>) -> Result<Begu
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new_raw(Domain::for_address(peer), kind, Some(Protocol::TCP))
         .map_err(failed("socket"))?;
-    socket
-        .set_linger(Some(Duration::ZERO))
-        .map_err(failed("setsockopt"))?;
+    socket.set_linger(Some(Duration::ZERO)).map_err(failed("setsockopt"))?;
     if let Some(local) = local {
         choose_local(&socket, local)?;
     }
@@ -60,10 +58,7 @@ pub fn begin_connect(peer: SocketAddr, local: Option<SocketAddr>) -> Result<Begu
         }
         Err(error) => return Err(failed("connect")(error)),
     };
-    Ok(Begun {
-        stream: socket.into(),
-        connected,
-    })
+    Ok(Begun { stream: socket.into(), connected })
 }
 
 /// Sets the address and the port that the connection will have.
@@ -155,10 +150,7 @@ mod tests {
     const LOOPBACK: &str = "127.0.0.1:0";
 
     fn listener() -> TcpListener {
-        let options = ListenOptions {
-            backlog: 8,
-            mptcp: Mptcp::Off,
-        };
+        let options = ListenOptions { backlog: 8, mptcp: Mptcp::Off };
         let listener = listen(LOOPBACK.parse().unwrap(), options).unwrap();
         reset_on_close(&listener).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -176,21 +168,12 @@ mod tests {
             let (server, from) = accept(&listener).unwrap();
             assert_eq!(from, peer.ip());
             let mut byte = [0];
-            assert_eq!(
-                (&server).read(&mut byte).unwrap_err().kind(),
-                ErrorKind::WouldBlock
-            );
-            let (closed, mut left) = if client_closes {
-                (begun.stream, server)
-            } else {
-                (server, begun.stream)
-            };
+            assert_eq!((&server).read(&mut byte).unwrap_err().kind(), ErrorKind::WouldBlock);
+            let (closed, mut left) =
+                if client_closes { (begun.stream, server) } else { (server, begun.stream) };
             drop(closed);
             eventually("the end is there", || wait_readable(&left, SLICE).unwrap());
-            assert_eq!(
-                left.read(&mut byte).unwrap_err().kind(),
-                ErrorKind::ConnectionReset
-            );
+            assert_eq!(left.read(&mut byte).unwrap_err().kind(), ErrorKind::ConnectionReset);
         }
     }
 
@@ -206,11 +189,7 @@ mod tests {
         eventually("it is connected", connected);
         second.stream.write_all(b"x").unwrap();
         let again = begin_connect(a.local_addr().unwrap(), Some(local)).unwrap_err();
-        assert_eq!(
-            again.source.kind(),
-            ErrorKind::AddrNotAvailable,
-            "{again:?}"
-        );
+        assert_eq!(again.source.kind(), ErrorKind::AddrNotAvailable, "{again:?}");
     }
 
     /// On one's own host that is nearly always within the call that begins it.
@@ -234,10 +213,7 @@ mod tests {
         let peer = listener.local_addr().unwrap();
         outcome(peer).unwrap();
         let closed = "127.0.0.1:1".parse().unwrap();
-        assert_eq!(
-            outcome(closed).unwrap_err().kind(),
-            ErrorKind::ConnectionRefused
-        );
+        assert_eq!(outcome(closed).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     }
 
     #[test]
@@ -245,10 +221,7 @@ mod tests {
         let (a, b) = (listener(), listener());
         let error = begin_connect(a.local_addr().unwrap(), b.local_addr().ok()).unwrap_err();
         // The second where the kernel has no range of one port.
-        let refused = [
-            ("connect", ErrorKind::AddrNotAvailable),
-            ("bind", ErrorKind::AddrInUse),
-        ];
+        let refused = [("connect", ErrorKind::AddrNotAvailable), ("bind", ErrorKind::AddrInUse)];
         assert!(refused.contains(&(error.call, error.source.kind())));
     }
 }

@@ -177,10 +177,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_port_that_is_left_is_the_next_listeners_and_its_connections_stay() {
-        let options = ListenOptions {
-            backlog: 1,
-            mptcp: Mptcp::Off,
-        };
+        let options = ListenOptions { backlog: 1, mptcp: Mptcp::Off };
         let first = listen(SocketAddr::from(([127, 0, 0, 1], 0)), options).unwrap();
         let local = first.local_addr().unwrap();
         let client = TcpStream::connect(local).unwrap();
@@ -204,10 +201,7 @@ pub(super) mod tests {
     }
     use linerate_testkit::{Need, PATIENCE, free_port, skip, uninterrupted};
 
-    const OPTIONS: ListenOptions = ListenOptions {
-        backlog: 8,
-        mptcp: Mptcp::Off,
-    };
+    const OPTIONS: ListenOptions = ListenOptions { backlog: 8, mptcp: Mptcp::Off };
 
     #[test]
     fn a_closed_port_refuses_within_the_timeout() {
@@ -231,10 +225,7 @@ pub(super) mod tests {
             skip(Need::Mptcp, format_args!("no MPTCP here: {error}"));
             return;
         }
-        let options = ListenOptions {
-            mptcp: Mptcp::On,
-            ..OPTIONS
-        };
+        let options = ListenOptions { mptcp: Mptcp::On, ..OPTIONS };
         let listener = listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
         let peer = listener.local_addr().unwrap();
         for mptcp in [Mptcp::On, Mptcp::Off] {

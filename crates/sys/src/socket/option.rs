@@ -80,11 +80,7 @@ pub(crate) fn set<T: Copy>(
             size_of::<T>() as libc::socklen_t,
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Reads an option into `buffer`; answers how many bytes the kernel wrote.
@@ -105,11 +101,7 @@ pub(crate) fn read_bytes(
             &raw mut length,
         )
     };
-    if result == 0 {
-        Ok(length as usize)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
 }
 
 /// An option that is an `int`: its level, its number and its name.
@@ -119,33 +111,19 @@ const RECEIVE_BUFFER: Number = (libc::SOL_SOCKET, libc::SO_RCVBUF, "SO_RCVBUF");
 const SEND_BUFFER: Number = (libc::SOL_SOCKET, libc::SO_SNDBUF, "SO_SNDBUF");
 const BUFFER_LOCKS: Number = (libc::SOL_SOCKET, 72, "SO_BUF_LOCK");
 const BUSY_POLL: Number = (libc::SOL_SOCKET, libc::SO_BUSY_POLL, "SO_BUSY_POLL");
-const WINDOW_CLAMP: Number = (
-    libc::IPPROTO_TCP,
-    libc::TCP_WINDOW_CLAMP,
-    "TCP_WINDOW_CLAMP",
-);
+const WINDOW_CLAMP: Number = (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, "TCP_WINDOW_CLAMP");
 const MSS: Number = (libc::IPPROTO_TCP, libc::TCP_MAXSEG, "TCP_MAXSEG");
 const QUICKACK: Number = (libc::IPPROTO_TCP, libc::TCP_QUICKACK, "TCP_QUICKACK");
-const DEFER_ACCEPT: Number = (
-    libc::IPPROTO_TCP,
-    libc::TCP_DEFER_ACCEPT,
-    "TCP_DEFER_ACCEPT",
-);
-const THIN_LINEAR_TIMEOUTS: Number = (
-    libc::IPPROTO_TCP,
-    libc::TCP_THIN_LINEAR_TIMEOUTS,
-    "TCP_THIN_LINEAR_TIMEOUTS",
-);
+const DEFER_ACCEPT: Number = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, "TCP_DEFER_ACCEPT");
+const THIN_LINEAR_TIMEOUTS: Number =
+    (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, "TCP_THIN_LINEAR_TIMEOUTS");
 const IPV4_CLASS: Number = (libc::IPPROTO_IP, libc::IP_TOS, "IP_TOS");
 const IPV6_CLASS: Number = (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, "IPV6_TCLASS");
 const IPV4_MTU: Number = (libc::IPPROTO_IP, libc::IP_MTU, "IP_MTU");
 const IPV6_MTU: Number = (libc::IPPROTO_IPV6, libc::IPV6_MTU, "IPV6_MTU");
 pub(super) const FASTOPEN: Number = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN, "TCP_FASTOPEN");
-pub(super) const FASTOPEN_CONNECT: Number = (
-    libc::IPPROTO_TCP,
-    libc::TCP_FASTOPEN_CONNECT,
-    "TCP_FASTOPEN_CONNECT",
-);
+pub(super) const FASTOPEN_CONNECT: Number =
+    (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, "TCP_FASTOPEN_CONNECT");
 
 /// Sets an option to a number, or to the largest that an `int` can be.
 pub(super) fn set_number(
@@ -175,11 +153,7 @@ pub(super) fn set_error(
     value: impl ToString,
 ) -> impl FnOnce(io::Error) -> OptionError {
     let value = value.to_string();
-    move |source| OptionError::Set {
-        option,
-        value,
-        source,
-    }
+    move |source| OptionError::Set { option, value, source }
 }
 
 pub(super) fn read_error(option: &'static str) -> impl FnOnce(io::Error) -> OptionError {
@@ -191,12 +165,7 @@ pub(super) fn read_error(option: &'static str) -> impl FnOnce(io::Error) -> Opti
 /// # Errors
 /// [`OptionError::NotTaken`] if `net.core.rmem_max` is smaller.
 pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> Result<u32, OptionError> {
-    set_buffer(
-        socket,
-        RECEIVE_BUFFER,
-        bytes,
-        "sysctl net.core.rmem_max limits it",
-    )
+    set_buffer(socket, RECEIVE_BUFFER, bytes, "sysctl net.core.rmem_max limits it")
 }
 
 /// `TCP_WINDOW_CLAMP`, bytes: what the kernel took it to be when the buffer was smaller stays in
@@ -214,12 +183,7 @@ pub fn set_window_clamp(socket: &impl AsFd, bytes: u32) -> Result<(), OptionErro
 /// # Errors
 /// [`OptionError::NotTaken`] if `net.core.wmem_max` is smaller.
 pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> Result<u32, OptionError> {
-    set_buffer(
-        socket,
-        SEND_BUFFER,
-        bytes,
-        "sysctl net.core.wmem_max limits it",
-    )
+    set_buffer(socket, SEND_BUFFER, bytes, "sysctl net.core.wmem_max limits it")
 }
 
 /// More than asked is the kernel's smallest buffer and holds; less is not what was asked for.
@@ -277,10 +241,7 @@ pub fn send_buffer(socket: &impl AsFd) -> Result<u32, OptionError> {
 pub fn buffer_locks(socket: &impl AsFd) -> Result<BufferLocks, OptionError> {
     // SOCK_SNDBUF_LOCK and SOCK_RCVBUF_LOCK, include/net/sock.h.
     let bits = number(socket, BUFFER_LOCKS)?;
-    Ok(BufferLocks {
-        send: bits & 1 != 0,
-        receive: bits & 2 != 0,
-    })
+    Ok(BufferLocks { send: bits & 1 != 0, receive: bits & 2 != 0 })
 }
 
 /// `TCP_MAXSEG` before the connection: the largest segment to offer and to send, options not taken
@@ -319,9 +280,7 @@ pub fn congestion(socket: &impl AsFd) -> Result<String, OptionError> {
 /// # Errors
 /// The socket is gone or is not TCP.
 pub fn set_nodelay(socket: &impl AsFd, on: bool) -> Result<(), OptionError> {
-    SockRef::from(socket)
-        .set_tcp_nodelay(on)
-        .map_err(set_error("TCP_NODELAY", on))
+    SockRef::from(socket).set_tcp_nodelay(on).map_err(set_error("TCP_NODELAY", on))
 }
 
 /// Whether `TCP_NODELAY` is set.
@@ -329,9 +288,7 @@ pub fn set_nodelay(socket: &impl AsFd, on: bool) -> Result<(), OptionError> {
 /// # Errors
 /// The socket is gone or is not TCP.
 pub fn nodelay(socket: &impl AsFd) -> Result<bool, OptionError> {
-    SockRef::from(socket)
-        .tcp_nodelay()
-        .map_err(read_error("TCP_NODELAY"))
+    SockRef::from(socket).tcp_nodelay().map_err(read_error("TCP_NODELAY"))
 }
 
 /// `TCP_QUICKACK`: on, what is to be acknowledged now is, and until the kernel thinks better of it
@@ -392,13 +349,8 @@ pub fn busy_poll(socket: &impl AsFd) -> Result<u32, OptionError> {
 /// # Errors
 /// The kernel does not have it.
 pub fn set_max_pacing_rate(socket: &impl AsFd, bytes_per_s: u64) -> Result<(), OptionError> {
-    set(
-        socket,
-        libc::SOL_SOCKET,
-        libc::SO_MAX_PACING_RATE,
-        &bytes_per_s,
-    )
-    .map_err(set_error("SO_MAX_PACING_RATE", bytes_per_s))?;
+    set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_s)
+        .map_err(set_error("SO_MAX_PACING_RATE", bytes_per_s))?;
     let granted = max_pacing_rate(socket)?;
     if granted != bytes_per_s {
         return Err(OptionError::NotTaken {
@@ -417,19 +369,10 @@ pub fn set_max_pacing_rate(socket: &impl AsFd, bytes_per_s: u64) -> Result<(), O
 /// The socket is gone.
 pub fn max_pacing_rate(socket: &impl AsFd) -> Result<u64, OptionError> {
     let mut bytes = [0; 8];
-    let length = read_bytes(
-        socket,
-        libc::SOL_SOCKET,
-        libc::SO_MAX_PACING_RATE,
-        &mut bytes,
-    )
-    .map_err(read_error("SO_MAX_PACING_RATE"))?;
+    let length = read_bytes(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut bytes)
+        .map_err(read_error("SO_MAX_PACING_RATE"))?;
     let rate = u64::from_ne_bytes(bytes);
-    Ok(if length == 4 && rate == u64::from(u32::MAX) {
-        u64::MAX
-    } else {
-        rate
-    })
+    Ok(if length == 4 && rate == u64::from(u32::MAX) { u64::MAX } else { rate })
 }
 
 /// The TOS octet of IPv4 or the traffic class of IPv6, by the socket's family.
@@ -456,9 +399,7 @@ pub fn bind_device(socket: &impl AsFd, name: &str) -> Result<(), OptionError> {
 /// # Errors
 /// The socket is gone.
 pub fn reset_on_close(socket: &impl AsFd) -> Result<(), OptionError> {
-    SockRef::from(socket)
-        .set_linger(Some(Duration::ZERO))
-        .map_err(set_error("SO_LINGER", 0))
+    SockRef::from(socket).set_linger(Some(Duration::ZERO)).map_err(set_error("SO_LINGER", 0))
 }
 
 /// Ends a connection whose peer has vanished without a word: its kernel is asked for a sign of life
@@ -469,10 +410,8 @@ pub fn reset_on_close(socket: &impl AsFd) -> Result<(), OptionError> {
 pub fn end_without_sign_of_life(socket: &impl AsFd, silence: Duration) -> Result<(), OptionError> {
     // The first question after two fifths, the last of three without an answer at its end.
     let step = (silence / 5).max(Duration::from_secs(1));
-    let keepalive = socket2::TcpKeepalive::new()
-        .with_time(2 * step)
-        .with_interval(step)
-        .with_retries(3);
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(2 * step).with_interval(step).with_retries(3);
     SockRef::from(socket)
         .set_tcp_keepalive(&keepalive)
         .map_err(set_error("SO_KEEPALIVE", silence.as_secs()))?;
@@ -559,10 +498,7 @@ pub(super) mod tests {
             set_quickack(&socket, on).unwrap();
             assert_eq!(quickack(&socket).unwrap(), on);
             set_thin_linear_timeouts(&socket, on).unwrap();
-            assert_eq!(
-                number(&socket, THIN_LINEAR_TIMEOUTS).unwrap(),
-                u32::from(on)
-            );
+            assert_eq!(number(&socket, THIN_LINEAR_TIMEOUTS).unwrap(), u32::from(on));
         }
     }
 

@@ -107,24 +107,15 @@ pub fn mptcp_info(socket: &impl AsFd) -> Result<Option<MptcpInfo>, OptionError> 
     match read_bytes(socket, SOL_MPTCP, MPTCP_INFO, &mut bytes) {
         Ok(12) => {
             let flags = u32::from_ne_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
-            Ok(Some(MptcpInfo {
-                subflows: bytes[0],
-                fallback: flags & FLAG_FALLBACK != 0,
-            }))
+            Ok(Some(MptcpInfo { subflows: bytes[0], fallback: flags & FLAG_FALLBACK != 0 }))
         }
         Ok(_) => Ok(None),
         Err(error)
-            if matches!(
-                error.raw_os_error(),
-                Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT)
-            ) =>
+            if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT)) =>
         {
             Ok(None)
         }
-        Err(source) => Err(OptionError::Read {
-            option: "MPTCP_INFO",
-            source,
-        }),
+        Err(source) => Err(OptionError::Read { option: "MPTCP_INFO", source }),
     }
 }
 

@@ -54,10 +54,7 @@ impl BatchReceiver {
             }
             Offload::None => (DATAGRAMS, max_datagram.max(1)),
         };
-        let vector = libc::iovec {
-            iov_base: ptr::null_mut(),
-            iov_len: 0,
-        };
+        let vector = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         Ok(Self {
             buffer: vec![0; slots * slot_bytes],
             slot_bytes,
@@ -107,10 +104,7 @@ impl BatchReceiver {
             }
         }
         self.received = received;
-        Ok(self.frames[..received]
-            .iter()
-            .map(DeliveredFrame::datagrams)
-            .sum())
+        Ok(self.frames[..received].iter().map(DeliveredFrame::datagrams).sum())
     }
 
     /// The last call took as much as there was room for: more may wait.
@@ -122,10 +116,7 @@ impl BatchReceiver {
     /// The datagrams of the last call, in the order of their arrival.
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         let slots = self.buffer.chunks_exact(self.slot_bytes);
-        self.frames[..self.received]
-            .iter()
-            .zip(slots)
-            .flat_map(|(frame, slot)| frame.split(slot))
+        self.frames[..self.received].iter().zip(slots).flat_map(|(frame, slot)| frame.split(slot))
     }
 
     /// What the socket has dropped since it was made because its buffer was full, as known when the
@@ -139,12 +130,8 @@ impl BatchReceiver {
     /// Points every header at its slot: the kernel has overwritten lengths and flags.
     fn prepare(&mut self) {
         let slots = self.buffer.chunks_exact_mut(self.slot_bytes);
-        for (((header, vector), control), slot) in self
-            .headers
-            .iter_mut()
-            .zip(&mut self.vectors)
-            .zip(&mut self.controls)
-            .zip(slots)
+        for (((header, vector), control), slot) in
+            self.headers.iter_mut().zip(&mut self.vectors).zip(&mut self.controls).zip(slots)
         {
             vector.iov_base = slot.as_mut_ptr().cast();
             vector.iov_len = slot.len();
@@ -265,12 +252,7 @@ mod tests {
 
     #[test]
     fn frames_are_split_at_segments_and_keep_the_tail() {
-        let frame = DeliveredFrame {
-            length: 10,
-            segment: 4,
-            truncated: true,
-            arrived: None,
-        };
+        let frame = DeliveredFrame { length: 10, segment: 4, truncated: true, arrived: None };
         let pieces: Vec<_> = frame
             .split(b"abcdefghij..")
             .map(|datagram| (datagram.bytes, datagram.truncated))

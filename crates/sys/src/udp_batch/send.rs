@@ -50,10 +50,7 @@ impl BatchSender {
             control: Box::new(segment_control(datagram_bytes as u16)),
             headers: vec![empty_header(); datagrams_per_call],
             vectors: vec![
-                libc::iovec {
-                    iov_base: ptr::null_mut(),
-                    iov_len: 0,
-                };
+                libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
                 datagrams_per_call
             ],
         }
@@ -69,11 +66,7 @@ impl BatchSender {
     /// refused it.
     #[must_use]
     pub fn offload(&self) -> Offload {
-        if self.group > 1 {
-            Offload::Segment
-        } else {
-            Offload::None
-        }
+        if self.group > 1 { Offload::Segment } else { Offload::None }
     }
 
     /// Hands over the first `count` datagrams, or all, and answers how many the kernel took. After
@@ -165,10 +158,7 @@ fn accepts_new_maximum() -> io::Result<()> {
 /// EIO: no checksum to leave to a device; EMSGSIZE or, in older kernels, EINVAL: a segment exceeds
 /// the MTU (udp_send_skb in net/ipv4/udp.c).
 fn refuses_segments(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)
-    )
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
 }
 
 /// The control message that asks for segments of `bytes`.
@@ -177,10 +167,7 @@ fn segment_control(bytes: u16) -> ReceiveControl {
     let mut header = empty_header().msg_hdr;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = segment_control_bytes();
-    put_control(
-        &header,
-        &[(libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes())],
-    );
+    put_control(&header, &[(libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes())]);
     control
 }
 
@@ -195,12 +182,7 @@ fn sendmmsg(socket: &UdpSocket, headers: &mut [libc::mmsghdr]) -> io::Result<usi
     // SAFETY: all pointers lead into the sender's own buffers, which are borrowed and stay where
     // they are.
     let sent = unsafe {
-        libc::sendmmsg(
-            socket.as_raw_fd(),
-            headers.as_mut_ptr(),
-            headers.len() as libc::c_uint,
-            0,
-        )
+        libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), headers.len() as libc::c_uint, 0)
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }

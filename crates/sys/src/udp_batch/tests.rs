@@ -28,9 +28,7 @@ fn pair(address: &str) -> (UdpSocket, UdpSocket) {
     sender.connect(receiver.local_addr().unwrap()).unwrap();
     receiver.connect(sender.local_addr().unwrap()).unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket2::SockRef::from(&receiver)
-        .set_recv_buffer_size(1 << 20)
-        .unwrap();
+    socket2::SockRef::from(&receiver).set_recv_buffer_size(1 << 20).unwrap();
     (sender, receiver)
 }
 
@@ -130,9 +128,7 @@ fn ipv6_and_the_largest_datagrams_work() {
 #[test]
 fn drops_of_a_full_buffer_are_counted() {
     let (socket, peer) = pair("127.0.0.1");
-    socket2::SockRef::from(&peer)
-        .set_recv_buffer_size(64 * 1024)
-        .unwrap();
+    socket2::SockRef::from(&peer).set_recv_buffer_size(64 * 1024).unwrap();
     let mut receiver = BatchReceiver::new(&peer, 1000, Offload::None).unwrap();
     let mut sender = BatchSender::new(1000, 100, Offload::None);
     for _ in 0..20 {
@@ -165,9 +161,7 @@ fn truncated_datagrams_are_flagged() {
     while found.len() < 3 {
         received(&mut receiver, &peer).unwrap();
         found.extend(
-            receiver
-                .datagrams()
-                .map(|datagram| (datagram.bytes.len(), datagram.truncated)),
+            receiver.datagrams().map(|datagram| (datagram.bytes.len(), datagram.truncated)),
         );
     }
     assert_eq!(found, [(10, false), (10, true), (0, false)]);
@@ -178,8 +172,7 @@ fn a_silent_peer_is_would_block() {
     for offload in BOTH {
         let (_socket, peer) = pair("127.0.0.1");
         let mut receiver = BatchReceiver::new(&peer, 100, offload).unwrap();
-        peer.set_read_timeout(Some(Duration::from_millis(5)))
-            .unwrap();
+        peer.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         let error = received(&mut receiver, &peer).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
         peer.set_nonblocking(true).unwrap();

@@ -177,10 +177,7 @@ impl HopSamples {
 fn usable(hop: &HopSamples) -> Option<HopSamples> {
     let finite = |rtt: &f64| rtt.is_finite() && *rtt >= 0.0;
     let rtt_us: Vec<f64> = hop.rtt_us.iter().copied().filter(finite).collect();
-    (!rtt_us.is_empty()).then(|| HopSamples {
-        rtt_us,
-        ..hop.clone()
-    })
+    (!rtt_us.is_empty()).then(|| HopSamples { rtt_us, ..hop.clone() })
 }
 
 fn least(hop: &HopSamples) -> f64 {
@@ -270,11 +267,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn hop(ttl: u8, rtt_us: &[f64]) -> HopSamples {
-        HopSamples {
-            ttl,
-            address: Some(IpAddr::from([192, 0, 2, ttl])),
-            rtt_us: rtt_us.to_vec(),
-        }
+        HopSamples { ttl, address: Some(IpAddr::from([192, 0, 2, ttl])), rtt_us: rtt_us.to_vec() }
     }
 
     #[test]
@@ -306,28 +299,13 @@ mod tests {
             hop(4, &[41_000.0, 41_700.0, 41_650.0]),
         ];
         let step = &analyze(&hops, 60.0).steps[2];
-        assert_eq!(
-            (step.after_ttl, step.to_ttl, step.seen_from_ttl),
-            (Some(2), 4, 3)
-        );
+        assert_eq!((step.after_ttl, step.to_ttl, step.seen_from_ttl), (Some(2), 4, 3));
         assert!(step.coverage > 0.95, "the answers of both count");
         // The last hop has lost one of three answers, and the one before it none.
-        let few = [
-            hop(1, &[10.0, 20.0, 30.0]),
-            hop(2, &[8_030.0; 3]),
-            hop(3, &[8_020.0; 2]),
-        ];
+        let few = [hop(1, &[10.0, 20.0, 30.0]), hop(2, &[8_030.0; 3]), hop(3, &[8_020.0; 2])];
         assert!(analyze(&few, 60.0).steps[1].is_known_to_add);
-        let far = [
-            hop(1, &[500.0; 3]),
-            hop(2, &[44_000.0; 3]),
-            hop(3, &[41_000.0; 3]),
-        ];
-        assert_eq!(
-            analyze(&far, 60.0).steps[1].seen_from_ttl,
-            3,
-            "3 ms of 40 are no noise"
-        );
+        let far = [hop(1, &[500.0; 3]), hop(2, &[44_000.0; 3]), hop(3, &[41_000.0; 3])];
+        assert_eq!(analyze(&far, 60.0).steps[1].seen_from_ttl, 3, "3 ms of 40 are no noise");
     }
 
     #[test]

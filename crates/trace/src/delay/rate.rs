@@ -161,10 +161,7 @@ mod tests {
         for (found, there) in found.iter().zip([1e8, 1e7, 1e8]) {
             assert!((found / there - 1.0).abs() < 1e-6, "{found} for {there}");
         }
-        assert_eq!(
-            (rates[1].after_ttl, rates[1].to_ttl, rates[1].sizes),
-            (Some(1), 2, 15)
-        );
+        assert_eq!((rates[1].after_ttl, rates[1].to_ttl, rates[1].sizes), (Some(1), 2, 15));
     }
 
     #[test]

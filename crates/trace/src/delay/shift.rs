@@ -46,10 +46,7 @@ pub(super) fn shift(a: &[f64], b: &[f64]) -> Option<Shift> {
         return None;
     }
     let (a, b) = (thinned(a, MAX_SAMPLES), thinned(b, MAX_SAMPLES));
-    let mut differences: Vec<f64> = b
-        .iter()
-        .flat_map(|b| a.iter().map(move |a| b - a))
-        .collect();
+    let mut differences: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
     differences.sort_by(f64::total_cmp);
     let (skipped, coverage) = ranks(a.len(), b.len());
     let last = differences.len() - 1;

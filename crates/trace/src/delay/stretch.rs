@@ -93,11 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn hop(ttl: u8, rtt_us: &[f64]) -> HopSamples {
-        HopSamples {
-            ttl,
-            address: None,
-            rtt_us: rtt_us.to_vec(),
-        }
+        HopSamples { ttl, address: None, rtt_us: rtt_us.to_vec() }
     }
 
     #[test]
@@ -109,21 +105,13 @@ mod tests {
         ];
         let core = analyze(&hops, 60.0).core.unwrap();
         assert_eq!((core.after_ttl, core.to_ttl), (Some(1), 2));
-        assert_eq!(
-            (core.added_us, core.interval_us),
-            (8_000.0, [7_980.0, 8_020.0])
-        );
+        assert_eq!((core.added_us, core.interval_us), (8_000.0, [7_980.0, 8_020.0]));
     }
 
     #[test]
     fn of_like_links_half_of_the_path_is() {
         let hops: Vec<_> = (1..=10)
-            .map(|ttl| {
-                hop(
-                    ttl,
-                    &[0.0, 20.0, 40.0].map(|noise| f64::from(ttl) * 2_000.0 + noise),
-                )
-            })
+            .map(|ttl| hop(ttl, &[0.0, 20.0, 40.0].map(|noise| f64::from(ttl) * 2_000.0 + noise)))
             .collect();
         let analysis = analyze(&hops, 60.0);
         let core = analysis.core.unwrap();

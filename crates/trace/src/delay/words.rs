@@ -96,11 +96,7 @@ fn queue_or_propagation(
             ms(queue)
         ));
     }
-    let beyond = analysis
-        .hops
-        .iter()
-        .rev()
-        .take_while(|hop| 2.0 * varies(hop) >= queue);
+    let beyond = analysis.hops.iter().rev().take_while(|hop| 2.0 * varies(hop) >= queue);
     let first = beyond.last().unwrap_or(last);
     let before = analysis.hops.iter().rfind(|hop| hop.ttl < first.ttl);
     Some(format!(
@@ -142,9 +138,7 @@ fn between(after: Option<u8>, to: u8) -> String {
 fn unknown(analysis: &DelayAnalysis) -> Option<String> {
     let steps = &analysis.steps;
     let known = analysis.largest.map_or(0.0, |place| steps[place].added_us);
-    let unknown = steps
-        .iter()
-        .filter(|step| !step.is_known_to_add && step.added_us > known);
+    let unknown = steps.iter().filter(|step| !step.is_known_to_add && step.added_us > known);
     let step = unknown.max_by(|a, b| a.added_us.total_cmp(&b.added_us))?;
     let (what, place, [low, high]) = (ms(step.added_us), place(step), step.interval_us.map(ms));
     let but = if step.interval_us[0] > 0.0 {
@@ -152,9 +146,7 @@ fn unknown(analysis: &DelayAnalysis) -> Option<String> {
     } else {
         format!("its interval is {low} to {high}: that cannot be said")
     };
-    Some(format!(
-        "It looks as if {what} were added {place}, but {but}."
-    ))
+    Some(format!("It looks as if {what} were added {place}, but {but}."))
 }
 
 fn slow(analysis: &DelayAnalysis) -> Option<String> {
@@ -233,10 +225,7 @@ mod tests {
     #[test]
     fn a_queue_is_told_from_propagation_with_its_place() {
         let text = words(&[[1.0, 1.1, 1.2], [41.0, 66.0, 80.0], [42.0, 67.0, 81.0]]);
-        assert!(
-            text.contains("A queue adds 25.0 ms from hop 1 to hop 2: by so much"),
-            "{text}"
-        );
+        assert!(text.contains("A queue adds 25.0 ms from hop 1 to hop 2: by so much"), "{text}");
         // One router that answers slowly is no queue.
         let text = words(&[[1.0, 1.1, 1.2], [41.0, 66.0, 80.0], [42.0, 42.1, 42.2]]);
         assert!(text.contains("The delay is propagation"), "{text}");
@@ -244,11 +233,7 @@ mod tests {
 
     #[test]
     fn probes_of_a_moment_do_not_tell_a_queue_from_propagation() {
-        let hops = [HopSamples {
-            ttl: 1,
-            address: None,
-            rtt_us: vec![42e3, 42.1e3, 42.2e3],
-        }];
+        let hops = [HopSamples { ttl: 1, address: None, rtt_us: vec![42e3, 42.1e3, 42.2e3] }];
         let text = |probed_s| analyze(&hops, probed_s).words.join("\n");
         assert!(
             text(0.075)
@@ -273,9 +258,6 @@ mod tests {
 
     #[test]
     fn silence_says_so() {
-        assert_eq!(
-            words(&[]),
-            "No hop answered: nothing is known of the delay."
-        );
+        assert_eq!(words(&[]), "No hop answered: nothing is known of the delay.");
     }
 }

@@ -86,11 +86,7 @@ fn check_hop(
     request: &TraceRequest,
 ) -> Result<(), String> {
     let most = usize::from(request.probes) + MAX_ATTEMPTS;
-    let most_counted = hop
-        .probes
-        .len()
-        .max(hop.rtt_us.len())
-        .max(hop.other_addresses.len());
+    let most_counted = hop.probes.len().max(hop.rtt_us.len()).max(hop.other_addresses.len());
     if most_counted > most || hop.mpls.len() > MAX_LABELS {
         return Err(format!("hop {} has too many answers", hop.ttl));
     }
@@ -101,16 +97,9 @@ fn check_hop(
         return Err(format!("hop {} has a time of {absurd:e} µs", hop.ttl));
     }
     let of_probes = probes().filter_map(|probe| probe.address.as_ref());
-    let mut addresses = hop
-        .address
-        .iter()
-        .chain(&hop.other_addresses)
-        .chain(of_probes);
+    let mut addresses = hop.address.iter().chain(&hop.other_addresses).chain(of_probes);
     if !addresses.all(|address| address.is_ipv4() == document.target.is_ipv4()) {
-        return Err(format!(
-            "hop {} has an address of the other family",
-            hop.ttl
-        ));
+        return Err(format!("hop {} has an address of the other family", hop.ttl));
     }
     Ok(())
 }
@@ -122,9 +111,5 @@ fn is_time(us: f64) -> bool {
 /// Names come from the endpoint's own resolver, so they are dropped: the client looks them up
 /// itself.
 fn without_names(hop: &HopDocument) -> HopDocument {
-    HopDocument {
-        name: None,
-        origin: None,
-        ..hop.clone()
-    }
+    HopDocument { name: None, origin: None, ..hop.clone() }
 }

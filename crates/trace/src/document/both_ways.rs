@@ -104,10 +104,9 @@ fn loss_in_words(there: Option<&OneWayLoss>, back: Option<&OneWayLoss>) -> Vec<S
 fn one_loss(loss: &OneWayLoss, way: &str) -> String {
     let [low, high] = loss.interval_percent;
     match loss.lost {
-        0 => format!(
-            "On the way {way} none of {} packets was lost: at most {high:.1} %.",
-            loss.sent
-        ),
+        0 => {
+            format!("On the way {way} none of {} packets was lost: at most {high:.1} %.", loss.sent)
+        }
         lost => format!(
             "On the way {way} {lost} of {} packets were lost: {:.1} % (interval {low:.1} to \
              {high:.1} %, 95 %).",

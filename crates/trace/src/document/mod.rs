@@ -289,13 +289,9 @@ impl TraceDocument {
 
 /// Time between the first and the last probe, seconds.
 fn probed_s(hops: &[HopDocument]) -> f64 {
-    let sent = hops
-        .iter()
-        .flat_map(|hop| &hop.probes)
-        .map(|probe| probe.sent_us);
-    let [first, last] = sent.fold([f64::INFINITY, 0.0], |[first, last], at| {
-        [at.min(first), at.max(last)]
-    });
+    let sent = hops.iter().flat_map(|hop| &hop.probes).map(|probe| probe.sent_us);
+    let [first, last] =
+        sent.fold([f64::INFINITY, 0.0], |[first, last], at| [at.min(first), at.max(last)]);
     (last - first).max(0.0) / 1e6
 }
 
@@ -361,10 +357,8 @@ fn hop_document(hop: &Hop, names: &BTreeMap<IpAddr, String>) -> HopDocument {
         ecn: None,
         is_remarked: false,
         is_translated: first_of(hop, |reply| reply.quoted.is_translated),
-        mpls: first_of(hop, |reply| {
-            (!reply.mpls.is_empty()).then(|| reply.mpls.clone())
-        })
-        .unwrap_or_default(),
+        mpls: first_of(hop, |reply| (!reply.mpls.is_empty()).then(|| reply.mpls.clone()))
+            .unwrap_or_default(),
         repeats: hop.repeats,
         probes: hop.probes.iter().map(probe_document).collect(),
     }

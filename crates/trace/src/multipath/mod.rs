@@ -56,12 +56,7 @@ pub struct MultipathConfig {
 impl MultipathConfig {
     /// The defaults: 95 %, 256 flows, a minute.
     pub fn new(trace: TraceConfig) -> Self {
-        Self {
-            trace,
-            confidence: 0.95,
-            most_flows: 256,
-            longest: Nanos::from_millis(60_000),
-        }
+        Self { trace, confidence: 0.95, most_flows: 256, longest: Nanos::from_millis(60_000) }
     }
 
     /// Checks the range of every setting.
@@ -177,9 +172,7 @@ impl PathFinder {
         }
         let ttls = self.config.trace.first..=self.config.trace.hops;
         let is_due = |level: &LevelState| !level.queue.is_empty() && level.next_due <= now;
-        let (ttl, level) = ttls
-            .zip(&mut self.levels)
-            .find(|(_, level)| is_due(level))?;
+        let (ttl, level) = ttls.zip(&mut self.levels).find(|(_, level)| is_due(level))?;
         let flow = *level.queue.front()?;
         let cell = self.cells.get_mut(&(ttl, flow))?;
         let attempt = u8::try_from(cell.probes.len()).unwrap_or(u8::MAX);

@@ -91,10 +91,8 @@ pub(super) fn assemble(finder: &PathFinder) -> PathsDocument {
 
 /// The cells of a TTL that are on their flow's path, not past its end.
 fn cells(finder: &PathFinder, ttl: u8) -> impl Iterator<Item = (u16, &FlowCell)> {
-    let cells = finder
-        .cells
-        .range((ttl, 0)..=(ttl, u16::MAX))
-        .map(|((_, flow), cell)| (*flow, cell));
+    let cells =
+        finder.cells.range((ttl, 0)..=(ttl, u16::MAX)).map(|((_, flow), cell)| (*flow, cell));
     cells.filter(move |(flow, _)| finder.end_of(*flow).is_none_or(|end| ttl <= end))
 }
 
@@ -127,11 +125,7 @@ fn level(finder: &PathFinder, ttl: u8) -> Level {
         node.flows.push(finder.config.trace.flow + flow);
         node.rtt_us.extend(rtt_us(finder, cell));
     }
-    Level {
-        ttl,
-        nodes: nodes.into_values().collect(),
-        unanswered,
-    }
+    Level { ttl, nodes: nodes.into_values().collect(), unanswered }
 }
 
 /// The router at a TTL for a flow: the one that answered it, or the only one there.
@@ -163,12 +157,7 @@ fn links(finder: &PathFinder, levels: &[Level]) -> Vec<PathLink> {
             }
         }
     }
-    let link = |((ttl, from, to), flows)| PathLink {
-        ttl,
-        from,
-        to,
-        flows,
-    };
+    let link = |((ttl, from, to), flows)| PathLink { ttl, from, to, flows };
     counts.into_iter().map(link).collect()
 }
 
@@ -181,9 +170,7 @@ fn paths(finder: &PathFinder, levels: &[Level]) -> Vec<RoutedPath> {
         let hops: Vec<Option<IpAddr>> = on_path().map(|level| seen(finder, level, flow)).collect();
         // A flow that was not sent to a TTL with several routers could be on any path.
         let is_sent = |ttl| finder.cells.contains_key(&(ttl, flow));
-        let is_known = on_path()
-            .zip(&hops)
-            .all(|(level, hop)| hop.is_some() || is_sent(level.ttl));
+        let is_known = on_path().zip(&hops).all(|(level, hop)| hop.is_some() || is_sent(level.ttl));
         if !is_known || hops.is_empty() {
             continue;
         }

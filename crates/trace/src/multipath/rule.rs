@@ -37,9 +37,7 @@ mod tests {
 
     #[test]
     fn the_published_table_at_95_percent() {
-        let published = [
-            6, 11, 16, 21, 27, 33, 38, 44, 51, 57, 63, 70, 76, 83, 90, 96,
-        ];
+        let published = [6, 11, 16, 21, 27, 33, 38, 44, 51, 57, 63, 70, 76, 83, 90, 96];
         let computed: Vec<usize> = (1..=16).map(|k| stopping_point(k, 0.95)).collect();
         assert_eq!(computed, published);
     }

@@ -12,13 +12,12 @@ impl PathFinder {
         let most = self.config.trace.timeout;
         let largest = self.levels.iter().filter_map(|level| level.least_rtt).max();
         let mut beyond = None;
-        (self.config.trace.first..=self.config.trace.hops)
-            .zip(&self.levels)
-            .rev()
-            .filter_map(move |(ttl, level)| {
+        (self.config.trace.first..=self.config.trace.hops).zip(&self.levels).rev().filter_map(
+            move |(ttl, level)| {
                 beyond = level.least_rtt.or(beyond);
                 (!level.waiting.is_empty()).then(|| (ttl, wait(beyond, largest, most)))
-            })
+            },
+        )
     }
 
     /// Ends the wait for overdue probes at a TTL, and queues them again if that may help.

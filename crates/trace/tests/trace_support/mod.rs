@@ -1,10 +1,7 @@
 //! A network in memory with virtual time: routers that answer, limit, lose, mark and lie, and real
 //! bytes.
 #![allow(dead_code, reason = "each test uses its part")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by panicking")]
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -60,12 +57,7 @@ impl Bucket {
 
     pub(crate) fn of(burst: u64) -> Self {
         let interval = 1_000_000_000;
-        Self {
-            interval,
-            burst,
-            tokens: burst * interval,
-            last: 0,
-        }
+        Self { interval, burst, tokens: burst * interval, last: 0 }
     }
 
     fn allows(&mut self, now: Nanos) -> bool {
@@ -221,11 +213,7 @@ impl Net {
         let level_at = move |hop: usize| match self.loop_from {
             Some(from) => {
                 let length = count - 1 - from;
-                if hop < from {
-                    hop
-                } else {
-                    from + (hop - from) % length
-                }
+                if hop < from { hop } else { from + (hop - from) % length }
             }
             None => hop,
         };
@@ -274,9 +262,9 @@ impl Net {
                 (false, true, ..) => AnswerKind::TimeExceeded,
                 (false, false, Some(code), _) => AnswerKind::Unreachable { code },
                 (false, false, None, Some(_)) if router.hides_mtu => return Vec::new(),
-                (false, false, None, Some(mtu)) => AnswerKind::TooBig {
-                    mtu: self.told_mtu.unwrap_or(mtu),
-                },
+                (false, false, None, Some(mtu)) => {
+                    AnswerKind::TooBig { mtu: self.told_mtu.unwrap_or(mtu) }
+                }
                 _ => {
                     class = router.remark.unwrap_or(class);
                     is_translated |= router.is_nat;
@@ -502,11 +490,7 @@ pub(crate) fn run<M: Machine>(mut machine: M, net: &mut Net, kind: ProbeKind) ->
         }
         let Some(timer) = machine.poll_timeout() else {
             assert!(machine.is_done());
-            return Run {
-                machine,
-                sent,
-                ended: now,
-            };
+            return Run { machine, sent, ended: now };
         };
         match pending.first_key_value() {
             Some((&(at, _), _)) if at <= timer => {
@@ -517,11 +501,7 @@ pub(crate) fn run<M: Machine>(mut machine: M, net: &mut Net, kind: ProbeKind) ->
             _ => now = now.max(timer),
         }
     }
-    panic!(
-        "no end after {MAX_STEPS} steps, {} probes, {} ms",
-        sent.len(),
-        now.0 / 1_000_000
-    );
+    panic!("no end after {MAX_STEPS} steps, {} probes, {} ms", sent.len(), now.0 / 1_000_000);
 }
 
 /// A trace of a network, by UDP and the defaults.

@@ -111,11 +111,7 @@ fn iperf3(lab: &Lab) -> Result<KilledOnDrop, TruthError> {
         .flat_map(BufRead::lines)
         .map_while(Result::ok)
         .any(|line| line.contains("listening"));
-    if listens {
-        Ok(server)
-    } else {
-        Err(left_out("it does not listen".to_owned()))
-    }
+    if listens { Ok(server) } else { Err(left_out("it does not listen".to_owned())) }
 }
 
 /// Runs `tc` in a namespace.
@@ -256,10 +252,7 @@ fn receive(mut flow: TcpStream, stop: &Stop) {
 
 /// Whether a call that failed is to be made again.
 fn waits(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-    )
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 /// Time in which a waiting thread notices that it is to end.

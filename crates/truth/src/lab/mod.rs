@@ -134,12 +134,7 @@ pub(crate) fn run_treated_scenario(
 ) -> Result<Record, TruthError> {
     in_lab(scenario, |path| {
         let mut client = connect(path, stop)?;
-        Ok(run_treated(
-            &mut client,
-            &scenario.test,
-            treatments,
-            &mut (),
-        )?)
+        Ok(run_treated(&mut client, &scenario.test, treatments, &mut ())?)
     })
 }
 
@@ -159,9 +154,7 @@ fn in_lab(
     let mut record = client.run(|| run(&path))??;
     drop(background);
     path.describe([(&mut record.environment, &mut record.caveats)]);
-    let caveats = [server, client]
-        .into_iter()
-        .filter_map(|share| share.caveat);
+    let caveats = [server, client].into_iter().filter_map(|share| share.caveat);
     record.caveats.extend(caveats);
     Ok(record)
 }
@@ -175,9 +168,7 @@ pub(crate) fn try_scenario(
     let answer = match run_scenario(scenario, sees_link, stop) {
         Ok(record) => return (Trial::from_record(scenario, &record), Some(record)),
         Err(TruthError::LeftOut(reason)) => Answer::LeftOut { reason },
-        Err(error) => Answer::Failed {
-            reason: reason(error),
-        },
+        Err(error) => Answer::Failed { reason: reason(error) },
     };
     (Trial::new(scenario, answer, Vec::new()), None)
 }
@@ -186,10 +177,7 @@ pub(crate) fn try_scenario(
 fn build(scenario: &Scenario) -> Result<LabPath, TruthError> {
     let plain = PathSpec::default();
     let spec = scenario.path.as_ref().unwrap_or(&plain);
-    let mut options = LabOptions {
-        seed: scenario.test.seed,
-        ..LabOptions::default()
-    };
+    let mut options = LabOptions { seed: scenario.test.seed, ..LabOptions::default() };
     for (name, text) in &scenario.around.traces {
         let trace = RateTrace::parse(text)
             .map_err(|error| TruthError::LeftOut(format!("the recorded rate {name}: {error}")))?;
@@ -199,11 +187,7 @@ fn build(scenario: &Scenario) -> Result<LabPath, TruthError> {
     let (name, ends) = if scenario.around.is_loopback {
         ("loopback".to_owned(), loopback(scenario.ip))
     } else {
-        let ends = LabEnds {
-            client: CLIENT,
-            server: SERVER,
-            address: None,
-        };
+        let ends = LabEnds { client: CLIENT, server: SERVER, address: None };
         (spec.to_string(), ends)
     };
     let family = Some(scenario.ip);
@@ -281,16 +265,10 @@ impl CpuAllotment {
                 let neighbours = (100 / percent.max(1)).saturating_sub(1);
                 let caveat = Caveat::new(
                     CaveatKind::SettingNotTaken,
-                    format!(
-                        "{neighbours} busy neighbours instead of a CPU quota: {}",
-                        reason(why)
-                    ),
+                    format!("{neighbours} busy neighbours instead of a CPU quota: {}", reason(why)),
                     "run it as root, or by `systemd-run --scope -p Delegate=cpu`",
                 );
-                Ok(Self {
-                    caveat: Some(caveat),
-                    ..Self::held(None, Some(0), neighbours)?
-                })
+                Ok(Self { caveat: Some(caveat), ..Self::held(None, Some(0), neighbours)? })
             }),
         }
     }
@@ -329,10 +307,7 @@ fn allowed_cpu(index: u32) -> Result<u32, TruthError> {
 fn cpu_error<E: std::error::Error + Send + Sync + 'static>(
     what: &'static str,
 ) -> impl FnOnce(E) -> TruthError {
-    move |error| TruthError::Cpu {
-        what,
-        source: io::Error::other(error),
-    }
+    move |error| TruthError::Cpu { what, source: io::Error::other(error) }
 }
 
 /// Threads that keep a CPU busy until this is dropped.
@@ -343,26 +318,21 @@ struct Neighbours {
 
 impl Neighbours {
     fn start(cpu: u32, count: u32) -> io::Result<Self> {
-        let mut started = Self {
-            stop: Stop::new(),
-            threads: Vec::new(),
-        };
+        let mut started = Self { stop: Stop::new(), threads: Vec::new() };
         for _ in 0..count {
             let stop = started.stop.clone();
-            let thread = thread::Builder::new()
-                .name("neighbour".into())
-                .spawn(move || {
-                    // If it cannot be bound to that CPU it does not disturb, and the verdict will
-                    // say so.
-                    let _ = set_affinity(&[cpu]);
-                    // Without a pause instruction, for which a hypervisor might take the CPU away.
-                    let mut n = 0_u64;
-                    while !stop.is_requested() {
-                        for _ in 0..10_000 {
-                            n = black_box(n.wrapping_add(1));
-                        }
+            let thread = thread::Builder::new().name("neighbour".into()).spawn(move || {
+                // If it cannot be bound to that CPU it does not disturb, and the verdict will
+                // say so.
+                let _ = set_affinity(&[cpu]);
+                // Without a pause instruction, for which a hypervisor might take the CPU away.
+                let mut n = 0_u64;
+                while !stop.is_requested() {
+                    for _ in 0..10_000 {
+                        n = black_box(n.wrapping_add(1));
                     }
-                })?;
+                }
+            })?;
             started.threads.push(thread);
         }
         Ok(started)
@@ -390,11 +360,7 @@ mod tests {
 
     #[test]
     fn neighbours_end_with_their_allotment() {
-        let allotment = CpuAllotment::new(CpuShare::Shared {
-            cpu: 0,
-            neighbours: 2,
-        })
-        .unwrap();
+        let allotment = CpuAllotment::new(CpuShare::Shared { cpu: 0, neighbours: 2 }).unwrap();
         assert_eq!(allotment.run(|| affinity().unwrap().len()).unwrap(), 1);
         drop(allotment);
     }

@@ -43,9 +43,7 @@ pub(super) fn require(name: &str) -> Result<(), TruthError> {
 
 /// Whether a program is installed.
 pub(super) fn is_installed(name: &str) -> bool {
-    PATHS
-        .split(':')
-        .any(|path| Path::new(path).join(name).exists())
+    PATHS.split(':').any(|path| Path::new(path).join(name).exists())
 }
 
 /// The commands of the scenario's program.
@@ -109,33 +107,16 @@ fn words(text: &str) -> Vec<String> {
 fn python(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
     let (stream, options) = (stream(scenario), &scenario.test.options);
     let end = |role: &str, sends: bool| {
-        let rate = if sends {
-            stream.write_rate_bps
-        } else {
-            stream.read_rate_bps
-        };
-        let piece = if sends {
-            stream.message_bytes
-        } else {
-            LARGE_PIECE
-        };
+        let rate = if sends { stream.write_rate_bps } else { stream.read_rate_bps };
+        let piece = if sends { stream.message_bytes } else { LARGE_PIECE };
         let options = [
             ("sends", Some(u64::from(sends))),
             ("message", Some(piece)),
             ("rate", rate.map(|rate| (rate.0 / 8).max(1))),
             ("bytes", transfer(scenario)),
-            (
-                "send_buffer",
-                options.send_buffer_bytes.filter(|_| sends).map(|b| b.0),
-            ),
-            (
-                "receive_buffer",
-                options.receive_window_bytes.filter(|_| !sends).map(|b| b.0),
-            ),
-            (
-                "pacing",
-                options.pacing_bps.filter(|_| sends).map(|rate| rate.0 / 8),
-            ),
+            ("send_buffer", options.send_buffer_bytes.filter(|_| sends).map(|b| b.0)),
+            ("receive_buffer", options.receive_window_bytes.filter(|_| !sends).map(|b| b.0)),
+            ("pacing", options.pacing_bps.filter(|_| sends).map(|rate| rate.0 / 8)),
             ("mss", options.mss_bytes.map(u64::from)),
             ("nodelay", options.nodelay.then_some(1)),
         ]
@@ -146,19 +127,13 @@ fn python(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
         begin.into_iter().chain(site).chain(options).collect()
     };
     let up = client_sends(scenario);
-    Commands {
-        server: end("server", !up),
-        client: end("client", up),
-    }
+    Commands { server: end("server", !up), client: end("client", up) }
 }
 
 fn iperf3(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
     let (stream, options) = (stream(scenario), &scenario.test.options);
     let TransferServer { address, port, .. } = server;
-    let mut client = format!(
-        "iperf3 -c {address} -p {port} -t 3600 -l {}",
-        stream.message_bytes
-    );
+    let mut client = format!("iperf3 -c {address} -p {port} -t 3600 -l {}", stream.message_bytes);
     let mut tell = |key: &str, value: Option<u64>| {
         if let Some(value) = value {
             // Writing to a string cannot fail.
@@ -174,10 +149,7 @@ fn iperf3(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
     if !client_sends(scenario) {
         client.push_str(" -R");
     }
-    Commands {
-        server: words(&format!("iperf3 -s -p {port}")),
-        client: words(&client),
-    }
+    Commands { server: words(&format!("iperf3 -s -p {port}")), client: words(&client) }
 }
 
 fn socat(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
@@ -185,13 +157,9 @@ fn socat(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
     let up = client_sends(scenario);
     let of_socket = |sends: bool| {
         let buffer = if sends {
-            options
-                .send_buffer_bytes
-                .map(|b| format!(",sndbuf={}", b.0))
+            options.send_buffer_bytes.map(|b| format!(",sndbuf={}", b.0))
         } else {
-            options
-                .receive_window_bytes
-                .map(|b| format!(",rcvbuf={}", b.0))
+            options.receive_window_bytes.map(|b| format!(",rcvbuf={}", b.0))
         };
         let mss = options.mss_bytes.map(|mss| format!(",mss={mss}"));
         let nodelay = options.nodelay.then(|| ",nodelay".to_owned());
@@ -206,10 +174,8 @@ fn socat(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
     let listen = format!("{family}-LISTEN:{port},reuseaddr{}", of_socket(!up));
     let connect = format!("{family}:{address}:{port}{}", of_socket(up));
     let left = transfer(scenario).map(|bytes| format!(",readbytes={bytes}"));
-    let (from, to) = (
-        format!("OPEN:/dev/zero{}", left.unwrap_or_default()),
-        "OPEN:/dev/null".to_owned(),
-    );
+    let (from, to) =
+        (format!("OPEN:/dev/zero{}", left.unwrap_or_default()), "OPEN:/dev/null".to_owned());
     let command = |sends: bool, socket: String| {
         // A receiver with as small pieces would need as much CPU time, and could be the slower end.
         let (size, both) = if sends {
@@ -220,10 +186,7 @@ fn socat(scenario: &Scenario, server: &TransferServer<'_>) -> Commands {
         let begin = words(&format!("socat -u -b {size}"));
         begin.into_iter().chain(both).collect()
     };
-    Commands {
-        server: command(!up, listen),
-        client: command(up, connect),
-    }
+    Commands { server: command(!up, listen), client: command(up, connect) }
 }
 
 fn nginx(scenario: &Scenario, server: &TransferServer<'_>) -> io::Result<Commands> {
@@ -242,11 +205,7 @@ fn nginx(scenario: &Scenario, server: &TransferServer<'_>) -> io::Result<Command
         .map(|name| format!("{name}_temp_path {directory}/own/{name};"))
         .concat();
     // For one scenario in two of each cause.
-    let nopush = if (scenario.number / 12).is_multiple_of(2) {
-        "on"
-    } else {
-        "off"
-    };
+    let nopush = if (scenario.number / 12).is_multiple_of(2) { "on" } else { "off" };
     let text = format!(
         "daemon off; master_process off; pid {directory}/own/pid; error_log {directory}/own/errors;\n\
          events {{ worker_connections 64; }}\n\
@@ -261,10 +220,7 @@ fn nginx(scenario: &Scenario, server: &TransferServer<'_>) -> io::Result<Command
         let _ = write!(client, " --limit-rate {}", (rate.0 / 8).max(1));
     }
     let command = format!("nginx -e {directory}/own/errors -c {directory}/nginx.conf");
-    Ok(Commands {
-        server: words(&command),
-        client: words(&client),
-    })
+    Ok(Commands { server: words(&command), client: words(&client) })
 }
 
 /// ssh or scp, with a server that only accepts the key made here.

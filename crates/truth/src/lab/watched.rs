@@ -45,9 +45,7 @@ pub(crate) fn try_other_program(
         Err(error) => {
             let answer = match error {
                 TruthError::LeftOut(reason) => Answer::LeftOut { reason },
-                error => Answer::Failed {
-                    reason: reason(error),
-                },
+                error => Answer::Failed { reason: reason(error) },
             };
             let trial = Trial::new(scenario, answer, Vec::new());
             (vec![trial], Observations::new())
@@ -98,11 +96,7 @@ fn watched(
         directory: &temporary.0,
     };
     let commands = programs::commands(program, scenario, &server)?;
-    let run = WatchedRun {
-        path: &path,
-        scenario,
-        captures: captures.unwrap_or(&temporary.0),
-    };
+    let run = WatchedRun { path: &path, scenario, captures: captures.unwrap_or(&temporary.0) };
     let captured = run.capture()?;
     let sockets = run.watch(&commands, stop)?;
     drop(captured);
@@ -131,11 +125,7 @@ impl WatchedRun<'_> {
     fn host(&self, from: SeenFrom) -> &'static str {
         let of_sender = matches!(from, SeenFrom::Sender | SeenFrom::SentPackets);
         let client_sends = self.scenario.test.direction != Direction::Down;
-        if of_sender == client_sends {
-            CLIENT
-        } else {
-            SERVER
-        }
+        if of_sender == client_sends { CLIENT } else { SERVER }
     }
 
     /// The places where packets are captured. Packets show nothing about a limit of a CPU, and
@@ -155,9 +145,7 @@ impl WatchedRun<'_> {
             let mut command = self.namespace(host)?.command("tcpdump");
             command.args(["-n", "-U", "-s", "96", "-B", "8192", "-Z", "root", "-i"]);
             command.arg(interface.map_or("any", |interface| interface.name.as_str()));
-            command
-                .arg("-w")
-                .arg(capture_file(self.captures, self.scenario, from));
+            command.arg("-w").arg(capture_file(self.captures, self.scenario, from));
             command.args(["tcp", "port", &PORT.to_string()]);
             command.env("PATH", PATHS).stdin(Stdio::null());
             command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -168,9 +156,7 @@ impl WatchedRun<'_> {
             if lines.any(|line| line.is_ok_and(|line| line.contains("listening on"))) {
                 return Ok(tcpdump);
             }
-            Err(TruthError::LeftOut(
-                "tcpdump captures nothing here".to_owned(),
-            ))
+            Err(TruthError::LeftOut("tcpdump captures nothing here".to_owned()))
         });
         captured.collect()
     }
@@ -195,11 +181,7 @@ impl WatchedRun<'_> {
 
     /// Starts one of the programs, as a user of its own, with its host's share of a CPU.
     fn start(&self, host: &str, command: &[String]) -> Result<Allotted, TruthError> {
-        let setup = if host == CLIENT {
-            &self.scenario.client
-        } else {
-            &self.scenario.server
-        };
+        let setup = if host == CLIENT { &self.scenario.client } else { &self.scenario.server };
         let share = CpuAllotment::new(setup.cpu)?;
         let mut all = as_user(self.namespace(host)?, self.user());
         all.args(command).stdin(Stdio::null());
@@ -224,10 +206,7 @@ impl WatchedRun<'_> {
     /// may see whether a program waits, works or lacks CPU time; anybody may see the rest.
     fn watchers(&self, how: &str, time: Duration) -> Result<Vec<(SeenFrom, Child)>, TruthError> {
         let of_programs = [Cause::ApplicationSend, Cause::ApplicationReceive];
-        let user = if [&OF_CPU[..], &of_programs]
-            .concat()
-            .contains(&self.scenario.cause)
-        {
+        let user = if [&OF_CPU[..], &of_programs].concat().contains(&self.scenario.cause) {
             self.user()
         } else {
             NOBODY
@@ -243,10 +222,7 @@ impl WatchedRun<'_> {
             let child = command.spawn().map_err(cannot("start a watcher"))?;
             Ok((from, child))
         };
-        [SeenFrom::Sender, SeenFrom::Receiver]
-            .into_iter()
-            .map(start)
-            .collect()
+        [SeenFrom::Sender, SeenFrom::Receiver].into_iter().map(start).collect()
     }
 
     /// Waits until a host has a socket of the program's in one of these states; if it is a
@@ -262,18 +238,12 @@ impl WatchedRun<'_> {
         let mut diag = namespace
             .run(SockDiag::open)?
             .map_err(|error| TruthError::LeftOut(error.to_string()))?;
-        let filter = Filter {
-            states,
-            ports: vec![PORT],
-            peers: Vec::new(),
-        };
+        let filter = Filter { states, ports: vec![PORT], peers: Vec::new() };
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE && !stop.is_requested() {
             let mut is_there = false;
             let looked = diag.sockets(&filter, |socket| {
-                let moved = socket
-                    .info
-                    .map_or(0, |info| info.bytes_acked + info.bytes_received);
+                let moved = socket.info.map_or(0, |info| info.bytes_acked + info.bytes_received);
                 is_there |= states == Filter::LISTENERS || moved >= CARRIES;
             });
             looked.map_err(|error| TruthError::LeftOut(error.to_string()))?;
@@ -316,11 +286,8 @@ impl WatchArgs {
 /// There are none, or they cannot be seen.
 pub(crate) fn watch(args: &WatchArgs, stop: &Stop) -> anyhow::Result<ConnectionsDocument> {
     let time = Duration::from_millis(args.time);
-    let selection = Selection {
-        ports: vec![args.port],
-        place: Place::Here,
-        ..Selection::default()
-    };
+    let selection =
+        Selection { ports: vec![args.port], place: Place::Here, ..Selection::default() };
     let mut document = if args.transfer {
         Some(watch_transfer(&selection, time, stop)?)
     } else {

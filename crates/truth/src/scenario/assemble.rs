@@ -27,9 +27,7 @@ pub(super) fn path(line: &EmulatedLine, direction: Direction) -> PathSpec {
     };
     let there = LinkSpec {
         loss: line.loss,
-        aqm: line
-            .codel
-            .map_or(Aqm::Fifo, |marks_ect| Aqm::CoDel { marks_ect }),
+        aqm: line.codel.map_or(Aqm::Fifo, |marks_ect| Aqm::CoDel { marks_ect }),
         policer_bps: line.policer.map(|(rate, _)| rate),
         burst_bytes: line.policer.map(|(_, burst)| burst),
         jitter: (line.jitter_s > 0.0).then(|| Jitter {
@@ -42,11 +40,7 @@ pub(super) fn path(line: &EmulatedLine, direction: Direction) -> PathSpec {
         Direction::Down => (back, there),
         Direction::Up | Direction::Both => (there, back),
     };
-    PathSpec {
-        up,
-        down,
-        hops: line.hops,
-    }
+    PathSpec { up, down, hops: line.hops }
 }
 
 /// The settings of the client's and the server's host.
@@ -98,11 +92,7 @@ fn sysctls(conditions: &Conditions) -> BTreeMap<String, String> {
 /// The test, as linerate runs it.
 pub(super) fn test(conditions: &Conditions, cause: Cause, seed: u64) -> Test {
     let write = conditions.write_bps.map(BitRate);
-    let protocol = if conditions.is_udp {
-        Protocol::Udp
-    } else {
-        Protocol::Tcp
-    };
+    let protocol = if conditions.is_udp { Protocol::Udp } else { Protocol::Tcp };
     let (extent, warm_up) = extent(conditions, cause);
     Test {
         traffic: Traffic::Stream(StreamTest {
@@ -211,11 +201,8 @@ pub(super) fn describe(
     .into_iter()
     .filter(|(holds, _)| *holds)
     .map(|(_, word)| word.to_owned());
-    let words: Vec<String> = [kind(conditions, path, is_control_free)]
-        .into_iter()
-        .chain(named)
-        .chain(facts)
-        .collect();
+    let words: Vec<String> =
+        [kind(conditions, path, is_control_free)].into_iter().chain(named).chain(facts).collect();
     words.join(", ")
 }
 

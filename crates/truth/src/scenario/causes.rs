@@ -130,9 +130,7 @@ fn congestion(random: &mut Dice) -> Conditions {
     let percent = tidy(random.log_uniform(0.02, 3.0));
     let loss = match random.below(10) {
         0..7 => Loss::Random { percent },
-        7 => Loss::Every {
-            nth: (100.0 / percent) as u64,
-        },
+        7 => Loss::Every { nth: (100.0 / percent) as u64 },
         // Bursts of 1.3 to 3 packets.
         _ => Loss::gilbert(percent, tidy(100.0 / random.uniform(1.3, 3.0))),
     };
@@ -175,11 +173,8 @@ fn path_rate(random: &mut Dice) -> Conditions {
         let rate = line(&mut made).rate_bps.unwrap_or(1_000_000_000) as f64;
         made.write_bps = Some(round(rate * random.uniform(1.7, 3.0)));
     }
-    let products = if random.chance(0.3) {
-        random.uniform(0.3, 0.9)
-    } else {
-        random.uniform(1.0, 3.0)
-    };
+    let products =
+        if random.chance(0.3) { random.uniform(0.3, 0.9) } else { random.uniform(1.0, 3.0) };
     let share = made.segment_bytes() / made.payload_share();
     let codel_fills_to = codel_fills_to_s(made.control);
     let made_line = line(&mut made);
@@ -220,11 +215,7 @@ fn policer(random: &mut Dice) -> Conditions {
 }
 
 fn application_send(random: &mut Dice) -> Conditions {
-    let mut made = if random.chance(0.25) {
-        plain(random)
-    } else {
-        emulated(random)
-    };
+    let mut made = if random.chance(0.25) { plain(random) } else { emulated(random) };
     if random.chance(0.15) && made.line.is_some() {
         datagrams(&mut made, random);
     }
@@ -248,11 +239,7 @@ fn application_send(random: &mut Dice) -> Conditions {
 }
 
 fn application_receive(random: &mut Dice) -> Conditions {
-    let mut made = if random.chance(0.3) {
-        plain(random)
-    } else {
-        emulated(random)
-    };
+    let mut made = if random.chance(0.3) { plain(random) } else { emulated(random) };
     made.read_bps = Some(round(random.log_uniform(5e5, 5e8)));
     made
 }
@@ -265,16 +252,9 @@ fn cpu_send(random: &mut Dice) -> Conditions {
             made.sender = CpuShare::Own { cpu: 0 };
             made.message_bytes = random.log_whole(32, 512);
         }
-        1 => {
-            made.sender = CpuShare::Shared {
-                cpu: 0,
-                neighbours: random.choose(&[1, 2, 3]),
-            }
-        }
+        1 => made.sender = CpuShare::Shared { cpu: 0, neighbours: random.choose(&[1, 2, 3]) },
         _ => {
-            made.sender = CpuShare::Quota {
-                percent: random.choose(&[10, 12, 15, 18, 20]),
-            };
+            made.sender = CpuShare::Quota { percent: random.choose(&[10, 12, 15, 18, 20]) };
             made.receiver = CpuShare::Any;
         }
     }
@@ -287,17 +267,10 @@ fn cpu_receive(random: &mut Dice) -> Conditions {
         // The pattern costs both ends CPU time; with a busy neighbour the receiver has less of it.
         verifies @ (0 | 1) => {
             made.sender = CpuShare::Own { cpu: 0 };
-            made.receiver = CpuShare::Shared {
-                cpu: 1,
-                neighbours: random.choose(&[2, 3]),
-            };
+            made.receiver = CpuShare::Shared { cpu: 1, neighbours: random.choose(&[2, 3]) };
             made.verifies = verifies == 1;
         }
-        _ => {
-            made.receiver = CpuShare::Quota {
-                percent: random.choose(&[10, 12, 15, 18, 20]),
-            }
-        }
+        _ => made.receiver = CpuShare::Quota { percent: random.choose(&[10, 12, 15, 18, 20]) },
     }
     made
 }

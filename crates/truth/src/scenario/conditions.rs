@@ -99,11 +99,7 @@ impl EmulatedLine {
     /// A line that only delays; its round trip is rounded to whole microseconds, so that it reads
     /// back the same.
     pub(super) fn new(rtt_s: f64) -> Self {
-        Self {
-            rtt_s: (rtt_s * 1e6).round() / 1e6,
-            mtu: ETHERNET_MTU,
-            ..Self::default()
-        }
+        Self { rtt_s: (rtt_s * 1e6).round() / 1e6, mtu: ETHERNET_MTU, ..Self::default() }
     }
 
     /// Longest standing queue, seconds.
@@ -113,10 +109,7 @@ impl EmulatedLine {
     }
 
     pub(super) fn interface_mtu(&self) -> Option<Mtu> {
-        (self.mtu != ETHERNET_MTU).then_some(Mtu {
-            bytes: self.mtu,
-            is_black_hole: false,
-        })
+        (self.mtu != ETHERNET_MTU).then_some(Mtu { bytes: self.mtu, is_black_hole: false })
     }
 
     /// Chance for each segment that it begins a loss event.
@@ -124,11 +117,9 @@ impl EmulatedLine {
         match self.loss? {
             Loss::Random { percent } => Some(percent / 100.0),
             Loss::Every { nth } => Some(1.0 / nth.max(1) as f64),
-            Loss::GilbertElliott {
-                enter_percent: enter,
-                leave_percent: leave,
-                ..
-            } => Some(enter / 100.0 * leave / (enter + leave)),
+            Loss::GilbertElliott { enter_percent: enter, leave_percent: leave, .. } => {
+                Some(enter / 100.0 * leave / (enter + leave))
+            }
         }
     }
 }
@@ -186,11 +177,7 @@ impl Conditions {
 
     /// Payload over the bytes that the emulated line counts.
     pub(super) fn payload_share(&self) -> f64 {
-        let transport = if self.is_udp {
-            UDP_HEADER
-        } else {
-            TCP_HEADER + TIMESTAMPS
-        };
+        let transport = if self.is_udp { UDP_HEADER } else { TCP_HEADER + TIMESTAMPS };
         let headers = f64::from(transport + ip_header(self.family) + ETHERNET_HEADER);
         let segment = self.segment_bytes();
         segment / (segment + headers)
@@ -264,10 +251,7 @@ impl Conditions {
             return Vec::new();
         };
         let policer = line.policer.map(|(rate, _)| rate);
-        let rates = [
-            (Cause::PathRate, line.rate_bps, 1.05),
-            (Cause::Policer, policer, 1.1),
-        ];
+        let rates = [(Cause::PathRate, line.rate_bps, 1.05), (Cause::Policer, policer, 1.1)];
         let limit = |(cause, rate, spread): (Cause, Option<u64>, f64)| {
             let bps = rate? as f64 * self.payload_share();
             Some(Limit { cause, bps, spread })
@@ -284,11 +268,7 @@ impl Conditions {
             (Cause::Pacing, pacing),
         ];
         rates.into_iter().filter_map(|(cause, rate)| {
-            Some(Limit {
-                cause,
-                bps: rate? as f64 * self.flows(),
-                spread: 1.02,
-            })
+            Some(Limit { cause, bps: rate? as f64 * self.flows(), spread: 1.02 })
         })
     }
 
@@ -327,11 +307,7 @@ impl Conditions {
             Some(_) => (EMULATED_PACKETS * self.segment_bytes() * 8.0).min(EMULATED_BPS),
             None => f64::INFINITY,
         };
-        Limit {
-            cause,
-            bps: full_bps.min(emulated) * share.of_a_cpu(),
-            spread: 1.6,
-        }
+        Limit { cause, bps: full_bps.min(emulated) * share.of_a_cpu(), spread: 1.6 }
     }
 }
 

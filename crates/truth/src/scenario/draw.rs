@@ -76,10 +76,7 @@ pub(crate) fn draw(seed: u64, count: u32, families: &[&ScenarioFamily]) -> Vec<S
             DrawBy::Any(draft) => draft,
             DrawBy::Causes(draw) => {
                 let own = turn * weight(family) + place;
-                return Scenario {
-                    number,
-                    ..draw(seed, own)
-                };
+                return Scenario { number, ..draw(seed, own) };
             }
         };
         // Each family has dice of its own, so that other families do not change its scenarios.
@@ -145,11 +142,9 @@ fn drawn(
     random: &mut Dice,
     fits: impl Fn(&mut Conditions) -> bool,
 ) -> (Conditions, Limit) {
-    (0..TRIES)
-        .find_map(|_| attempt(cause, is_border, random, &fits))
-        .expect(
-            "one draw in a thousand is clear, and the laws of `tests` are drawn from many seeds",
-        )
+    (0..TRIES).find_map(|_| attempt(cause, is_border, random, &fits)).expect(
+        "one draw in a thousand is clear, and the laws of `tests` are drawn from many seeds",
+    )
 }
 
 fn attempt(
@@ -204,16 +199,10 @@ fn stands_alone(conditions: &Conditions, own: &Limit, is_border: bool) -> bool {
 fn is_far(own: &Limit, rival: &Limit) -> bool {
     // A slow machine lowers all of these.
     let of_machine = |limit: &Limit| {
-        matches!(
-            limit.cause,
-            Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize
-        )
+        matches!(limit.cause, Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize)
     };
-    let spreads = if of_machine(own) && of_machine(rival) {
-        1.0
-    } else {
-        own.spread * rival.spread
-    };
+    let spreads =
+        if of_machine(own) && of_machine(rival) { 1.0 } else { own.spread * rival.spread };
     rival.bps >= CLEAR * own.bps && rival.bps >= SURE * spreads * own.bps
 }
 

@@ -214,14 +214,8 @@ impl Around {
 
 impl TrafficProgram {
     /// All programs.
-    const ALL: [Self; 6] = [
-        Self::Python,
-        Self::Iperf3,
-        Self::Nginx,
-        Self::Socat,
-        Self::Ssh,
-        Self::Scp,
-    ];
+    const ALL: [Self; 6] =
+        [Self::Python, Self::Iperf3, Self::Nginx, Self::Socat, Self::Ssh, Self::Scp];
 
     /// Name in descriptions of scenarios.
     fn words(self) -> &'static str {
@@ -281,13 +275,10 @@ impl Scenario {
     pub(crate) fn topology(&self) -> Topology {
         let plain = PathSpec::default();
         let mut topology = Topology::of_path(self.path.as_ref().unwrap_or(&plain));
-        for (name, setup, peer) in [
-            ("client", &self.client, "server"),
-            ("server", &self.server, "client"),
-        ] {
-            let there = topology
-                .node(peer)
-                .map(|node| node.interfaces[0].addresses.clone());
+        for (name, setup, peer) in
+            [("client", &self.client, "server"), ("server", &self.server, "client")]
+        {
+            let there = topology.node(peer).map(|node| node.interfaces[0].addresses.clone());
             let Some(node) = topology.nodes.iter_mut().find(|node| node.name == name) else {
                 continue;
             };
@@ -296,10 +287,7 @@ impl Scenario {
                 let to_peer = there.into_iter().flatten().map(|prefix| prefix.address);
                 // Over the link itself, with the peer as its own gateway.
                 node.routes.extend(to_peer.map(|peer| Route {
-                    to: Prefix {
-                        address: peer,
-                        length: if peer.is_ipv4() { 32 } else { 128 },
-                    },
+                    to: Prefix { address: peer, length: if peer.is_ipv4() { 32 } else { 128 } },
                     via: peer,
                     source: None,
                     mtu: None,
@@ -350,6 +338,5 @@ fn path_text<S: Serializer>(path: &Option<PathSpec>, serializer: S) -> Result<S:
 
 fn path_of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathSpec>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    text.map(|text| text.parse().map_err(D::Error::custom))
-        .transpose()
+    text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
 }

@@ -35,10 +35,7 @@ fn a_seed_and_a_number_make_the_same_scenario_whatever_the_count() {
 #[test]
 fn the_drawn_cause_is_the_lowest_limit_and_clearly_or_at_a_border() {
     for scenario in all() {
-        let near = scenario
-            .rivals
-            .iter()
-            .filter(|(_, bps)| *bps < CLEAR * limit(&scenario));
+        let near = scenario.rivals.iter().filter(|(_, bps)| *bps < CLEAR * limit(&scenario));
         for (rival, bps) in near {
             let ratio = bps / limit(&scenario);
             assert!(
@@ -60,11 +57,7 @@ fn causes_come_equally_often_and_a_tenth_are_borders() {
     let borders = scenarios.iter().filter(|s| s.is_border).count();
     assert_eq!(borders, 60);
     // Shuffled: a stop halfway leaves no cause out.
-    assert!(
-        scenarios
-            .windows(2)
-            .any(|two| two[0].number > two[1].number)
-    );
+    assert!(scenarios.windows(2).any(|two| two[0].number > two[1].number));
 }
 
 #[test]
@@ -128,29 +121,18 @@ fn topologies_have_the_settings_and_routes_of_the_hosts() {
         let topology = scenario.topology();
         for (name, setup) in [("client", &scenario.client), ("server", &scenario.server)] {
             let node = topology.node(name).unwrap();
-            assert!(
-                setup
-                    .sysctls
-                    .iter()
-                    .all(|(k, v)| node.sysctls.get(k) == Some(v))
-            );
+            assert!(setup.sysctls.iter().all(|(k, v)| node.sysctls.get(k) == Some(v)));
             let advertised = node.routes.iter().any(|route| route.advmss.is_some());
             assert_eq!(advertised, setup.advertised_mss.is_some());
         }
-        assert_eq!(
-            scenario.path.is_none(),
-            topology.links.iter().all(|l| l.is_plain())
-        );
+        assert_eq!(scenario.path.is_none(), topology.links.iter().all(|l| l.is_plain()));
     }
 }
 
 #[test]
 fn ranges_are_wide() {
     for cause in [Cause::PathRate, Cause::Pacing] {
-        let limits: Vec<f64> = all()
-            .filter(|s| s.cause == cause)
-            .map(|s| limit(&s))
-            .collect();
+        let limits: Vec<f64> = all().filter(|s| s.cause == cause).map(|s| limit(&s)).collect();
         let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
         let most = limits.iter().copied().fold(0.0, f64::max);
         assert!(least < 2e6 && most > 2e8, "{cause:?}: {least} to {most}");
@@ -160,11 +142,7 @@ fn ranges_are_wide() {
 }
 
 fn outside() -> Vec<Scenario> {
-    draw(
-        5,
-        40 * families().count() as u32,
-        &families_named("wild").unwrap(),
-    )
+    draw(5, 40 * families().count() as u32, &families_named("wild").unwrap())
 }
 
 #[test]
@@ -199,11 +177,7 @@ fn a_third_of_a_mixed_run_is_by_the_kernels_own_means() {
 #[test]
 fn a_family_draws_the_same_whatever_is_beside_it() {
     let alone = draw(6, 8, &families_named("tbf").unwrap());
-    let both = [
-        families_named("htb").unwrap(),
-        families_named("tbf").unwrap(),
-    ]
-    .concat();
+    let both = [families_named("htb").unwrap(), families_named("tbf").unwrap()].concat();
     let beside = draw(6, 16, &both);
     let words = |scenarios: &[Scenario]| {
         let own = scenarios.iter().filter(|s| s.family == "tbf");

@@ -148,8 +148,7 @@ impl Coordinator<'_> {
         };
         self.open.remove(&report.id);
         if bytes.is_some() {
-            self.once
-                .measured(assignment.test, [assignment.from, assignment.to]);
+            self.once.measured(assignment.test, [assignment.from, assignment.to]);
         }
         self.schedule.handle_input(now, input);
     }
@@ -165,16 +164,10 @@ impl Coordinator<'_> {
         let schema = document::schema(text.as_bytes())?;
         ensure!(schema == RECORD_SCHEMA, "its document is not a record");
         let mut document = document::read(text.as_bytes())?;
-        ensure!(
-            document.why_partial().is_none(),
-            "its document is not complete"
-        );
+        ensure!(document.why_partial().is_none(), "its document is not complete");
         let command = &self.mesh.tests[offered.test].command;
         for record in document.records_mut() {
-            ensure!(
-                record.workload.word() == command,
-                "its document is of another workload"
-            );
+            ensure!(record.workload.word() == command, "its document is of another workload");
             let told = since_1970(parse_rfc3339(&record.started_at)?);
             let now = since_1970(SystemTime::now());
             let began = offered.began(&self.mesh, told, now, waited);
@@ -196,11 +189,7 @@ impl Coordinator<'_> {
         let bytes = records.iter().map(|record| record.bytes()).sum();
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let own = [pair(RUN, &report.id), pair("from", &report.from)];
-        let known = Filter {
-            labels: own.to_vec(),
-            most: Some(1),
-            ..Filter::default()
-        };
+        let known = Filter { labels: own.to_vec(), most: Some(1), ..Filter::default() };
         let known = self.history.list(&known).map_err(Unsaved::NotNow)?;
         if !known.is_empty() {
             return Ok(Saved { bytes, line: None });
@@ -219,10 +208,7 @@ impl Coordinator<'_> {
         if let Err(error) = self.push(run, labels) {
             output::note(&format!("run {run} was saved, but not sent on: {error}"));
         }
-        Ok(Saved {
-            bytes,
-            line: Some((run, document.answer())),
-        })
+        Ok(Saved { bytes, line: Some((run, document.answer())) })
     }
 
     /// Sends the figures and the verdict of a saved run to the receiver of metrics.
@@ -232,10 +218,7 @@ impl Coordinator<'_> {
         };
         // A label of its own would make each run a series.
         labels.retain(|(key, _)| key != RUN);
-        let only = Filter {
-            id: Some(run),
-            ..Filter::default()
-        };
+        let only = Filter { id: Some(run), ..Filter::default() };
         let figures = self.history.figures(run)?;
         for saved in self.history.list(&only)? {
             let metrics = of_run(&labels, &figures, saved.cause.as_deref());

@@ -39,10 +39,8 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, AnalyzeError> 
     let entry = &claim.entry;
     let metric = table.column(&entry.metric)?;
     let by = entry.by.iter().map(|name| table.column(name));
-    let split = Split {
-        by: by.collect::<Result<_, _>>()?,
-        factor: Some(table.column(&entry.factor)?),
-    };
+    let split =
+        Split { by: by.collect::<Result<_, _>>()?, factor: Some(table.column(&entry.factor)?) };
     let only = entry.only.iter();
     let only = only.map(|(name, word)| Ok((table.column(name)?, word.text())));
     let only: Vec<(Column, String)> = only.collect::<Result<_, AnalyzeError>>()?;
@@ -112,10 +110,7 @@ fn figure(unit: Unit, a: f64, b: f64) -> f64 {
 /// The range of values that round to the stated figure, or to one in the stated range.
 fn accepted(stated: &[Written]) -> Accepted {
     let (low, high) = (&stated[0], &stated[stated.len() - 1]);
-    Accepted {
-        low: low.value - rounding(low),
-        high: high.value + rounding(high),
-    }
+    Accepted { low: low.value - rounding(low), high: high.value + rounding(high) }
 }
 
 /// Half a unit of the last digit, plus the error of a float.

@@ -203,12 +203,7 @@ fn claim(entry: Entry, text: &str, offset: usize) -> Result<Claim, Fault> {
         Some([a, b]) => Some([self::stated(a, text)?, self::stated(b, text)?]),
         None => None,
     };
-    Ok(Claim {
-        place: place(text, offset),
-        entry,
-        stated,
-        printed,
-    })
+    Ok(Claim { place: place(text, offset), entry, stated, printed })
 }
 
 /// The figure with the digits that it has in the file.
@@ -223,11 +218,7 @@ fn stated(figure: &Spanned<f64>, text: &str) -> Result<Written, Fault> {
     let digits = |after: &str| after.bytes().take_while(u8::is_ascii_digit).count();
     let point = written.split_once('.');
     let decimals = point.map_or(0, |(_, after)| digits(after));
-    Ok(Written {
-        text: written,
-        value,
-        decimals,
-    })
+    Ok(Written { text: written, value, decimals })
 }
 
 fn base_name(path: &str) -> &str {

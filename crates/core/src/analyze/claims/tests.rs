@@ -7,11 +7,7 @@ use crate::analyze::source::{Input, read};
 const ROWS: &str = "path,checksum,rate\n917,off,800\n917,off,784\n917,on,730\n917,on,745\n967,off,998\n967,on,1000\n";
 
 fn table() -> Table {
-    let input = Input {
-        file: "dir/t.csv",
-        label: "t",
-        bytes: ROWS.as_bytes(),
-    };
+    let input = Input { file: "dir/t.csv", label: "t", bytes: ROWS.as_bytes() };
     read(&[input]).unwrap()
 }
 
@@ -32,9 +28,7 @@ fn verdict(lines: &str) -> ClaimVerdict {
 fn a_percentage_is_judged_by_its_own_rounding_base_and_sign() {
     // Means 792 and 737.5: -6.88 % over the first, -7.39 % over the second.
     let at = |value: &str| {
-        verdict(&format!(
-            "where = {{ path = 917 }}\nunit = \"percent\"\nvalue = {value}"
-        ))
+        verdict(&format!("where = {{ path = 917 }}\nunit = \"percent\"\nvalue = {value}"))
     };
     assert_eq!(at("-6.9"), ClaimVerdict::Agrees);
     assert_eq!(at("-6.88"), ClaimVerdict::Agrees);
@@ -64,10 +58,7 @@ fn a_range_holds_only_if_every_group_is_in_it() {
     assert_eq!(verdict(lines), ClaimVerdict::Agrees);
     let result = checked("by = [\"path\"]\nunit = \"difference\"\nbetween = [-60, 1]");
     assert_eq!(result.verdict, ClaimVerdict::Disagrees);
-    assert_eq!(
-        result.explanation,
-        "-54.5 to +2.0 in 2 groups; 1 outside: +2.0 at path 967"
-    );
+    assert_eq!(result.explanation, "-54.5 to +2.0 in 2 groups; 1 outside: +2.0 at path 967");
     assert_eq!(result.claimed, "-60 to 1");
 }
 

@@ -41,10 +41,7 @@ pub(super) fn confounded(
     let changes = |column: &&Column| {
         let mut any = false;
         let agrees = grouping.groups.iter().all(|group| {
-            let levels = group
-                .of_level
-                .iter()
-                .filter(|rows| rows.len() >= FEWEST_RUNS);
+            let levels = group.of_level.iter().filter(|rows| rows.len() >= FEWEST_RUNS);
             let sets: Vec<_> = levels.map(|rows| values(table, rows, **column)).collect();
             let single =
                 |set: &Option<BTreeSet<&str>>| set.as_ref().is_some_and(|set| set.len() == 1);
@@ -71,11 +68,8 @@ pub(super) fn not_interleaved(grouping: &Grouping<'_>) -> Option<Doubt> {
     let mut apart = 0;
     let mut repeated = 0;
     for group in &grouping.groups {
-        let levels: Vec<&Vec<usize>> = group
-            .of_level
-            .iter()
-            .filter(|rows| rows.len() > 1)
-            .collect();
+        let levels: Vec<&Vec<usize>> =
+            group.of_level.iter().filter(|rows| rows.len() > 1).collect();
         if levels.len() < 2 {
             continue;
         }
@@ -169,9 +163,8 @@ fn is_over_its_end(table: &Table, change: Column, from: Column, to: Column) -> b
         let Some(stated) = number(text.trim_end_matches(['%', ' '])) else {
             return false;
         };
-        let decimals = text
-            .split_once('.')
-            .map_or(0, |(_, after)| after.trim_end_matches(['%', ' ']).len());
+        let decimals =
+            text.split_once('.').map_or(0, |(_, after)| after.trim_end_matches(['%', ' ']).len());
         let rounding = 0.5 * 10_f64.powi(-(decimals as i32)) * (1.0 + 1e-9);
         let [over_from, over_to] = [from, to].map(|base| 100.0 * (to - from) / base);
         if (stated - over_to).abs() > rounding {
@@ -233,12 +226,7 @@ fn sentence(table: &Table, rows: Pair, columns: &[Digits]) -> String {
             format!("{} {figure}", table.name(column))
         })
         .collect();
-    format!(
-        "{} and {} ({})",
-        table.place(rows[0]),
-        table.place(rows[1]),
-        shared.join(", ")
-    )
+    format!("{} and {} ({})", table.place(rows[0]), table.place(rows[1]), shared.join(", "))
 }
 
 /// The columns of measured figures, without the settings.
@@ -247,14 +235,10 @@ fn measured(table: &Table, settings: &[Column]) -> Vec<Column> {
         return Vec::new();
     }
     let is_figures = |column: &Column| {
-        let mut texts = (0..table.len())
-            .filter_map(|row| table.text(row, *column))
-            .peekable();
+        let mut texts = (0..table.len()).filter_map(|row| table.text(row, *column)).peekable();
         texts.peek().is_some() && texts.all(|text| number(text).is_some())
     };
-    let columns = table
-        .all_columns()
-        .filter(|column| !settings.contains(column));
+    let columns = table.all_columns().filter(|column| !settings.contains(column));
     columns.filter(is_figures).take(MAX_COLUMNS).collect()
 }
 
@@ -285,9 +269,7 @@ fn pairs(table: &Table, figures: &[Column]) -> HashMap<Pair, Vec<Digits>> {
 fn independent(table: &Table, columns: &[Digits]) -> Vec<Digits> {
     let mut kept: Vec<Digits> = Vec::new();
     for &(column, digits) in columns {
-        let same = kept
-            .iter_mut()
-            .find(|(other, _)| is_multiple(table, *other, column));
+        let same = kept.iter_mut().find(|(other, _)| is_multiple(table, *other, column));
         match same {
             Some(known) if digits > known.1 => *known = (column, digits),
             Some(_) => {}

@@ -7,19 +7,12 @@ use crate::analyze::source::{Input, read};
 use crate::analyze::table::Table;
 
 fn table(text: &str) -> Table {
-    let input = Input {
-        file: "f",
-        label: "f",
-        bytes: text.as_bytes(),
-    };
+    let input = Input { file: "f", label: "f", bytes: text.as_bytes() };
     read(&[input]).unwrap()
 }
 
 fn by_treatment(table: &Table) -> Grouping<'_> {
-    let split = Split {
-        by: Vec::new(),
-        factor: table.find("treatment"),
-    };
+    let split = Split { by: Vec::new(), factor: table.find("treatment") };
     Grouping::new(table, 0..table.len(), &split).unwrap()
 }
 
@@ -37,12 +30,7 @@ fn rows_of_different_settings_that_share_two_figures_are_named() {
         )
     };
     let found = shared(&rows("54.921,220.909,39.97"));
-    assert!(
-        found
-            .unwrap()
-            .message
-            .contains("line 2 and line 4 (mbit 54.921, demand 220.909)")
-    );
+    assert!(found.unwrap().message.contains("line 2 and line 4 (mbit 54.921, demand 220.909)"));
     // One shared figure, or the same settings, or nothing that differs, is no cause for doubt.
     assert!(shared(&rows("54.921,220.908,39.97")).is_none());
     assert!(shared(&rows("54.921,220.909,34.97")).is_none());

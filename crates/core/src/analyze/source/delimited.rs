@@ -28,9 +28,7 @@ pub(super) fn read(text: &str, builder: &mut Builder) -> Result<(), SourceFault>
         }
         let line = line_of(record.position(), &mut lines);
         let mut cells: Vec<(u32, &str)> = columns.iter().copied().zip(record.iter()).collect();
-        builder
-            .row(line, 0, &mut cells)
-            .map_err(|problem| SourceFault::at_line(line, problem))?;
+        builder.row(line, 0, &mut cells).map_err(|problem| SourceFault::at_line(line, problem))?;
     }
 }
 
@@ -88,19 +86,17 @@ fn delimiter(text: &str) -> u8 {
 fn fault(error: &csv::Error, lines: &mut Lines<'_>) -> SourceFault {
     let line = line_of(error.position(), lines);
     match error.kind() {
-        ErrorKind::UnequalLengths {
-            expected_len, len, ..
-        } => SourceFault::ragged(line, *len, *expected_len),
+        ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            SourceFault::ragged(line, *len, *expected_len)
+        }
         _ => SourceFault::at_line(line, NOT_TEXT),
     }
 }
 
 /// The cells of one line, separated by commas.
 pub(super) fn fields(line: &str) -> Vec<String> {
-    let mut reader = ReaderBuilder::new()
-        .has_headers(false)
-        .trim(Trim::All)
-        .from_reader(line.as_bytes());
+    let mut reader =
+        ReaderBuilder::new().has_headers(false).trim(Trim::All).from_reader(line.as_bytes());
     let mut record = StringRecord::new();
     match reader.read_record(&mut record) {
         Ok(true) => record.iter().map(str::to_owned).collect(),

@@ -169,10 +169,7 @@ impl Comparison {
     /// Each run of the pairs that count, in the order in which they ran.
     fn rows(self) -> Vec<Flat> {
         let mut rows = Vec::with_capacity(2 * self.runs.len());
-        let counted = self
-            .runs
-            .into_iter()
-            .filter(|pair| pair.excluded.is_empty());
+        let counted = self.runs.into_iter().filter(|pair| pair.excluded.is_empty());
         for pair in counted {
             let number = pair.pair.to_string();
             let row = |mut figures: Flat, side: &str, treatment: &str| {
@@ -189,11 +186,7 @@ impl Comparison {
             };
             let of_a = row(pair.a, "a", &self.a);
             let of_b = row(pair.b, "b", &self.b);
-            if pair.first == "b" {
-                rows.extend([of_b, of_a])
-            } else {
-                rows.extend([of_a, of_b])
-            }
+            if pair.first == "b" { rows.extend([of_b, of_a]) } else { rows.extend([of_a, of_b]) }
         }
         rows
     }
@@ -303,8 +296,7 @@ impl Flat {
     /// in the record's own keys.
     fn name_legs(&mut self) {
         let has_two = self.0.iter().any(|(path, _)| path.starts_with("legs.1."));
-        self.0
-            .retain(|(path, _)| has_two || !path.starts_with("legs.0."));
+        self.0.retain(|(path, _)| has_two || !path.starts_with("legs.0."));
         for leg in ["legs.0.", "legs.1."] {
             let key = format!("{leg}direction");
             let direction = self.0.iter().find(|(path, _)| *path == key);
@@ -322,17 +314,10 @@ impl Flat {
     /// iperf3's throughput by the name that other tools' figures have, too: what the receiver
     /// counted, or (UDP of old versions) the only sum.
     fn add_throughput(&mut self) {
-        let sums = [
-            "end.sum_received.bits_per_second",
-            "end.sum.bits_per_second",
-        ];
+        let sums = ["end.sum_received.bits_per_second", "end.sum.bits_per_second"];
         let of = |name: &str| self.0.iter().find(|(path, _)| path == name);
-        let rate = sums
-            .iter()
-            .find_map(|name| of(name))
-            .map(|(_, text)| text.clone());
-        self.0
-            .extend(rate.map(|text| ("throughput_bps".to_owned(), text)));
+        let rate = sums.iter().find_map(|name| of(name)).map(|(_, text)| text.clone());
+        self.0.extend(rate.map(|text| ("throughput_bps".to_owned(), text)));
     }
 }
 
@@ -340,10 +325,7 @@ impl<'de> Deserialize<'de> for Flat {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut leaves = Vec::new();
         let mut path = String::new();
-        let walk = JsonWalk {
-            path: &mut path,
-            leaves: &mut leaves,
-        };
+        let walk = JsonWalk { path: &mut path, leaves: &mut leaves };
         walk.deserialize(deserializer)?;
         Ok(Self(leaves))
     }
@@ -358,15 +340,9 @@ struct JsonWalk<'a> {
 impl JsonWalk<'_> {
     fn leaf<E: serde::de::Error>(self, text: String) -> Result<(), E> {
         if self.leaves.len() >= MAX_LEAVES {
-            return Err(E::custom(format!(
-                "more than {MAX_LEAVES} figures in one object"
-            )));
+            return Err(E::custom(format!("more than {MAX_LEAVES} figures in one object")));
         }
-        let path = if self.path.is_empty() {
-            "value"
-        } else {
-            self.path.as_str()
-        };
+        let path = if self.path.is_empty() { "value" } else { self.path.as_str() };
         self.leaves.push((path.to_owned(), text));
         Ok(())
     }
@@ -378,10 +354,7 @@ impl JsonWalk<'_> {
             self.path.push('.');
         }
         self.path.push_str(name);
-        let entered = enter(JsonWalk {
-            path: self.path,
-            leaves: self.leaves,
-        });
+        let entered = enter(JsonWalk { path: self.path, leaves: self.leaves });
         self.path.truncate(length);
         entered
     }
@@ -446,12 +419,8 @@ impl<'de> Visitor<'de> for JsonWalk<'_> {
             }
             if is_root && key == VERDICT_COLUMN {
                 let found: serde_json::Value = object.next_value()?;
-                let cause = found
-                    .get("cause")
-                    .unwrap_or(&found)
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
+                let cause =
+                    found.get("cause").unwrap_or(&found).as_str().unwrap_or_default().to_owned();
                 self.member(&key, |walk| walk.leaf(cause))?;
             } else if is_root && SKIPPED.contains(&key.as_str()) {
                 object.next_value::<IgnoredAny>()?;
@@ -491,12 +460,7 @@ fn fault(error: &serde_json::Error, begin: Place) -> SourceFault {
     }
     // At the end of a text the parser counts the line that is not there.
     .max(1);
-    let place = (error.line() > 0).then(|| Place {
-        line: error.line() + begin.line - 1,
-        column: Some(column),
-    });
-    SourceFault {
-        place: place.or(Some(begin)),
-        problem: message,
-    }
+    let place = (error.line() > 0)
+        .then(|| Place { line: error.line() + begin.line - 1, column: Some(column) });
+    SourceFault { place: place.or(Some(begin)), problem: message }
 }

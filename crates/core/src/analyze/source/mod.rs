@@ -70,11 +70,7 @@ fn text(bytes: &[u8]) -> Result<&str, SourceFault> {
         SourceFault::at_line(line, NOT_TEXT)
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if text.trim().is_empty() {
-        Err(SourceFault::of_file(EMPTY))
-    } else {
-        Ok(text)
-    }
+    if text.trim().is_empty() { Err(SourceFault::of_file(EMPTY)) } else { Ok(text) }
 }
 
 const EMPTY: &str = "there are no figures in it";
@@ -89,17 +85,11 @@ struct SourceFault {
 
 impl SourceFault {
     fn of_file(problem: impl Into<String>) -> Self {
-        Self {
-            place: None,
-            problem: problem.into(),
-        }
+        Self { place: None, problem: problem.into() }
     }
 
     fn at_line(line: usize, problem: impl Into<String>) -> Self {
-        Self {
-            place: Some(Place { line, column: None }),
-            problem: problem.into(),
-        }
+        Self { place: Some(Place { line, column: None }), problem: problem.into() }
     }
 
     /// A first line with a figure in place of a name.
@@ -127,11 +117,7 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     fn new(text: &'a str) -> Self {
-        Self {
-            text,
-            offset: 0,
-            line: 1,
-        }
+        Self { text, offset: 0, line: 1 }
     }
 
     fn of(&mut self, offset: usize) -> usize {

@@ -50,10 +50,7 @@ struct BannerBlock<'a> {
 }
 
 fn blocks(text: &str) -> Vec<BannerBlock<'_>> {
-    let mut blocks = vec![BannerBlock {
-        test: None,
-        lines: Vec::new(),
-    }];
+    let mut blocks = vec![BannerBlock { test: None, lines: Vec::new() }];
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if is_banner(line) {
@@ -120,11 +117,7 @@ fn separated(block: &BannerBlock<'_>, builder: &mut Builder) -> Result<(), Sourc
     for &(line, row) in rows.iter().filter(|(_, row)| *row != header) {
         let values = delimited::fields(row);
         if values.len() != names.len() {
-            return Err(SourceFault::ragged(
-                line,
-                values.len() as u64,
-                names.len() as u64,
-            ));
+            return Err(SourceFault::ragged(line, values.len() as u64, names.len() as u64));
         }
         let names = names.iter().map(String::as_str);
         let pairs: Vec<(&str, &str)> = names.zip(values.iter().map(String::as_str)).collect();

@@ -4,11 +4,7 @@ use super::*;
 use crate::analyze::table::Format;
 
 fn read_text(text: &str) -> Result<Table, AnalyzeError> {
-    read(&[Input {
-        file: "f",
-        label: "f",
-        bytes: text.as_bytes(),
-    }])
+    read(&[Input { file: "f", label: "f", bytes: text.as_bytes() }])
 }
 
 fn refusal(text: &str) -> String {
@@ -47,15 +43,8 @@ fn a_broken_table_is_refused_with_its_line() {
     for empty in ["", "  \n ", "a,b\n", "[]"] {
         assert_eq!(refusal(empty), "f: there are no figures in it");
     }
-    let binary = read(&[Input {
-        file: "f",
-        label: "f",
-        bytes: b"a,b\n\xff,1\n",
-    }]);
-    assert_eq!(
-        binary.unwrap_err().to_string(),
-        "f: line 2: it is no UTF-8 text"
-    );
+    let binary = read(&[Input { file: "f", label: "f", bytes: b"a,b\n\xff,1\n" }]);
+    assert_eq!(binary.unwrap_err().to_string(), "f: line 2: it is no UTF-8 text");
 }
 
 #[test]
@@ -77,16 +66,8 @@ fn files_of_different_kinds_make_one_table() {
     let csv = b"rate,size\n1,64\n";
     let json = br#"{"rate": 2.0, "host": {"cpus": 4}}"#;
     let table = read(&[
-        Input {
-            file: "x/a.csv",
-            label: "before",
-            bytes: csv,
-        },
-        Input {
-            file: "x/b.json",
-            label: "after",
-            bytes: json,
-        },
+        Input { file: "x/a.csv", label: "before", bytes: csv },
+        Input { file: "x/b.json", label: "after", bytes: json },
     ])
     .unwrap();
     assert_eq!(table.columns(), ["rate", "size", "host.cpus"]);
@@ -104,10 +85,7 @@ fn each_figure_of_a_document_is_a_column_by_its_path() {
     let table = read_text(&format!("{text}\n{text}")).unwrap();
     assert_eq!(table.sources()[0].format, Format::Iperf3);
     assert_eq!(table.len(), 2);
-    assert_eq!(
-        cell(&table, 1, "end.sum_received.bits_per_second"),
-        "940000000.0"
-    );
+    assert_eq!(cell(&table, 1, "end.sum_received.bits_per_second"), "940000000.0");
     assert_eq!(cell(&table, 0, "end.streams.0.sender.mean_rtt"), "29000");
     assert!(table.find("intervals.0.sum.bits_per_second").is_none());
     assert_eq!(table.line(1), 4);
@@ -141,26 +119,14 @@ fn documents_with_runs_of_another_shape_have_a_row_for_each() {
     };
     assert_eq!(row(1), ["filters", "policy", "1.6"]);
     for (text, name, value) in [
-        (
-            r#"{"schema": "linerate.trace/1", "hops": [{"ttl": 1}, {"ttl": 2}]}"#,
-            "ttl",
-            "1",
-        ),
-        (
-            r#"{"schema": "linerate.truth/1", "trials": [{"number": 7}]}"#,
-            "number",
-            "7",
-        ),
+        (r#"{"schema": "linerate.trace/1", "hops": [{"ttl": 1}, {"ttl": 2}]}"#, "ttl", "1"),
+        (r#"{"schema": "linerate.truth/1", "trials": [{"number": 7}]}"#, "number", "7"),
         (
             r#"{"schema": "linerate.profile/1", "record": {"throughput_bps": 8}}"#,
             "throughput_bps",
             "8",
         ),
-        (
-            r#"{"schema": "linerate.capacity/1", "tcp": {"opened": 5}}"#,
-            "tcp.opened",
-            "5",
-        ),
+        (r#"{"schema": "linerate.capacity/1", "tcp": {"opened": 5}}"#, "tcp.opened", "5"),
     ] {
         assert_eq!(cell(&read_text(text).unwrap(), 0, name), value);
     }
@@ -178,10 +144,7 @@ fn an_experiment_is_its_runs_that_count_with_their_levels() {
     let row = |row| ["window", "throughput_bps"].map(|name| cell(&table, row, name));
     assert_eq!(
         (row(0), row(1)),
-        (
-            ["small".to_owned(), "10.0".to_owned()],
-            ["fixed".to_owned(), "20.0".to_owned()]
-        )
+        (["small".to_owned(), "10.0".to_owned()], ["fixed".to_owned(), "20.0".to_owned()])
     );
 }
 
@@ -301,10 +264,7 @@ fn rows_of_one_document_are_told_apart_and_keep_their_verdicts() {
     assert_eq!([table.place(0), table.place(1)], ["row 1", "row 2"]);
     assert_eq!(cell(&table, 1, "verdict"), "send_buffer");
     assert!(
-        !table
-            .columns()
-            .iter()
-            .any(|name| name.starts_with("legs") || name.contains("evidence"))
+        !table.columns().iter().any(|name| name.starts_with("legs") || name.contains("evidence"))
     );
 }
 

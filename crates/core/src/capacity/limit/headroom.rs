@@ -24,14 +24,7 @@ pub(super) fn rows(view: &LimitView<'_>) -> Vec<LimitRow> {
     }
     rows.extend(ports(view));
     rows.extend(owner(view));
-    rows.sort_by_key(|row| {
-        (
-            row.would_stop_at.is_none(),
-            row.would_stop_at,
-            row.limit,
-            row.end,
-        )
-    });
+    rows.sort_by_key(|row| (row.would_stop_at.is_none(), row.would_stop_at, row.limit, row.end));
     rows
 }
 
@@ -176,13 +169,7 @@ fn group_memory(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Opt
 }
 
 fn buffers(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
-    let Buffers {
-        limit,
-        key,
-        most,
-        before,
-        height,
-    } = view.buffers(half)?;
+    let Buffers { limit, key, most, before, height } = view.buffers(half)?;
     Some(LimitDraft(limit, end, most, height).shared(
         view,
         before,
@@ -194,12 +181,7 @@ fn buffers(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<L
 
 fn conntrack(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<LimitRow> {
     let used = half.memory.height.conntrack?;
-    let draft = LimitDraft(
-        LimitKind::Conntrack,
-        end,
-        half.limits.conntrack?,
-        Some(used),
-    );
+    let draft = LimitDraft(LimitKind::Conntrack, end, half.limits.conntrack?, Some(used));
     let grown = growth(half.memory.before.conntrack, Some(used));
     let key = "net.netfilter.nf_conntrack_max";
     // Where no rule asks for it, nothing is tracked; entries of others come and go.
@@ -238,11 +220,7 @@ fn ports(view: &LimitView<'_>) -> Option<LimitRow> {
     let near = ports.saturating_mul(sources);
     // An endpoint opens a port for each [`MAX_AT_PORT`]; where there are fewer local ports, one is
     // all that it opens. A UDP socket has a port of its own, whatever it is connected to.
-    let far = if view.is_tcp && near >= MAX_AT_PORT {
-        MAX_PORTS as u64
-    } else {
-        1
-    };
+    let far = if view.is_tcp && near >= MAX_AT_PORT { MAX_PORTS as u64 } else { 1 };
     let (end, value) = (LimitEnd::Client, near.saturating_mul(far));
     let draft = LimitDraft(LimitKind::Ports, end, value, Some(view.held));
     let addresses = match sources {

@@ -119,10 +119,7 @@ pub fn annotate(document: &mut CapacityDocument) {
     let view = LimitView::of(document);
     let limits = headroom::rows(&view);
     let stopped = stopped::by(&view, &limits);
-    let next = limits
-        .iter()
-        .find(|row| row.would_stop_at.is_some())
-        .cloned();
+    let next = limits.iter().find(|row| row.would_stop_at.is_some()).cloned();
     document.limits = limits;
     document.next_limit = next;
     document.stopped_by = stopped;

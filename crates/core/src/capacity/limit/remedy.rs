@@ -16,19 +16,14 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Far enough for the connections that were asked for.
     pub(super) fn asked(view: &LimitView<'_>) -> Self {
-        Self {
-            connections: view.asked.max(1),
-            stops: None,
-        }
+        Self { connections: view.asked.max(1), stops: None }
     }
 
     /// Far enough for twice the connections that a limit of `value` admits.
     pub(super) fn more_than(view: &LimitView<'_>, value: u64, stops: Option<u64>) -> Self {
         let stops = stops.filter(|stops| *stops > 0);
         Self {
-            connections: stops
-                .map_or(view.asked, |stops| stops.saturating_mul(2))
-                .max(1),
+            connections: stops.map_or(view.asked, |stops| stops.saturating_mul(2)).max(1),
             stops: stops.map(|stops| (value, stops)),
         }
     }
@@ -69,10 +64,7 @@ pub(super) fn of(
             Remedy::new(Change::Option { object, value }, at)
         }
         LimitKind::AcceptQueue => set("net.core.somaxconn", next_queue(limits.somaxconn?)),
-        LimitKind::SynQueue => set(
-            "net.ipv4.tcp_max_syn_backlog",
-            next_queue(limits.syn_backlog?),
-        ),
+        LimitKind::SynQueue => set("net.ipv4.tcp_max_syn_backlog", next_queue(limits.syn_backlog?)),
         LimitKind::TcpMemory => pages("net.ipv4.tcp_mem", limits.tcp_memory_pages?, at),
         LimitKind::UdpMemory => pages("net.ipv4.udp_mem", limits.udp_memory_pages?, at),
         LimitKind::GroupMemory => {
@@ -149,13 +141,9 @@ mod tests {
 
     #[test]
     fn values_are_round_and_never_lower() {
-        for (value, round) in [
-            (0.0, 0),
-            (7.0, 7),
-            (99.5, 100),
-            (20_179.0, 21_000),
-            (1e6, 1_000_000),
-        ] {
+        for (value, round) in
+            [(0.0, 0), (7.0, 7), (99.5, 100), (20_179.0, 21_000), (1e6, 1_000_000)]
+        {
             assert_eq!(round_up(value), round, "{value}");
         }
         assert_eq!(next_queue(128), 4096);

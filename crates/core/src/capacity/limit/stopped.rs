@@ -128,12 +128,8 @@ fn conntrack(view: &LimitView<'_>) -> Option<LimitFinding> {
 /// A SYN or an acknowledgement that is dropped is retransmitted, and the client gives up at last.
 fn queues(view: &LimitView<'_>) -> Option<LimitFinding> {
     let server = view.document.server.as_ref()?;
-    let mut unanswered = [
-        FailureCause::TimedOut,
-        FailureCause::Reset,
-        FailureCause::Refused,
-    ]
-    .into_iter();
+    let mut unanswered =
+        [FailureCause::TimedOut, FailureCause::Reset, FailureCause::Refused].into_iter();
     let (cause, count) = unanswered.find_map(|cause| Some((cause, failed_at(view, cause)?.1)))?;
     let table = [
         ("TCPReqQFullDrop", LimitKind::SynQueue),
@@ -177,11 +173,7 @@ fn failures<'a>(view: &LimitView<'_>, half: &'a CapacityHalf) -> impl Iterator<I
 
 impl LimitView<'_> {
     fn pool(&self) -> Option<&PoolResult> {
-        if self.is_tcp {
-            self.document.tcp.as_ref()
-        } else {
-            self.document.udp.as_ref()
-        }
+        if self.is_tcp { self.document.tcp.as_ref() } else { self.document.udp.as_ref() }
     }
 
     fn half(&self, end: LimitEnd) -> Option<&CapacityHalf> {
@@ -205,10 +197,7 @@ const FULL: f64 = 0.95;
 
 fn of_row(row: &LimitRow) -> String {
     match row.used {
-        Some(used) => format!(
-            "{used} of {} {} in use: {}",
-            row.value, row.unit, row.formula
-        ),
+        Some(used) => format!("{used} of {} {} in use: {}", row.value, row.unit, row.formula),
         None => format!("{} {}: {}", row.value, row.unit, row.formula),
     }
 }

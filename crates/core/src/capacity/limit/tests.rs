@@ -67,11 +67,7 @@ fn a_run_that_held_all_connections_was_stopped_by_nothing() {
     // 890 MB of the control group's, at 5 kB each.
     assert_eq!(next.limit, LimitKind::GroupMemory);
     assert_eq!(next.would_stop_at, Some(198_000));
-    let stops: Vec<u64> = document
-        .limits
-        .iter()
-        .filter_map(|row| row.would_stop_at)
-        .collect();
+    let stops: Vec<u64> = document.limits.iter().filter_map(|row| row.would_stop_at).collect();
     assert!(stops.is_sorted(), "{stops:?}");
     assert_eq!(document.limits[0], next);
 }
@@ -82,10 +78,7 @@ fn on_one_kernel_each_connection_takes_two_files_and_the_host_has_one_limit() {
     value["environment"] = json!({"client": {}, "shared_kernel": true});
     value["client"]["memory"]["height"]["files"] = json!(41_000);
     let document = annotated(value);
-    let mut files = document
-        .limits
-        .iter()
-        .filter(|row| row.limit == LimitKind::HostFiles);
+    let mut files = document.limits.iter().filter(|row| row.limit == LimitKind::HostFiles);
     let row = files.next().unwrap();
     assert_eq!(row.end, LimitEnd::Both);
     assert_eq!(row.would_stop_at, Some(20_000 + (2_466_170 - 41_000) / 2));
@@ -95,37 +88,17 @@ fn on_one_kernel_each_connection_takes_two_files_and_the_host_has_one_limit() {
 #[test]
 fn a_call_that_failed_names_its_limit_and_whose_it_is() {
     for (cause, limit, command) in [
-        (
-            "descriptors",
-            LimitKind::ProcessDescriptors,
-            "ulimit -n 20001  # as root, before",
-        ),
-        (
-            "files",
-            LimitKind::HostFiles,
-            "linerate host set fs.file-max=",
-        ),
-        (
-            "ports",
-            LimitKind::Ports,
-            "linerate host set net.ipv4.ip_local_port_range='1024 65535'",
-        ),
-        (
-            "watches",
-            LimitKind::Watches,
-            "sysctl -w fs.epoll.max_user_watches=",
-        ),
+        ("descriptors", LimitKind::ProcessDescriptors, "ulimit -n 20001  # as root, before"),
+        ("files", LimitKind::HostFiles, "linerate host set fs.file-max="),
+        ("ports", LimitKind::Ports, "linerate host set net.ipv4.ip_local_port_range='1024 65535'"),
+        ("watches", LimitKind::Watches, "sysctl -w fs.epoll.max_user_watches="),
         ("not_permitted", LimitKind::Forbidden, ""),
         ("garbled", LimitKind::Unknown, ""),
     ] {
         let by = stopped(|value| value["client"]["tcp"]["failures"] = failed(cause));
         assert_eq!((by.limit, by.at), (limit, 12_000), "{cause}");
         assert!(typed(&by).starts_with(command), "{cause}: {}", typed(&by));
-        assert!(
-            by.evidence[0].starts_with("8000 times at this host"),
-            "{:?}",
-            by.evidence
-        );
+        assert!(by.evidence[0].starts_with("8000 times at this host"), "{:?}", by.evidence);
     }
 }
 
@@ -137,11 +110,7 @@ fn the_endpoints_own_failure_is_the_cause_of_the_clients() {
     });
     assert_eq!(by.limit, LimitKind::ProcessDescriptors);
     assert_eq!(by.end, Some(LimitEnd::Server));
-    assert!(
-        typed(&by).ends_with("`linerate serve` on the endpoint's host"),
-        "{}",
-        typed(&by)
-    );
+    assert!(typed(&by).ends_with("`linerate serve` on the endpoint's host"), "{}", typed(&by));
 }
 
 #[test]
@@ -171,17 +140,11 @@ fn memory_is_the_groups_the_buffers_or_the_hosts() {
     let (group, remedy) =
         of(|value| value["client"]["memory"]["height"]["cgroup_bytes"] = json!(999_000_000));
     assert_eq!(group, LimitKind::GroupMemory);
-    assert!(
-        remedy.starts_with("systemd-run --scope -p MemoryMax=1"),
-        "{remedy}"
-    );
+    assert!(remedy.starts_with("systemd-run --scope -p MemoryMax=1"), "{remedy}");
     let (buffers, remedy) =
         of(|value| value["client"]["memory"]["height"]["tcp_memory_pages"] = json!(300_000));
     assert_eq!(buffers, LimitKind::TcpMemory);
-    assert_eq!(
-        remedy,
-        "linerate host set net.ipv4.tcp_mem='200000 400000 600000'"
-    );
+    assert_eq!(remedy, "linerate host set net.ipv4.tcp_mem='200000 400000 600000'");
     assert_eq!(of(|_| {}), (LimitKind::HostMemory, String::new()));
 }
 
@@ -201,20 +164,14 @@ fn a_full_table_of_connections_and_the_owners_word_are_known() {
         value["server"]["memory"]["height"]["conntrack"] = json!(65_536);
         value["server"]["limits"]["conntrack"] = json!(65_536);
     });
-    assert_eq!(
-        (by.limit, by.end),
-        (LimitKind::Conntrack, Some(LimitEnd::Server))
-    );
+    assert_eq!((by.limit, by.end), (LimitKind::Conntrack, Some(LimitEnd::Server)));
     assert!(typed(&by).contains("nf_conntrack_max="), "{}", typed(&by));
     let by = stopped(|value| {
         value["client"]["tcp"]["failures"] = failed("crowded");
         value["server"]["limits"]["owner_connections"] = json!(12_000);
     });
     assert_eq!(by.limit, LimitKind::Owner);
-    assert_eq!(
-        typed(&by),
-        "linerate serve --max-connections 20000  # on the endpoint's host"
-    );
+    assert_eq!(typed(&by), "linerate serve --max-connections 20000  # on the endpoint's host");
 }
 
 #[test]
@@ -244,30 +201,17 @@ fn udp_alone_is_counted_in_sockets() {
     value["udp"] = json!({"asked": 10_000, "opened": 10_000, "alive": 10_000});
     value["client"]["udp"] = json!({"opened": 10_000, "most": 10_000});
     let document = annotated(value);
-    let ports = document
-        .limits
-        .iter()
-        .find(|row| row.limit == LimitKind::Ports);
+    let ports = document.limits.iter().find(|row| row.limit == LimitKind::Ports);
     assert_eq!(ports.and_then(|row| row.would_stop_at), Some(28_232));
-    assert!(
-        document
-            .limits
-            .iter()
-            .all(|row| row.limit != LimitKind::Conntrack)
-    );
+    assert!(document.limits.iter().all(|row| row.limit != LimitKind::Conntrack));
 }
 
 #[test]
 fn absurd_figures_overflow_nothing() {
     let mut value = sample();
-    for key in [
-        "descriptors_each",
-        "workers_most",
-        "files",
-        "epoll_watches",
-        "conntrack",
-        "cgroup_bytes",
-    ] {
+    for key in
+        ["descriptors_each", "workers_most", "files", "epoll_watches", "conntrack", "cgroup_bytes"]
+    {
         value["client"]["limits"][key] = json!(u64::MAX);
         value["server"]["limits"][key] = json!(0);
     }

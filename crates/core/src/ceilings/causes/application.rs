@@ -81,10 +81,7 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     // linerate's own writer has nothing else to do: only its set rate can keep it from writing.
     let unlimited = view.sender()?.paced_us == Some(0);
     // Time on the CPU counts as idle time: it is work that is not done for the network.
-    Signs::new(
-        !writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved && !unlimited,
-        say,
-    )
+    Signs::new(!writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved && !unlimited, say)
 }
 
 /// Whether written data was usually sent at once.

@@ -13,13 +13,8 @@ use super::{Cause, Ceiling, Rule, Signs};
 use crate::record::TcpSender;
 use crate::remedy::Remedy;
 
-pub(super) const RULE: Rule = Rule {
-    cause: Cause::Congestion,
-    tolerance: MODEL_TOLERANCE,
-    ceiling,
-    signs,
-    remedy,
-};
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Congestion, tolerance: MODEL_TOLERANCE, ceiling, signs, remedy };
 
 /// The model of the rate of a flow that lost segments.
 #[derive(Clone, Copy, PartialEq)]

@@ -52,10 +52,7 @@ struct Chain {
 
 impl Chain {
     fn of(view: &View<'_>) -> Option<Self> {
-        let ends = [
-            (view.sender()?, view.writer()?),
-            (view.receiver()?, view.reader()?),
-        ];
+        let ends = [(view.sender()?, view.writer()?), (view.receiver()?, view.reader()?)];
         let flows = view.flow_count() as f64;
         let had = |end: &EndReport| end.cpu_seconds.total() / view.record.seconds;
         let sum = |pick: &dyn Fn(&EndReport, ThreadTime) -> f64| -> f64 {
@@ -94,18 +91,15 @@ fn host_signs(view: &View<'_>) -> Option<Signs> {
     let chain = Chain::of(view)?;
     let end = view.sender()?;
     let full = chain.wants_all() && chain.had >= CHAIN_RUNS * chain.usable;
-    let asked = view
-        .asked_share()
-        .is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
+    let asked = view.asked_share().is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
     let mut say = vec![format!(
         "both ends' threads ran for {} of a CPU and waited for {}, of the {} that they can use",
         percent(chain.had),
         percent(chain.wanted - chain.had),
         percent(chain.usable)
     )];
-    let interrupts = end
-        .softirq_seconds
-        .map(|s| s / view.record.seconds / f64::from(end.cpus.max(1)));
+    let interrupts =
+        end.softirq_seconds.map(|s| s / view.record.seconds / f64::from(end.cpus.max(1)));
     say.push(format!(
         "of all CPUs {} was busy, {} with soft interrupts, of one core up to {}; the hypervisor \
          took {}",
@@ -189,9 +183,7 @@ fn ceiling(
 fn service_demand(end: &EndReport) -> Option<f64> {
     match end.service_demand_meaningful {
         Some(false) => end.service_demand_threads_us_per_kib,
-        _ => end
-            .service_demand_us_per_kib
-            .or(end.service_demand_threads_us_per_kib),
+        _ => end.service_demand_us_per_kib.or(end.service_demand_threads_us_per_kib),
     }
 }
 
@@ -212,12 +204,8 @@ fn others_run(thread: ThreadTime) -> bool {
 /// limits nothing.
 fn send_signs(view: &View<'_>) -> Option<Signs> {
     let writer = view.writer()?;
-    let done = view
-        .asked_share()
-        .is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
-    let wasted = view
-        .datagrams_missing()
-        .is_some_and(|share| share >= DATAGRAMS_LOST);
+    let done = view.asked_share().is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
+    let wasted = view.datagrams_missing().is_some_and(|share| share >= DATAGRAMS_LOST);
     let bound = writer.cpu_bound() && writer.blocked < WRITER_WAITS;
     let reader = view.reader().unwrap_or_default();
     let full = full_host(view, view.sender()?, writer, reader);
@@ -265,11 +253,7 @@ pub(super) fn full_host(
 ) -> Option<f64> {
     let busy = positive(end.host_cpu_percent? / 100.0)?.min(1.0);
     let wanted = |time: ThreadTime| time.running + time.delayed;
-    let least = if own.waits_for_cpu() {
-        HOST_SHARE * view.share_of_cpus(end)
-    } else {
-        HOST_SHARE
-    };
+    let least = if own.waits_for_cpu() { HOST_SHARE * view.share_of_cpus(end) } else { HOST_SHARE };
     let most = wanted(own) >= wanted(other) && own.has_work();
     (busy >= CORE_FULL_PERCENT / 100.0 && most && wanted(own) >= least).then_some(busy)
 }
@@ -299,9 +283,7 @@ fn has_unread(view: &View<'_>) -> Option<bool> {
 /// Share of the time in which one core of the receiver's host was in soft interrupts, if that is
 /// nearly all: one core takes the packets of a queue, whatever the other cores do.
 fn interrupted_core(view: &View<'_>, end: &EndReport) -> Option<f64> {
-    let percent = end
-        .softirq_core_percent
-        .filter(|_| !view.has_one_kernel())?;
+    let percent = end.softirq_core_percent.filter(|_| !view.has_one_kernel())?;
     (percent >= SOFTIRQ_FULL_PERCENT).then_some((percent / 100.0).min(1.0))
 }
 
@@ -351,9 +333,7 @@ fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
         return Some(Remedy::look(LookObject::Programs, Some(end)));
     }
     let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
-    let cores = hosts
-        .map(|host| host.cpu.usable)
-        .fold(f64::INFINITY, f64::min);
+    let cores = hosts.map(|host| host.cpu.usable).fold(f64::INFINITY, f64::min);
     let message = match &view.record.plan.traffic {
         Traffic::Stream(stream) => stream.message_bytes,
         Traffic::Rr(_) | Traffic::Crr(_) => u64::MAX,

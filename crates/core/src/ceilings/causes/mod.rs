@@ -84,11 +84,7 @@ pub(super) const RULES: [Rule; 23] = [
 impl Signs {
     /// Whether the evidence is for the cause, and the sentences that tell why.
     fn new(hold: bool, say: impl IntoIterator<Item = String>) -> Option<Self> {
-        Some(Self {
-            hold,
-            say: say.into_iter().collect(),
-            tolerance: 0.0,
-        })
+        Some(Self { hold, say: say.into_iter().collect(), tolerance: 0.0 })
     }
 
     fn within(self, tolerance: f64) -> Self {
@@ -109,8 +105,7 @@ impl Ceiling {
     }
 
     fn input(mut self, key: &str, value: Option<f64>) -> Self {
-        self.inputs
-            .extend(value.map(|value| (key.to_owned(), value)));
+        self.inputs.extend(value.map(|value| (key.to_owned(), value)));
         self
     }
 

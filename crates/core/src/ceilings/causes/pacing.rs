@@ -8,13 +8,8 @@ use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::remedy::{Remedy, RunOption};
 
-pub(super) const RULE: Rule = Rule {
-    cause: Cause::Pacing,
-    tolerance: EXACT_TOLERANCE,
-    ceiling,
-    signs,
-    remedy,
-};
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Pacing, tolerance: EXACT_TOLERANCE, ceiling, signs, remedy };
 
 /// TCP paces payload itself (tcp_update_skb_after_send); the `fq` qdisc counts whole frames.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {

@@ -34,9 +34,7 @@ fn written(view: &View<'_>, cause: Cause, signs: Option<Signs>) -> Option<Ceilin
 }
 
 fn writer_signs(view: &View<'_>) -> Option<Signs> {
-    let idle = view
-        .mean(|tcp| tcp.app_limited_share)
-        .filter(|_| view.is_of_packets())?;
+    let idle = view.mean(|tcp| tcp.app_limited_share).filter(|_| view.is_of_packets())?;
     let busy = view.busy().unwrap_or(1.0 - idle);
     let say = if busy < USUAL_STATE {
         format!(

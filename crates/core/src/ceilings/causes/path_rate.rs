@@ -75,16 +75,8 @@ pub(super) fn believable_speed(host: &HostFacts) -> Option<f64> {
 }
 
 fn is_virtual(device: &DeviceFacts) -> bool {
-    const KINDS: [&str; 8] = [
-        "veth",
-        "loopback",
-        "tun",
-        "tap",
-        "bridge",
-        "dummy",
-        "ifb",
-        "virtio_net",
-    ];
+    const KINDS: [&str; 8] =
+        ["veth", "loopback", "tun", "tap", "bridge", "dummy", "ifb", "virtio_net"];
     let driver = device.driver.as_deref().unwrap_or_default();
     device.name == "lo" || KINDS.contains(&driver)
 }
@@ -92,10 +84,7 @@ fn is_virtual(device: &DeviceFacts) -> bool {
 fn link_signs(view: &View<'_>) -> Option<Signs> {
     let share = view.throughput_bps / link_ceiling(view)?.limit_bps;
     let say = "of what the slower of both ends' links carries";
-    Signs::new(
-        (share - 1.0).abs() <= EXACT_TOLERANCE,
-        [format!("{} {say}", percent(share))],
-    )
+    Signs::new((share - 1.0).abs() <= EXACT_TOLERANCE, [format!("{} {say}", percent(share))])
 }
 
 /// Only if a queue or loss shows that a link is full: else the delivery rate is what another cause
@@ -116,11 +105,7 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let limit = view.delivery_bps()?.min(steps.unwrap_or(f64::INFINITY));
     // Behind one that is longer than the path the run has all that the path gave, in steps or
     // bursts.
-    let limit = if view.has_queue(DEEP_QUEUE) {
-        limit.max(view.throughput_bps)
-    } else {
-        limit
-    };
+    let limit = if view.has_queue(DEEP_QUEUE) { limit.max(view.throughput_bps) } else { limit };
     let formula = "delivery rate with a full queue (largest; of several flows Σ medians)";
     let ceiling = Ceiling::new(Cause::PathRate, limit, formula)
         .input("delivery_rate_bps", Some(limit))
@@ -172,10 +157,7 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
         && view.queues_a_segment()
         && !is_wait_for_cpu(view, inflation);
     let is_link = stands || short || found || view.is_shaped();
-    Signs::new(
-        is_link && !view.arrives_by_turns(),
-        queue_sentences(view, inflation),
-    )
+    Signs::new(is_link && !view.arrives_by_turns(), queue_sentences(view, inflation))
 }
 
 /// On a short path packets and acknowledgements wait for the scheduler if others have the hosts'
@@ -208,11 +190,7 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
         room &= in_flight <= WINDOW_USED * receiver.window_bytes? as f64;
     }
     // BBR leaves a short queue, but a link keeps its rate as a clock does.
-    let least = if view.is_even() {
-        SHORT_QUEUE_INFLATION
-    } else {
-        QUEUE_INFLATION
-    };
+    let least = if view.is_even() { SHORT_QUEUE_INFLATION } else { QUEUE_INFLATION };
     let queue = mean >= least * shortest && mean - shortest >= QUEUE_DELAY_US;
     let waits = reader.blocked >= USUAL_STATE && plan.write_rate_bps.is_none();
     Signs::new(
@@ -238,14 +216,10 @@ fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
         inflation.ratio,
         inflation.delay_us / 1e3
     )];
-    say.extend(
-        view.plateau()
-            .zip(view.delivery_bps())
-            .map(|(share, rate)| {
-                let (share, rate) = (percent(share), bps(rate));
-                format!("{share} of the delivery rate of {rate}")
-            }),
-    );
+    say.extend(view.plateau().zip(view.delivery_bps()).map(|(share, rate)| {
+        let (share, rate) = (percent(share), bps(rate));
+        format!("{share} of the delivery rate of {rate}")
+    }));
     say
 }
 

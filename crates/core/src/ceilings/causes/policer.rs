@@ -12,13 +12,8 @@ use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::remedy::{Remedy, RunOption};
 
-pub(super) const RULE: Rule = Rule {
-    cause: Cause::Policer,
-    tolerance: MODEL_TOLERANCE,
-    ceiling,
-    signs,
-    remedy,
-};
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Policer, tolerance: MODEL_TOLERANCE, ceiling, signs, remedy };
 
 /// The long-run rate is the measured one; only if the losses are those of a policer.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
@@ -48,18 +43,14 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     }
     let loss = view.loss().filter(|loss| *loss > 0.0)?;
     let variation = view.variation()?;
-    let pattern = if view.ignores_loss() {
-        is_policed_bbr(view, loss)
-    } else {
-        is_policed(view, loss)
-    };
+    let pattern =
+        if view.ignores_loss() { is_policed_bbr(view, loss) } else { is_policed(view, loss) };
     let say = [
         format!("{} of the segments were lost", percent(loss)),
         format!("the intervals' rates vary by {}", percent(variation)),
     ];
-    let trains = view
-        .loss_train()
-        .map(|segments| format!("each loss event took {segments:.1} segments"));
+    let trains =
+        view.loss_train().map(|segments| format!("each loss event took {segments:.1} segments"));
     let windows = view
         .mean(|tcp| tcp.loss_window_variation)
         .map(|cv| format!("the windows at which losses came vary by {}", percent(cv)));
@@ -127,10 +118,7 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
 fn nothing_more(view: &View<'_>) -> Option<String> {
     let most = view.sum(|flow| positive(flow.tcp.max_pacing_rate_bps? as f64))?;
     (most <= PACED_AT * view.throughput_bps).then(|| {
-        format!(
-            "it is paced at {}, a policer's rate: nothing at this host brings more",
-            bps(most)
-        )
+        format!("it is paced at {}, a policer's rate: nothing at this host brings more", bps(most))
     })
 }
 

@@ -30,19 +30,13 @@ pub(super) const SHAPER: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: EXACT_TOLERANCE,
     ceiling: |view| {
-        find_shaper(view).map(|found| Ceiling {
-            cause: Cause::PathRate,
-            ..ceiling(&found)
-        })
+        find_shaper(view).map(|found| Ceiling { cause: Cause::PathRate, ..ceiling(&found) })
     },
     signs: |view| {
         let found = find_shaper(view)?;
         let shaper = Traffic::of(view)?.qos.shaper.as_ref()?;
         let full = found.sent_bps >= CLASS_FULL * shaper.ceil_bps && shaper.overlimits > 0;
-        Some(Signs {
-            hold: full,
-            ..signs(&found)?
-        })
+        Some(Signs { hold: full, ..signs(&found)? })
     },
     remedy: |_, _| None,
 };
@@ -165,10 +159,9 @@ fn has_devices_speed(view: &View<'_>, qos: &QosEvidence) -> bool {
 
 fn ceiling(found: &CarrierClass<'_>) -> Ceiling {
     let (limit, formula) = match &found.holder {
-        Holder::Limit(class) | Holder::Link(class) => (
-            class.ceil_bps,
-            "ceil of the class, or rate of the shaper, × payload share",
-        ),
+        Holder::Limit(class) | Holder::Link(class) => {
+            (class.ceil_bps, "ceil of the class, or rate of the shaper, × payload share")
+        }
         Holder::Reserve(class) => (class.rate_bps, "rate of the class × payload share"),
         Holder::Rest(_) => (found.sent_bps, "what other classes left × payload share"),
         Holder::Meter(_, limit) => (*limit, "rate of the meter that drops × payload share"),
@@ -178,17 +171,10 @@ fn ceiling(found: &CarrierClass<'_>) -> Ceiling {
     let is_starved =
         matches!(found.holder, Holder::Meter(..)) && found.sent_bps < CLASS_FULL * limit;
     let limit = if is_starved { found.sent_bps } else { limit };
-    let made = Ceiling::new(
-        Cause::QosClass,
-        (limit - found.others_bps) * found.share,
-        formula,
-    )
-    .input("class_bps", Some(limit))
-    .input(
-        "others_bps",
-        Some(found.others_bps).filter(|bps| *bps > 0.0),
-    )
-    .input("payload_share", Some(found.share));
+    let made = Ceiling::new(Cause::QosClass, (limit - found.others_bps) * found.share, formula)
+        .input("class_bps", Some(limit))
+        .input("others_bps", Some(found.others_bps).filter(|bps| *bps > 0.0))
+        .input("payload_share", Some(found.share));
     let shared = found.others_bps > (1.0 - CLASS_FULL) * found.sent_bps;
     if shared || is_starved || matches!(found.holder, Holder::Rest(_)) {
         made.dependent()

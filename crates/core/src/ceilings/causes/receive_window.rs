@@ -19,13 +19,8 @@ use crate::plan::Role;
 use crate::record::{TcpReceiver, TcpSender};
 use crate::remedy::{self, Remedy};
 
-pub(super) const RULE: Rule = Rule {
-    cause: Cause::ReceiveWindow,
-    tolerance: EXACT_TOLERANCE,
-    ceiling,
-    signs,
-    remedy,
-};
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::ReceiveWindow, tolerance: EXACT_TOLERANCE, ceiling, signs, remedy };
 
 /// The window that the receiver's buffer keeps, if only the receiver was seen; with its own
 /// estimate of the round-trip time.
@@ -129,9 +124,7 @@ pub(in super::super) fn is_closing(view: &View<'_>) -> bool {
 fn is_held(view: &View<'_>) -> Option<bool> {
     let share = view.rwnd_share()?;
     let full = view.mean(|tcp| tcp.send_window_full_share).unwrap_or(0.0);
-    let queue = view
-        .inflation()
-        .is_none_or(|inflation| inflation.is_queue(SHORT_QUEUE_INFLATION));
+    let queue = view.inflation().is_none_or(|inflation| inflation.is_queue(SHORT_QUEUE_INFLATION));
     let always = full >= WINDOW_ALWAYS_FULL && share >= WINDOW_SEEN && !queue;
     let paced = full >= WINDOW_FULL && share >= WINDOW_COUNTED;
     let reached = share >= WINDOW_OFTEN && view.ignores_loss() && !queue && reaches_window(view);

@@ -8,13 +8,8 @@ use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::remedy::Remedy;
 
-pub(super) const RULE: Rule = Rule {
-    cause: Cause::SegmentSize,
-    tolerance: MODEL_TOLERANCE,
-    ceiling,
-    signs,
-    remedy,
-};
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::SegmentSize, tolerance: MODEL_TOLERANCE, ceiling, signs, remedy };
 
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let mss = view.mss()?;
@@ -55,14 +50,11 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         Some(taken) => format!(
             "segments queue before the soft interrupts of a CPU, which take {taken:.0} % of it"
         ),
-        None => format!(
-            "one end or the other worked, or wanted to, for {} of the time",
-            percent(share)
-        ),
+        None => {
+            format!("one end or the other worked, or wanted to, for {} of the time", percent(share))
+        }
     }));
-    say.push(format!(
-        "segmentation offload of the sender's device is {state}"
-    ));
+    say.push(format!("segmentation offload of the sender's device is {state}"));
     Signs::new(cpu_bound && !offload && small.is_some(), say)
 }
 

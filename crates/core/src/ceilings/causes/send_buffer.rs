@@ -50,11 +50,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
         .input("payload_share", Some(share))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
-    Some(if limit > mean {
-        ceiling.dependent()
-    } else {
-        ceiling
-    })
+    Some(if limit > mean { ceiling.dependent() } else { ceiling })
 }
 
 /// The rate that the buffers allow once nothing else keeps it low: their pieces are large then.
@@ -98,8 +94,7 @@ fn held_ceiling(view: &View<'_>) -> Option<Ceiling> {
 fn wait_for_pace_s(tcp: &TcpSender) -> f64 {
     let pace = tcp.pacing_rate_bps.filter(|_| is_bbr(tcp));
     let unsent = tcp.notsent_bytes.unwrap_or(0) as f64 * 8.0;
-    pace.and_then(|bps| positive(unsent / bps as f64))
-        .unwrap_or(0.0)
+    pace.and_then(|bps| positive(unsent / bps as f64)).unwrap_or(0.0)
 }
 
 /// Memory that the buffer takes, bytes, with what its queue overshot. A queue far beyond the buffer
@@ -136,11 +131,7 @@ fn is_starved(tcp: &TcpSender) -> bool {
 /// so all of it is.
 fn fill(tcp: &TcpSender) -> f64 {
     let queue = tcp.send_queue_memory_bytes.unwrap_or(0);
-    if queue > tcp.send_buffer_bytes {
-        1.0
-    } else {
-        MEAN_FILL
-    }
+    if queue > tcp.send_buffer_bytes { 1.0 } else { MEAN_FILL }
 }
 
 /// Payload over memory of a buffer that is nearly full: the pieces of a slow sender are small.
@@ -183,24 +174,14 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let counted = view.sndbuf_share().is_some_and(|s| s >= SNDBUF_SHARE);
     let blocked_long = blocked.is_some_and(|share| share >= USUAL_STATE);
     let paced = view.ignores_loss() && !view.keeps_its_pace();
-    let few = if counted || paced {
-        PARTLY_UNSENT
-    } else {
-        NOTHING_UNSENT
-    };
+    let few = if counted || paced { PARTLY_UNSENT } else { NOTHING_UNSENT };
     let drained = unsent <= few && view.tcp.iter().all(|flow| room(flow.tcp));
     let filled = view.tcp.iter().all(|flow| is_filled(flow.tcp));
     let bursts = locked && unsent <= ALL_SENT && filled && !is_path_full(view);
-    let by = if locked {
-        "fixed by the application"
-    } else {
-        "tuned by the kernel"
-    };
+    let by = if locked { "fixed by the application" } else { "tuned by the kernel" };
     let buffer = bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?);
     let waited = percent(unsent);
-    let mut say = vec![format!(
-        "of a send buffer of {buffer} ({by}), {waited} waited unsent"
-    )];
+    let mut say = vec![format!("of a send buffer of {buffer} ({by}), {waited} waited unsent")];
     say.extend(blocked.map(|b| format!("the writer slept in send for {} of the time", percent(b))));
     let fits = !view.has_queue(DEEP_QUEUE);
     let holds = (drained || bursts) && (blocked_long || counted) && fits;

@@ -10,13 +10,8 @@ use crate::plan::{Direction, MAX_SECONDS, Traffic};
 use crate::record::TcpSender;
 use crate::remedy::{Remedy, RunOption};
 
-pub(super) const RULE: Rule = Rule {
-    cause: Cause::Startup,
-    tolerance: MODEL_TOLERANCE,
-    ceiling,
-    signs,
-    remedy,
-};
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Startup, tolerance: MODEL_TOLERANCE, ceiling, signs, remedy };
 
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let waits = round_trips_before_data(view);
@@ -111,9 +106,8 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let flows = view.tcp.len() as f64;
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
-    let seconds = time
-        .map_or(0.0, |time| (time / flows * 20.0).ceil())
-        .clamp(MIN_SECONDS, MAX_SECONDS);
+    let seconds =
+        time.map_or(0.0, |time| (time / flows * 20.0).ceil()).clamp(MIN_SECONDS, MAX_SECONDS);
     Some(Remedy::option(RunOption::Time, format!("{seconds:.0}s")))
 }
 

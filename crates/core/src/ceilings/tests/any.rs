@@ -12,14 +12,7 @@ use crate::remedy::{Change, Remedy};
 /// Zeros, small figures, real ones and the largest. (Boxed: dozens of them by value overflow the
 /// stack.)
 fn count() -> BoxedStrategy<u64> {
-    prop_oneof![
-        Just(0),
-        0..100_u64,
-        0..10_000_000_u64,
-        any::<u64>(),
-        Just(u64::MAX)
-    ]
-    .boxed()
+    prop_oneof![Just(0), 0..100_u64, 0..10_000_000_u64, any::<u64>(), Just(u64::MAX)].boxed()
 }
 
 fn small() -> BoxedStrategy<u32> {
@@ -116,17 +109,12 @@ fn sysctls() -> impl Strategy<Value = Vec<(String, String)>> {
 }
 
 fn figures(text: &str) -> Vec<u64> {
-    text.split_whitespace()
-        .map(|word| word.parse().unwrap())
-        .collect()
+    text.split_whitespace().map(|word| word.parse().unwrap()).collect()
 }
 
 /// What a remedy gives a host less of than it has, or may have.
 fn lowered(remedy: &Remedy, host: &dyn Fn(End) -> HostFacts) -> Option<String> {
-    let before = remedy
-        .first
-        .as_deref()
-        .and_then(|first| lowered(first, host));
+    let before = remedy.first.as_deref().and_then(|first| lowered(first, host));
     let own = match &remedy.change {
         // A switch is turned on.
         Change::HostSetting { value, .. } if value == "1" => None,
@@ -140,9 +128,7 @@ fn lowered(remedy: &Remedy, host: &dyn Fn(End) -> HostFacts) -> Option<String> {
             (!is_kept).then(|| format!("{object}: {has:?} becomes {value}"))
         }
         Change::DeviceMtu { object, value } => {
-            let has = host(remedy.end?)
-                .device
-                .map_or(0, |device| device.mtu_bytes);
+            let has = host(remedy.end?).device.map_or(0, |device| device.mtu_bytes);
             (has > *value).then(|| format!("the MTU of {object}: {has} becomes {value}"))
         }
         _ => None,

@@ -59,10 +59,7 @@ pub(super) fn slow_writer() -> Scene {
 
 /// An end whose application is not linerate's own: what it does beside writing is not known.
 fn of_others(blocked: f64, running: f64) -> EndReport {
-    EndReport {
-        paced_us: None,
-        ..end(blocked, running)
-    }
+    EndReport { paced_us: None, ..end(blocked, running) }
 }
 
 /// 1 % of the segments is lost: 19 of 1,900.
@@ -136,18 +133,12 @@ fn each_row_of_the_kernels_table_has_its_cause() {
 fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     let mut scene = small_window();
     let locked = scene.is(Cause::ReceiveWindow).verdict;
-    assert!(
-        locked
-            .command()
-            .starts_with("linerate stream mauchly --receive-window ")
-    );
+    assert!(locked.command().starts_with("linerate stream mauchly --receive-window "));
     let most = ("net.core.rmem_max".to_owned(), "212992".to_owned());
     scene.receiver_host.sysctls.extend([most]);
     let capped = scene.is(Cause::ReceiveWindow).verdict;
     assert!(
-        capped
-            .command()
-            .starts_with("linerate host set net.core.rmem_max="),
+        capped.command().starts_with("linerate host set net.core.rmem_max="),
         "{}",
         capped.command()
     );
@@ -162,10 +153,7 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     // Thirty times as much is nobody's to promise.
     assert_eq!(explained.verdict.predicted_bps, None);
     let most = explained.verdict.evidence.last().unwrap();
-    assert!(
-        most.ends_with("path rate lets no more than 941 Mbit/s through"),
-        "{most}"
-    );
+    assert!(most.ends_with("path rate lets no more than 941 Mbit/s through"), "{most}");
     // 941 Mbit/s · 20.3 ms · 2 is 4.78 MB; the kernel's maximum of 32 MiB is not lowered, and
     // large enough: the window has to begin there.
     assert_eq!(
@@ -216,14 +204,8 @@ fn a_window_whose_ceiling_is_far_off_stays_unexplained() {
     let mut scene = small_window();
     scene.throughput_bps = 22e6;
     let verdict = scene.is(Cause::Unexplained).verdict;
-    assert!(
-        verdict.evidence[0].contains("receive window"),
-        "{verdict:?}"
-    );
-    assert_eq!(
-        (verdict.share_of_ceiling, verdict.predicted_bps),
-        (None, None)
-    );
+    assert!(verdict.evidence[0].contains("receive window"), "{verdict:?}");
+    assert_eq!((verdict.share_of_ceiling, verdict.predicted_bps), (None, None));
 }
 
 #[test]
@@ -255,16 +237,10 @@ fn loss_whose_model_is_far_off_stays_unexplained() {
 fn silent_kernels_leave_it_unexplained() {
     let mut scene = tcp(100e6);
     let explained = scene.is(Cause::Unexplained);
-    assert_eq!(
-        explained.verdict.evidence,
-        ["the kernels' figures point to no cause"]
-    );
+    assert_eq!(explained.verdict.evidence, ["the kernels' figures point to no cause"]);
     scene.tcp.clear();
     let mut record = scene.record();
-    record.legs[0] = Leg {
-        throughput_bps: record.throughput_bps(),
-        ..Leg::new(Direction::Up)
-    };
+    record.legs[0] = Leg { throughput_bps: record.throughput_bps(), ..Leg::new(Direction::Up) };
     let explained = explain(&record).remove(0);
     assert_eq!(explained.verdict.cause, Cause::Unexplained);
     assert_eq!(explained.ceilings, []);
@@ -275,12 +251,7 @@ fn spurious_retransmissions_are_not_losses() {
     let mut scene = random_loss("cubic");
     scene.flow().dsack_duplicates = Some(19);
     let explained = scene.is(Cause::Unexplained);
-    assert!(
-        explained
-            .ceilings
-            .iter()
-            .all(|c| c.cause != Cause::Congestion)
-    );
+    assert!(explained.ceilings.iter().all(|c| c.cause != Cause::Congestion));
 }
 
 #[test]
@@ -288,17 +259,10 @@ fn an_autotuned_buffer_is_a_cause_only_at_its_maximum() {
     let mut scene = small_buffer();
     scene.flow().send_buffer_locked = false;
     scene.is(Cause::Unexplained);
-    let wmem = (
-        "net.ipv4.tcp_wmem".to_owned(),
-        "4096 16384 65536".to_owned(),
-    );
+    let wmem = ("net.ipv4.tcp_wmem".to_owned(), "4096 16384 65536".to_owned());
     scene.sender_host.sysctls.extend([wmem]);
     let verdict = scene.is(Cause::SendBuffer).verdict;
-    assert!(
-        verdict
-            .command()
-            .starts_with("linerate host set net.ipv4.tcp_wmem='4096 16384 ")
-    );
+    assert!(verdict.command().starts_with("linerate host set net.ipv4.tcp_wmem='4096 16384 "));
 }
 
 #[test]
@@ -309,12 +273,7 @@ fn a_buffer_that_leaks_is_no_ceiling() {
     flow.send_queue_memory_bytes = Some(1_640_000);
     flow.notsent_bytes = Some(800_000);
     let explained = scene.is(Cause::Unexplained);
-    assert!(
-        explained
-            .ceilings
-            .iter()
-            .all(|c| c.cause != Cause::SendBuffer)
-    );
+    assert!(explained.ceilings.iter().all(|c| c.cause != Cause::SendBuffer));
 }
 
 /// As it was measured over 40 ms: the pace took three quarters of the time that the window held.
@@ -561,10 +520,7 @@ fn a_short_queue_on_a_plateau_is_the_paths_rate_in_spite_of_its_losses() {
     (flow.cwnd_bytes, flow.unacked_bytes) = (26 * MSS, 26 * MSS);
     flow.delivery_rate_max_bps = Some(5_700_000);
     let explained = scene.is(Cause::PathRate);
-    let path = explained
-        .ceilings
-        .iter()
-        .find(|c| c.cause == Cause::PathRate);
+    let path = explained.ceilings.iter().find(|c| c.cause == Cause::PathRate);
     assert!(!path.unwrap().independent);
     // Off the plateau others fill the queue, and the losses decide.
     scene.flow().delivery_rate_max_bps = Some(7_000_000);
@@ -636,10 +592,7 @@ fn a_quota_of_cpu_time_that_is_used_up_is_the_cause_at_its_end() {
     limited(&mut scene.receiver, 38);
     let verdict = scene.is(Cause::CpuReceive).verdict;
     let says = "its control group's quota of 15 % of a CPU was used up in 38 of 40 periods";
-    assert!(
-        verdict.evidence.iter().any(|line| line == says),
-        "{verdict:?}"
-    );
+    assert!(verdict.evidence.iter().any(|line| line == says), "{verdict:?}");
     // Seldom used up; by others of the group; one group of both ends.
     limited(&mut scene.receiver, 10);
     scene.is(Cause::Unexplained);
@@ -876,10 +829,7 @@ fn small_segments_without_offload_cost_the_cpu() {
     flow.effective_segment_bytes = Some(524.0);
     scene.receiver_host.device.as_mut().unwrap().mtu_bytes = 9000;
     let verdict = scene.is(Cause::SegmentSize).verdict;
-    assert!(
-        verdict.evidence.iter().any(|line| line.contains("524")),
-        "{verdict:?}"
-    );
+    assert!(verdict.evidence.iter().any(|line| line.contains("524")), "{verdict:?}");
     let device = scene.sender_host.device.as_mut().unwrap();
     device.offloads.insert("tx-tcp-segmentation".into(), true);
     scene.is(Cause::CpuSend);
@@ -909,13 +859,7 @@ fn a_short_transfer_ends_in_slow_start() {
     // The same start of a long transfer is a small part of it.
     small_window().transfer(15_600_000).is(Cause::ReceiveWindow);
     scene.plan.warm_up = Span(Duration::from_millis(10));
-    assert!(
-        scene
-            .explain()
-            .ceilings
-            .iter()
-            .all(|c| c.cause != Cause::Startup)
-    );
+    assert!(scene.explain().ceilings.iter().all(|c| c.cause != Cause::Startup));
 }
 
 /// 10 + 20 + 15 segments, and a round more for the pace. It had half of its largest rate in the
@@ -939,15 +883,9 @@ fn ceilings_of_flows_add_up() {
         let one = scene.explain();
         let cause = one.verdict.cause;
         let four = scene.times(4).is(cause);
-        assert!(
-            (limit(&four, cause) / limit(&one, cause) - 4.0).abs() < 1e-9,
-            "{cause:?}"
-        );
+        assert!((limit(&four, cause) / limit(&one, cause) - 4.0).abs() < 1e-9, "{cause:?}");
         let remedy = four.verdict.command();
-        assert!(
-            remedy.contains("--streams 4") || remedy.contains("modprobe"),
-            "{remedy}"
-        );
+        assert!(remedy.contains("--streams 4") || remedy.contains("modprobe"), "{remedy}");
     }
 }
 
@@ -955,13 +893,7 @@ fn ceilings_of_flows_add_up() {
 fn a_flow_without_a_figure_leaves_no_sum() {
     let mut scene = small_window().times(2);
     scene.tcp[1].send_window_bytes = None;
-    assert!(
-        scene
-            .explain()
-            .ceilings
-            .iter()
-            .all(|c| c.cause != Cause::ReceiveWindow)
-    );
+    assert!(scene.explain().ceilings.iter().all(|c| c.cause != Cause::ReceiveWindow));
 }
 
 #[test]
@@ -1026,12 +958,8 @@ fn evidence_that_only_nearly_holds_is_for_no_cause() {
         change(&mut scene);
         scene.is(Cause::Unexplained);
     };
-    nearly(small_window(), |s| {
-        s.flow().rwnd_limited_us = Some(1_900_000)
-    });
-    nearly(small_buffer(), |s| {
-        s.flow().send_queue_memory_bytes = Some(40_000)
-    });
+    nearly(small_window(), |s| s.flow().rwnd_limited_us = Some(1_900_000));
+    nearly(small_buffer(), |s| s.flow().send_queue_memory_bytes = Some(40_000));
     nearly(small_buffer(), |s| s.flow().notsent_bytes = Some(8_000));
     nearly(small_buffer(), |s| {
         // A window that may hold has something to keep back.
@@ -1046,12 +974,8 @@ fn evidence_that_only_nearly_holds_is_for_no_cause() {
     nearly(slow_reader(), |s| s.receiver = end(0.12, 0.02));
     nearly(paced(), |s| s.flow().pacing_rate_bps = Some(9_000_000));
     nearly(random_loss("cubic"), |s| s.flow().unacked_bytes = 8 * MSS);
-    nearly(random_loss("cubic"), |s| {
-        s.flow().rwnd_limited_us = Some(2_100_000)
-    });
-    nearly(bottleneck(), |s| {
-        s.flow().delivery_rate_max_bps = Some(70_000_000)
-    });
+    nearly(random_loss("cubic"), |s| s.flow().rwnd_limited_us = Some(2_100_000));
+    nearly(bottleneck(), |s| s.flow().delivery_rate_max_bps = Some(70_000_000));
     // The model of many losses is too far off a policed rate to take the place of a policer.
     nearly(policed(), |s| s.flow().loss_events = 35);
     // Losses in nearly all readings: trains cannot be told from events that follow each other.
@@ -1150,15 +1074,7 @@ fn what_is_far_from_its_thresholds_is_surer_and_each_verdict_has_a_next_run() {
     scene.flow().rwnd_limited_us = Some(2_050_000);
     let near = scene.is(Cause::ReceiveWindow).verdict;
     assert!(sure.confidence > near.confidence, "{sure:?} {near:?}");
-    let next = |verdict: &Verdict| {
-        verdict
-            .runner_up
-            .as_ref()
-            .unwrap()
-            .tell_apart
-            .command
-            .clone()
-    };
+    let next = |verdict: &Verdict| verdict.runner_up.as_ref().unwrap().tell_apart.command.clone();
     let unexplained = tcp(20e6).is(Cause::Unexplained).verdict;
     assert_eq!(unexplained.confidence, None);
     assert_eq!(next(&unexplained), "linerate profile mauchly");

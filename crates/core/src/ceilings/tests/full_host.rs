@@ -19,11 +19,7 @@ fn contended(running: f64, delayed: f64) -> EndReport {
 fn full(sender: EndReport, receiver: EndReport) -> Scene {
     let mut scene = tcp(20e9);
     scene.window.unread_bytes = Some(900_000);
-    Scene {
-        sender,
-        receiver,
-        ..scene
-    }
+    Scene { sender, receiver, ..scene }
 }
 
 #[test]
@@ -38,15 +34,9 @@ fn a_thread_that_waits_on_a_full_host_lacks_cpu() {
 fn a_starved_thread_is_not_given_more_flows() {
     let starved = full(contended(0.3, 0.1), contended(0.1, 0.85)).is(Cause::CpuReceive);
     let evidence = &starved.verdict.evidence[0];
-    assert!(
-        evidence.ends_with("85 % for a CPU that others had"),
-        "{evidence}"
-    );
+    assert!(evidence.ends_with("85 % for a CPU that others had"), "{evidence}");
     let command = starved.verdict.command();
-    assert!(
-        command.starts_with("top -o %CPU  # on the endpoint's host"),
-        "{command}"
-    );
+    assert!(command.starts_with("top -o %CPU  # on the endpoint's host"), "{command}");
     // One that runs as much as it can gets a second flow, where there are CPUs for it.
     let mut runs = full(contended(0.3, 0.1), contended(0.6, 0.35));
     (runs.sender_host.cpu.usable, runs.receiver_host.cpu.usable) = (4.0, 4.0);
@@ -73,10 +63,7 @@ fn both(thread: [f64; 2]) -> Vec<Cause> {
     let mut record = scene.record();
     record.direction = Direction::Both;
     record.environment.shared_kernel = true;
-    let down = Leg {
-        direction: Direction::Down,
-        ..record.legs[0].clone()
-    };
+    let down = Leg { direction: Direction::Down, ..record.legs[0].clone() };
     record.legs.push(down);
     let mut down = record.flows[0].clone();
     down.direction = Direction::Down;
@@ -99,10 +86,7 @@ fn one_host(sender: [f64; 2], receiver: [f64; 2]) -> Record {
     let end = |[running, delayed]: [f64; 2]| EndReport {
         host_cpu_percent: Some(61.0),
         softirq_seconds: Some(2.0),
-        cpu_seconds: CpuSeconds {
-            user: 0.0,
-            system: running * SECONDS,
-        },
+        cpu_seconds: CpuSeconds { user: 0.0, system: running * SECONDS },
         ..contended(running, delayed)
     };
     let mut record = full(end(sender), end(receiver)).record();

@@ -96,19 +96,11 @@ fn beside_a_queue_the_train_tells_the_link() {
 #[test]
 fn predictions_end_at_the_highest_rate_known_of_the_hosts() {
     // Thirteen times the rate took two or three per cent of a CPU each.
-    promises(
-        &behind_link(&small_window(), 400e6),
-        Cause::PathRate,
-        400e6 * SHARE,
-    );
+    promises(&behind_link(&small_window(), 400e6), Cause::PathRate, 400e6 * SHARE);
     at_most(&small_window().explain().verdict, "send buffer");
     let found = behind_link(&small_window(), 1.2e9);
     at_most(&found, "path rate lets no more than 1.15 Gbit/s through");
-    assert!(
-        found.command().contains("--receive-window"),
-        "{}",
-        found.command()
-    );
+    assert!(found.command().contains("--receive-window"), "{}", found.command());
     // A sender that is a third busy carries three times as much.
     let mut busy = small_window();
     busy.sender = end(0.6, 0.33);
@@ -132,11 +124,7 @@ fn a_send_buffer_waits_for_no_pace_that_the_window_had_kept_low() {
     flow.send_queue_memory_bytes = Some(250_000);
     let share = 65_536.0 / (65_536.0 + 1_280.0);
     let bps = 300_000.0 * 2.0 / 3.0 * share * 8.0 / 0.0203;
-    promises(
-        &scene.is(Cause::ReceiveWindow).verdict,
-        Cause::SendBuffer,
-        bps,
-    );
+    promises(&scene.is(Cause::ReceiveWindow).verdict, Cause::SendBuffer, bps);
 }
 
 /// 1 Gbit/s over 40 ms with a `tcp_rmem` of 256 KiB: the send buffer comes next, and is no reason
@@ -146,10 +134,7 @@ fn a_window_is_sized_for_the_path_as_the_hosts_settings_are() {
     let mut scene = small_window();
     let rmem = "net.ipv4.tcp_rmem";
     let hosts = [&mut scene.receiver_host, &mut scene.sender_host];
-    let values = [
-        (rmem, "4096 131072 262144"),
-        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
-    ];
+    let values = [(rmem, "4096 131072 262144"), ("net.ipv4.tcp_wmem", "4096 16384 4194304")];
     for (host, (key, value)) in hosts.into_iter().zip(values) {
         host.sysctls.insert(key.to_owned(), value.to_owned());
     }
@@ -163,10 +148,7 @@ fn a_window_is_sized_for_the_path_as_the_hosts_settings_are() {
     // Where nothing tells of the link, for all that the send buffer may hold.
     for verdict in [behind_link(&scene, 1e9), scene.explain().verdict] {
         let remedy = verdict.remedy.expect("a remedy");
-        assert_eq!(
-            (remedy.change, remedy.end),
-            (advised.change.clone(), advised.end)
-        );
+        assert_eq!((remedy.change, remedy.end), (advised.change.clone(), advised.end));
     }
     let path = Need::of_path(BitRate(1_000_000_000), "40ms".parse().unwrap());
     let product = path.path.unwrap().product_bytes();
@@ -207,10 +189,7 @@ fn losses_by_chance_stay_and_few_ones_are_no_model() {
     flow.data_segments_out = Some(107_790);
     (flow.retransmitted_segments, flow.loss_events) = (36, 30);
     let counted = |recoveries| {
-        let counters = [
-            ("TcpRetransSegs", 36),
-            ("TcpExtTCPSackRecovery", recoveries),
-        ];
+        let counters = [("TcpRetransSegs", 36), ("TcpExtTCPSackRecovery", recoveries)];
         counters.map(|(name, n)| (name.to_owned(), n)).into()
     };
     scene.sender.counters = counted(30);
@@ -287,21 +266,14 @@ fn full_segments_cost_a_packet_each_and_their_bytes() {
     assert_eq!(next, Cause::CpuSend);
     // Less than as many packets would carry, and more than the same bytes for each second of CPU.
     let packets = 170e6 * 1448.0 / 212.0;
-    assert!(
-        (0.5 * packets..packets).contains(&bps),
-        "{bps} of {packets}"
-    );
+    assert!((0.5 * packets..packets).contains(&bps), "{bps} of {packets}");
     // A packet costs the same whoever paces it.
     let mut paced = small_segments();
     paced.flow().congestion = Some("bbr".to_owned());
     let found = paced.is(Cause::SegmentSize).verdict;
     assert_eq!(predicted(&found), Some((next, bps)));
     // The link is the limit before, with the larger share that full segments have of it.
-    promises(
-        &behind_link(&small_segments(), 500e6),
-        Cause::PathRate,
-        500e6 * SHARE,
-    );
+    promises(&behind_link(&small_segments(), 500e6), Cause::PathRate, 500e6 * SHARE);
     // Others have a quarter of the receiver's CPU.
     let mut busy = small_segments();
     busy.receiver = end(0.0, 0.7);

@@ -43,16 +43,9 @@ fn policy(class: QosClass, others_bps: f64) -> QosEvidence {
 
 /// Behind a token bucket of 20 Mbit/s at the sender's own device.
 fn shaped(throughput_bps: f64) -> Scene {
-    let shaper = QosClass {
-        class: "tbf".into(),
-        policy: None,
-        ..class(20e6, 20e6, throughput_bps)
-    };
-    let qos = QosEvidence {
-        device: "wa".into(),
-        shaper: Some(shaper),
-        ..QosEvidence::default()
-    };
+    let shaper =
+        QosClass { class: "tbf".into(), policy: None, ..class(20e6, 20e6, throughput_bps) };
+    let qos = QosEvidence { device: "wa".into(), shaper: Some(shaper), ..QosEvidence::default() };
     with(throughput_bps, qos)
 }
 
@@ -108,12 +101,8 @@ fn a_class_at_its_limit_is_the_cause_and_not_a_link() {
         verdict.evidence
     );
     assert!(
-        verdict
-            .command()
-            .starts_with("linerate qos apply FILE  # with limit = \"")
-            && verdict
-                .command()
-                .ends_with("100mbit\" in [policy.bulk], now 20mbit"),
+        verdict.command().starts_with("linerate qos apply FILE  # with limit = \"")
+            && verdict.command().ends_with("100mbit\" in [policy.bulk], now 20mbit"),
         "{}",
         verdict.command()
     );
@@ -159,10 +148,7 @@ fn on_a_full_link_the_class_has_its_reservation() {
 fn what_other_classes_leave_confirms_nothing() {
     let scene = with(60e6, policy(class(10e6, 100e6, 60e6), 35e6));
     let explained = scene.is(Cause::QosClass);
-    let own = explained
-        .ceilings
-        .iter()
-        .find(|c| c.cause == Cause::QosClass);
+    let own = explained.ceilings.iter().find(|c| c.cause == Cause::QosClass);
     assert!(!own.expect("is shown").independent);
 }
 
@@ -170,12 +156,7 @@ fn what_other_classes_leave_confirms_nothing() {
 fn a_policy_that_has_the_devices_own_rate_leaves_the_link_the_cause() {
     let mut scene = with(94.1e6, policy(class(10e6, 100e6, 94.1e6), 0.0));
     let explained = scene.is(Cause::QosClass);
-    assert!(
-        explained
-            .verdict
-            .command()
-            .contains("in [adapter.wa], now 100mbit")
-    );
+    assert!(explained.verdict.command().contains("in [adapter.wa], now 100mbit"));
     let device = scene.sender_host.device.as_mut().expect("has a device");
     (device.driver, device.speed_bps) = (Some("igc".into()), Some(100_000_000));
     scene.is(Cause::PathRate);
@@ -214,24 +195,13 @@ fn a_meter_that_drops_is_the_cause_of_datagrams_and_of_tcp() {
     let mut scene = udp(80e6, 0.6);
     scene.sender.qos = Some(metered(80e6, 48e6));
     let explained = scene.is(Cause::QosClass);
-    let own = explained
-        .ceilings
-        .iter()
-        .find(|c| c.cause == Cause::QosClass);
+    let own = explained.ceilings.iter().find(|c| c.cause == Cause::QosClass);
     assert!(own.expect("is shown").independent);
     // TCP falls far below a bucket that is smaller than its bursts.
     let mut scene = tcp(5e6);
     scene.sender.qos = Some(metered(5.2e6, 5e6));
     let explained = scene.is(Cause::QosClass);
-    let own = explained
-        .ceilings
-        .iter()
-        .find(|c| c.cause == Cause::QosClass);
+    let own = explained.ceilings.iter().find(|c| c.cause == Cause::QosClass);
     assert!(!own.expect("is shown").independent);
-    assert!(
-        explained
-            .verdict
-            .command()
-            .contains("or without `drop_red`")
-    );
+    assert!(explained.verdict.command().contains("or without `drop_red`"));
 }

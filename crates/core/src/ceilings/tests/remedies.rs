@@ -31,30 +31,18 @@ fn a_pacing_rate_is_left_out() {
 fn pacing_at_a_policer_brings_fewer_losses_and_no_rate_and_is_said_once() {
     let mut scene = policed();
     let found = verdict(&scene, Cause::Policer);
-    let loss = found
-        .command()
-        .split_once("  # ")
-        .map(|(_, words)| words.to_owned());
+    let loss = found.command().split_once("  # ").map(|(_, words)| words.to_owned());
     let loss = loss.expect("what it brings");
-    assert!(
-        loss.starts_with("no faster: fewer losses, ") && loss.ends_with(" % → 0"),
-        "{loss}"
-    );
+    assert!(loss.starts_with("no faster: fewer losses, ") && loss.ends_with(" % → 0"), "{loss}");
     assert_eq!(found.predicted_bps, None);
     // The same run as it was advised.
     let rate = BitRate(scene.throughput_bps as u64);
     scene.plan.options.pacing_bps = Some(rate);
     scene.flow().max_pacing_rate_bps = Some(rate.0);
     let paced = scene.explain().verdict;
-    assert!(
-        [Cause::Policer, Cause::Pacing].contains(&paced.cause),
-        "{paced:?}"
-    );
+    assert!([Cause::Policer, Cause::Pacing].contains(&paced.cause), "{paced:?}");
     assert_eq!(paced.remedy, None);
-    assert!(
-        paced.evidence[0].ends_with("nothing at this host brings more"),
-        "{paced:?}"
-    );
+    assert!(paced.evidence[0].ends_with("nothing at this host brings more"), "{paced:?}");
 }
 
 #[test]
@@ -102,10 +90,7 @@ fn both_buffers_are_raised_where_both_were_fixed() {
         scene.plan.options.send_buffer_bytes = Some(ByteCount(65_536));
         let both = verdict(&scene, cause);
         let command = both.command();
-        assert!(
-            command.starts_with("linerate stream mauchly -w "),
-            "{command}"
-        );
+        assert!(command.starts_with("linerate stream mauchly -w "), "{command}");
         let bytes: u64 = command.rsplit(' ').next().unwrap().parse().unwrap();
         assert!(bytes >= 1 << 20, "{command}");
         let buffers = [Cause::ReceiveWindow, Cause::SendBuffer].map(Some);
@@ -119,39 +104,21 @@ fn a_limit_of_each_host_is_raised_before_both_buffers() {
     scene.plan.options.receive_window_bytes = Some(ByteCount(65_536));
     scene.plan.options.send_buffer_bytes = Some(ByteCount(65_536));
     let limit = |key: &str| (key.to_owned(), "212992".to_owned());
-    scene
-        .sender_host
-        .sysctls
-        .extend([limit("net.core.wmem_max")]);
-    scene
-        .receiver_host
-        .sysctls
-        .extend([limit("net.core.rmem_max")]);
+    scene.sender_host.sysctls.extend([limit("net.core.wmem_max")]);
+    scene.receiver_host.sysctls.extend([limit("net.core.rmem_max")]);
     // The kernel's tuning cannot take the buffers' place where it ends as low.
     for (host, key) in [
         (&mut scene.sender_host, "net.ipv4.tcp_wmem"),
         (&mut scene.receiver_host, "net.ipv4.tcp_rmem"),
     ] {
-        host.sysctls
-            .insert(key.to_owned(), "4096 65536 131072".to_owned());
+        host.sysctls.insert(key.to_owned(), "4096 65536 131072".to_owned());
     }
     let command = verdict(&scene, Cause::ReceiveWindow).command();
-    let (there, here) = command
-        .split_once("  # on the endpoint's host, and then: ")
-        .unwrap();
-    assert!(
-        there.starts_with("linerate host set net.core.rmem_max="),
-        "{command}"
-    );
+    let (there, here) = command.split_once("  # on the endpoint's host, and then: ").unwrap();
+    assert!(there.starts_with("linerate host set net.core.rmem_max="), "{command}");
     let steps: Vec<&str> = here.split(" && ").collect();
-    assert!(
-        steps[0].starts_with("linerate host set net.core.wmem_max="),
-        "{command}"
-    );
-    assert!(
-        steps[1].starts_with("linerate stream mauchly -w "),
-        "{command}"
-    );
+    assert!(steps[0].starts_with("linerate host set net.core.wmem_max="), "{command}");
+    assert!(steps[1].starts_with("linerate stream mauchly -w "), "{command}");
 }
 
 #[test]
@@ -175,10 +142,7 @@ fn a_limit_that_nobody_can_write_is_not_raised() {
     let host = &mut scene.sender_host;
     host.sysctls.insert(key.clone(), "212992".to_owned());
     let raised = verdict(&scene, Cause::SendBuffer).command();
-    assert!(
-        raised.starts_with("linerate host set net.core.wmem_max="),
-        "{raised}"
-    );
+    assert!(raised.starts_with("linerate host set net.core.wmem_max="), "{raised}");
     scene.sender_host.read_only_sysctls.push(key);
     let left = "linerate stream mauchly  # without --send-buffer";
     assert_eq!(verdict(&scene, Cause::SendBuffer).command(), left);
@@ -188,17 +152,10 @@ fn a_limit_that_nobody_can_write_is_not_raised() {
 fn a_strangers_options_do_not_reach_the_shell() {
     let mut scene = small_window();
     scene.plan.options.congestion = Some("x; reboot".into());
-    assert!(
-        !verdict(&scene, Cause::ReceiveWindow)
-            .command()
-            .contains("reboot")
-    );
+    assert!(!verdict(&scene, Cause::ReceiveWindow).command().contains("reboot"));
     let mut record = scene.record();
     for spec in ["rate=1mbit' ; reboot '", "reboot"] {
-        record.environment.lab = Some(LabFacts {
-            spec: spec.into(),
-            ..LabFacts::default()
-        });
+        record.environment.lab = Some(LabFacts { spec: spec.into(), ..LabFacts::default() });
         let remedy = explain(&record).remove(0).verdict.command();
         assert!(remedy.starts_with("linerate stream mauchly "), "{remedy}");
     }
@@ -212,20 +169,17 @@ fn an_emulated_path_and_another_port_are_named() {
     assert!(remedy(&record).starts_with("linerate stream mauchly -p 5300 --receive-window "));
     record.host = "mauchly:5300".into();
     assert!(remedy(&record).starts_with("linerate stream mauchly:5300 --receive-window "));
-    record.environment.lab = Some(LabFacts {
-        spec: "rtt=29ms,loss=ge(1%,30%)".into(),
-        ..LabFacts::default()
-    });
+    record.environment.lab =
+        Some(LabFacts { spec: "rtt=29ms,loss=ge(1%,30%)".into(), ..LabFacts::default() });
     let command = "linerate stream --lab 'rtt=29ms,loss=ge(1%,30%)' --receive-window ";
     assert!(remedy(&record).starts_with(command));
 }
 
 #[test]
 fn a_window_or_buffer_holds_what_the_path_does() {
-    for (mut scene, cause) in [
-        (small_window(), Cause::ReceiveWindow),
-        (small_buffer(), Cause::SendBuffer),
-    ] {
+    for (mut scene, cause) in
+        [(small_window(), Cause::ReceiveWindow), (small_buffer(), Cause::SendBuffer)]
+    {
         // A gigabit after this: 941 Mbit/s over 20.3 ms is 2.39 MB, with its overhead twice that.
         let device = scene.sender_host.device.as_mut().unwrap();
         (device.driver, device.speed_bps) = (Some("ice".into()), Some(1_000_000_000));
@@ -241,10 +195,10 @@ fn a_buffer_of_small_segments_is_larger_than_twice_what_is_under_way() {
     let mut scene = small_window();
     let device = scene.sender_host.device.as_mut().unwrap();
     (device.driver, device.speed_bps) = (Some("ice".into()), Some(1_000_000_000));
-    scene.receiver_host.sysctls.insert(
-        "net.ipv4.tcp_rmem".to_owned(),
-        "4096 65536 131072".to_owned(),
-    );
+    scene
+        .receiver_host
+        .sysctls
+        .insert("net.ipv4.tcp_rmem".to_owned(), "4096 65536 131072".to_owned());
     scene.window.buffer_locked = false;
     let window = scene.flow().send_window_bytes.unwrap() as f64;
     let remedy_at = |scene: &mut Scene, share: f64| {
@@ -282,16 +236,10 @@ fn a_host_of_an_emulated_path_is_treated_in_a_comparison() {
     let mut scene = small_window();
     scene.window.buffer_locked = false;
     let rmem = "net.ipv4.tcp_rmem".to_owned();
-    scene
-        .receiver_host
-        .sysctls
-        .insert(rmem, "4096\t65536\t131072".into());
+    scene.receiver_host.sysctls.insert(rmem, "4096\t65536\t131072".into());
     let remedy = |scene: &Scene, spec: &str| {
         let mut record = scene.record();
-        record.environment.lab = Some(LabFacts {
-            spec: spec.into(),
-            ..LabFacts::default()
-        });
+        record.environment.lab = Some(LabFacts { spec: spec.into(), ..LabFacts::default() });
         explain(&record).remove(0).verdict.command()
     };
     let command = "linerate compare --lab 'rate=100mbit,rtt=40ms' \
@@ -304,16 +252,10 @@ fn a_host_of_an_emulated_path_is_treated_in_a_comparison() {
     assert!(typed.contains(" -R --a 'client.sysctl:"), "{typed}");
     // A comparison has neither this nor a topology: then it is what would be typed on that host.
     let typed = remedy(&scene, "labs/sites.toml");
-    assert!(
-        typed.starts_with("linerate host set net.ipv4.tcp_rmem="),
-        "{typed}"
-    );
+    assert!(typed.starts_with("linerate host set net.ipv4.tcp_rmem="), "{typed}");
     scene.stream().verify = true;
     let typed = remedy(&scene, "rate=100mbit,rtt=40ms");
-    assert!(
-        typed.starts_with("linerate host set net.ipv4.tcp_rmem="),
-        "{typed}"
-    );
+    assert!(typed.starts_with("linerate host set net.ipv4.tcp_rmem="), "{typed}");
 }
 
 #[test]
@@ -327,10 +269,7 @@ fn a_missing_congestion_control_is_loaded_and_then_used() {
     );
     scene.plan.options.congestion = Some("cubic".into());
     let remedy = verdict(&scene, Cause::Congestion).command();
-    assert!(
-        remedy.ends_with("linerate stream mauchly -C bbr"),
-        "{remedy}"
-    );
+    assert!(remedy.ends_with("linerate stream mauchly -C bbr"), "{remedy}");
 }
 
 #[test]
@@ -367,10 +306,7 @@ fn what_a_remedy_sets_on_a_host_can_be_pasted() {
     let mut scene = small_window();
     scene.window.buffer_locked = false;
     let rmem = "net.ipv4.tcp_rmem".to_owned();
-    scene
-        .receiver_host
-        .sysctls
-        .insert(rmem, "4096\t65536\t131072".into());
+    scene.receiver_host.sysctls.insert(rmem, "4096\t65536\t131072".into());
     let remedy = verdict(&scene, Cause::ReceiveWindow).command();
     let (command, comment) = remedy.split_once("  # ").unwrap();
     assert_eq!(comment, "on the endpoint's host");

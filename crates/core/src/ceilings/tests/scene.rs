@@ -120,11 +120,7 @@ pub(super) fn end(blocked: f64, running: f64) -> EndReport {
 
 fn host() -> HostFacts {
     HostFacts {
-        cpu: CpuFacts {
-            count: 4,
-            usable: 4.0,
-            ..CpuFacts::default()
-        },
+        cpu: CpuFacts { count: 4, usable: 4.0, ..CpuFacts::default() },
         device: Some(DeviceFacts {
             name: "wa".into(),
             driver: Some("veth".into()),
@@ -226,10 +222,7 @@ impl Scene {
 
     fn evidence(&self, id: usize) -> Option<TcpEvidence> {
         let sender = self.tcp.get(id)?.clone();
-        Some(TcpEvidence {
-            receiver: Some(self.window.clone()),
-            ..sender.into()
-        })
+        Some(TcpEvidence { receiver: Some(self.window.clone()), ..sender.into() })
     }
 
     fn flows(&self, bytes: u64) -> Vec<FlowRecord> {

@@ -14,11 +14,7 @@ fn message(scene: &Scene) -> Option<String> {
 fn mends(scene: &Scene, command: &str) {
     let record = scene.record();
     let caveat = small_segments_caveat(&views(&record)[0]).expect("the segments are small");
-    assert!(
-        caveat.remedy.to_string().contains(command),
-        "{}",
-        caveat.remedy
-    );
+    assert!(caveat.remedy.to_string().contains(command), "{}", caveat.remedy);
 }
 
 /// As Linux 6.18 tells it: all sizes without the 12 bytes of timestamps. A path of jumbo frames on
@@ -69,10 +65,7 @@ fn a_path_mtu_that_was_learnt_is_told_from_one_that_was_set() {
     says(&scene, "told by a router while the connection was open");
     mends(&scene, "tracepath -n 198.18.0.2  #");
     scene.flow().advmss_bytes = 1348;
-    says(
-        &scene,
-        "an mtu of the sender's route or told by a router before",
-    );
+    says(&scene, "an mtu of the sender's route or told by a router before");
     mends(
         &scene,
         "ip route change $(ip route get fibmatch 198.18.0.2 | sed -E 's/ mtu (lock )?[0-9]+//') mtu \
@@ -92,24 +85,14 @@ fn asked_for(back: u32) -> Scene {
     let mut scene = jumbo(524);
     scene.flow().advmss_bytes = 8948;
     let receiver = &mut scene.window;
-    (
-        receiver.advmss_bytes,
-        receiver.mss_bytes,
-        receiver.pmtu_bytes,
-    ) = (524, back, 9000);
+    (receiver.advmss_bytes, receiver.mss_bytes, receiver.pmtu_bytes) = (524, back, 9000);
     scene
 }
 
 #[test]
 fn a_receivers_route_is_told_from_its_socket() {
-    says(
-        &asked_for(8948),
-        "an MSS of 536: its route has such an advmss",
-    );
-    mends(
-        &asked_for(8948),
-        "sed -E 's/ advmss (lock )?[0-9]+//') advmss 8960",
-    );
+    says(&asked_for(8948), "an MSS of 536: its route has such an advmss");
+    mends(&asked_for(8948), "sed -E 's/ advmss (lock )?[0-9]+//') advmss 8960");
     says(&asked_for(524), "an MSS of 536: TCP_MAXSEG of its socket");
     mends(&asked_for(524), "linerate stream mauchly  # without --mss");
     // Held down by the sender's own small offer, it shows nothing of itself.
@@ -127,10 +110,7 @@ fn a_clamp_is_what_neither_end_explains() {
     let mut scene = jumbo(524);
     scene.window.advmss_bytes = 8948;
     scene.flow().advmss_bytes = 8948;
-    says(
-        &scene,
-        "a router that clamps the MSS to 536 or takes the option away",
-    );
+    says(&scene, "a router that clamps the MSS to 536 or takes the option away");
     scene.flow().mss_bytes = 1200;
     says(&scene, "a router that clamps the MSS to 1212 made it less");
     let probing = ("net.ipv4.tcp_mtu_probing".to_owned(), "1".to_owned());
@@ -150,10 +130,7 @@ fn the_segments_of_the_first_atm_networks_are_small() {
         scene.sender_host.device.as_mut().unwrap().mtu_bytes = 9180;
         scene.flow().pmtu_bytes = 9180;
         scene.flow().options.clear();
-        says(
-            &scene,
-            &format!("segments carry {mss} bytes where wa with its MTU of 9180"),
-        );
+        says(&scene, &format!("segments carry {mss} bytes where wa with its MTU of 9180"));
     }
     let mut usual = jumbo(536);
     usual.sender_host.device.as_mut().unwrap().mtu_bytes = 1500;

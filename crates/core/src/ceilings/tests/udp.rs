@@ -11,10 +11,7 @@ fn an_asked_rate_that_was_reached_is_no_bottleneck() {
     scene.sender = end(0.0, 0.99);
     let verdict = scene.is(Cause::AsAsked).verdict;
     assert!(verdict.share_of_ceiling.is_some_and(|share| share > 0.98));
-    assert_eq!(
-        verdict.evidence[0],
-        "1.0 % of the datagrams were lost on the path"
-    );
+    assert_eq!(verdict.evidence[0], "1.0 % of the datagrams were lost on the path");
     assert_eq!(verdict.remedy, None);
 }
 

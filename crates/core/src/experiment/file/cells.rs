@@ -72,11 +72,7 @@ impl<'a> Resolver<'a> {
         let names: Vec<String> = names
             .map(|(factor, level)| format!("{} {}", factor.name, factor.levels[*level].name))
             .collect();
-        if names.is_empty() {
-            String::new()
-        } else {
-            shortened(&names.join(", ")) + ": "
-        }
+        if names.is_empty() { String::new() } else { shortened(&names.join(", ")) + ": " }
     }
 
     pub(super) fn work(
@@ -87,10 +83,7 @@ impl<'a> Resolver<'a> {
         let of_levels = settings.iter().enumerate();
         let of_levels = of_levels.map(|(level, setting)| (Some(level), *setting));
         let quick = self.quick.iter().map(|quick| (None, quick));
-        let tables = [(None, &self.base)]
-            .into_iter()
-            .chain(of_levels)
-            .chain(quick);
+        let tables = [(None, &self.base)].into_iter().chain(of_levels).chain(quick);
         let (commands, entries): (Vec<CellEntry>, Vec<CellEntry>) = tables
             .flat_map(|(level, setting)| entries_of(level, &setting.workload))
             .partition(|entry| entry.key.value == "command");
@@ -177,9 +170,7 @@ impl<'a> Resolver<'a> {
             "" => Ok(PathSpec::default()),
             text => text.parse(),
         };
-        let offset = fragments
-            .last()
-            .map_or(self.base.offset, |last| last.offset);
+        let offset = fragments.last().map_or(self.base.offset, |last| last.offset);
         let spec: PathSpec = spec.map_err(|error| {
             let spec = shortened(&text);
             Fault::new(offset, format!("in the spec `{spec}`, {error}"))
@@ -208,9 +199,7 @@ impl<'a> Resolver<'a> {
             Err(Fault::unknown(at, "host", &names.collect::<Vec<_>>()))
         };
         let (client, server) = (host("client")?, host("server")?);
-        let address = path
-            .get("address")
-            .map(|at| address(&topology, &server, at));
+        let address = path.get("address").map(|at| address(&topology, &server, at));
         Ok(ExperimentPath::Lab {
             name: file.value.to_owned(),
             spec: None,
@@ -228,11 +217,7 @@ fn entries_of<'e>(
     workload: &'e [KeyText<'_>],
 ) -> impl Iterator<Item = CellEntry<'e>> {
     let entries = workload.iter();
-    entries.map(move |(key, text)| CellEntry {
-        level,
-        key: *key,
-        text: text.as_str(),
-    })
+    entries.map(move |(key, text)| CellEntry { level, key: *key, text: text.as_str() })
 }
 
 /// The keys that the command has, each once. Keys that are meant for all cells are left out where
@@ -252,12 +237,7 @@ fn fitting(
             }
             let keys = command.keys();
             let otherwise = format!("its keys are {}", keys.join(", "));
-            return Err(Fault::unknown_key(
-                entry.key,
-                "the workload",
-                keys,
-                otherwise,
-            ));
+            return Err(Fault::unknown_key(entry.key, "the workload", keys, otherwise));
         }
         let is_extent = |key: &str| EXTENTS.contains(&key);
         let rival = kept.iter().find(|other| {
@@ -350,22 +330,13 @@ mod tests {
     fn a_fragment_replaces_its_own_keys_and_adds_the_others() {
         let base = "rate=10mbit,rtt=29ms,loss=ge(1%,20%)";
         assert_eq!(spec(&[base]), base);
-        assert_eq!(
-            spec(&[base, "loss=0.5%,hops=1"]),
-            "rate=10mbit,rtt=29ms,loss=0.5%,hops=1"
-        );
-        assert_eq!(
-            spec(&[base, "", "rtt=1ms"]),
-            "rate=10mbit,loss=ge(1%,20%),rtt=1ms"
-        );
+        assert_eq!(spec(&[base, "loss=0.5%,hops=1"]), "rate=10mbit,rtt=29ms,loss=0.5%,hops=1");
+        assert_eq!(spec(&[base, "", "rtt=1ms"]), "rate=10mbit,loss=ge(1%,20%),rtt=1ms");
     }
 
     #[test]
     fn a_key_for_both_directions_replaces_the_key_of_one() {
-        assert_eq!(
-            spec(&["up.loss=1%,down.rate=1mbit", "loss=2%"]),
-            "down.rate=1mbit,loss=2%"
-        );
+        assert_eq!(spec(&["up.loss=1%,down.rate=1mbit", "loss=2%"]), "down.rate=1mbit,loss=2%");
         assert_eq!(spec(&["loss=2%", "up.loss=1%"]), "loss=2%,up.loss=1%");
     }
 }

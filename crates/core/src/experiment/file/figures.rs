@@ -19,9 +19,7 @@ pub(super) fn columns(
 ) -> Result<(Option<usize>, Vec<Column>), Fault> {
     let table = root.section("table", "[table]", "across")?;
     let across = table.map(|table| table.string("across")).transpose()?;
-    let across = across
-        .flatten()
-        .map(|name| factor_index(&factors.full, name));
+    let across = across.flatten().map(|name| factor_index(&factors.full, name));
     let across = across.transpose()?;
     let sections = root.sections("column", "[[column]]", COLUMN_KEYS)?;
     if sections.is_empty() {
@@ -128,9 +126,7 @@ pub(super) fn figures(
     let table = FiguresTable::read(file, files)?;
     let keys = keys(&section, factors, &table)?;
     let filters = section.texts("where")?;
-    let filters = filters
-        .iter()
-        .map(|(name, text)| Ok((table.column(*name)?, &text.value)));
+    let filters = filters.iter().map(|(name, text)| Ok((table.column(*name)?, &text.value)));
     let filters = filters.collect::<Result<Vec<_>, Fault>>()?;
     let values = values(&section, &table)?;
     let averages = [("median", false), ("mean", true)];
@@ -202,11 +198,7 @@ impl<'a> FiguresTable<'a> {
             return Err(file_fault(self.file, why));
         }
         let name = name.read::<Measure>()?.to_string();
-        Ok(FigureValue {
-            name,
-            column,
-            scale,
-        })
+        Ok(FigureValue { name, column, scale })
     }
 }
 
@@ -244,9 +236,7 @@ fn values(section: &Section<'_>, table: &FiguresTable<'_>) -> Result<Vec<FigureV
         return Err(section.missing("values", "which column has which figure"));
     }
     let values = values.iter();
-    values
-        .map(|(name, formula)| table.value(*name, formula.as_str()))
-        .collect()
+    values.map(|(name, formula)| table.value(*name, formula.as_str())).collect()
 }
 
 /// Compares as numbers where both are numbers: 100 equals 100.0.

@@ -10,10 +10,7 @@ use crate::units::Percent;
 /// Reads all findings. Pairs with cells that the quick form omits are left out.
 pub(super) fn read(root: &Section<'_>, factors: &Factors<'_>) -> Result<Vec<Finding>, Fault> {
     let sections = root.sections("finding", "[[finding]]", KEYS)?;
-    sections
-        .iter()
-        .map(|section| finding(section, factors))
-        .collect()
+    sections.iter().map(|section| finding(section, factors)).collect()
 }
 
 fn finding(section: &Section<'_>, factors: &Factors<'_>) -> Result<Finding, Fault> {
@@ -65,10 +62,7 @@ fn around(about: At<f64>, within: Option<At<f64>>) -> Result<Accepted, Fault> {
     if factor < 1.0 {
         return Fault::contradiction(about.offset, "`within`", "it is a factor, 1 or more");
     }
-    Ok(Accepted {
-        low: about.value / factor,
-        high: about.value * factor,
-    })
+    Ok(Accepted { low: about.value / factor, high: about.value * factor })
 }
 
 fn no_difference(margin: At<&str>, is_ratio: bool) -> Result<Accepted, Fault> {
@@ -79,10 +73,7 @@ fn no_difference(margin: At<&str>, is_ratio: bool) -> Result<Accepted, Fault> {
     let hint = "write \"5%\", above 0 % and below 100 %";
     let is_margin = |percent: &Percent| percent.0 > 0.0 && percent.0 < 100.0;
     let margin = margin.parsed("margin", hint, is_margin)?.0 / 100.0;
-    Ok(Accepted {
-        low: 1.0 - margin,
-        high: 1.0 + margin,
-    })
+    Ok(Accepted { low: 1.0 - margin, high: 1.0 + margin })
 }
 
 /// A cell as the level of each factor; `None` is any.
@@ -144,9 +135,7 @@ fn allows(selection: &Selection, levels: &[usize]) -> bool {
 /// The cell that a cell is compared with: `over` replaces its levels.
 fn held_against(levels: &[usize], over: &Selection) -> Vec<usize> {
     let factors = levels.iter().zip(over);
-    factors
-        .map(|(own, over)| over.as_ref().map_or(*own, |levels| levels[0]))
-        .collect()
+    factors.map(|(own, over)| over.as_ref().map_or(*own, |levels| levels[0])).collect()
 }
 
 /// The number in the form that is used of a cell of the whole form; `None` if the form leaves the

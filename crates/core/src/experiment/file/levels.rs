@@ -129,10 +129,7 @@ impl<'a> Factors<'a> {
             if full.iter().any(|other| other.name == name.value) {
                 return Fault::repeated(name.offset, "factors", name.value);
             }
-            full.push(FileFactor {
-                name: name.value,
-                levels: levels(&section)?,
-            });
+            full.push(FileFactor { name: name.value, levels: levels(&section)? });
         }
         let counts = full.iter().map(|factor| factor.levels.len());
         let count = counts.fold(1, usize::saturating_mul);

@@ -119,9 +119,7 @@ fn read(text: &str, choice: &Choice, files: Files<'_>) -> Result<Experiment, Fau
         about: root.string("about")?.map(|at| at.value.trim().to_owned()),
         seed,
         quick: choice.quick,
-        repeats: (quick_repeats.filter(|_| choice.quick))
-            .or(repeats)
-            .unwrap_or(DEFAULT_REPEATS),
+        repeats: (quick_repeats.filter(|_| choice.quick)).or(repeats).unwrap_or(DEFAULT_REPEATS),
         forbid: (root.strings("forbid")?.unwrap_or_default().into_iter())
             .map(At::read)
             .collect::<Result<_, _>>()?,

@@ -12,11 +12,7 @@ impl Results {
     pub fn of_half(half: &HalfReport, test: &Test) -> Self {
         let seconds = longest(half);
         let percent = |cpu_seconds: f64| {
-            if seconds > 0.0 {
-                100.0 * cpu_seconds / seconds
-            } else {
-                0.0
-            }
+            if seconds > 0.0 { 100.0 * cpu_seconds / seconds } else { 0.0 }
         };
         let tcp = test.protocol != Protocol::Udp;
         let cpu = half.end.cpu_seconds;
@@ -49,10 +45,7 @@ impl Results {
         let flows = here.flows.iter().filter_map(|flow| {
             let id = stream_id(flow.id);
             let told = self.streams.iter().find(|stream| stream.id == id)?;
-            let told = StreamResult {
-                seconds: told.seconds.filter(|_| !own_time),
-                ..*told
-            };
+            let told = StreamResult { seconds: told.seconds.filter(|_| !own_time), ..*told };
             Some(told.to_flow(flow))
         });
         let seconds = longest(here);

@@ -78,10 +78,7 @@ impl Users {
             users.insert(user.trim().to_owned(), digest);
         }
         if users.is_empty() {
-            return Err(UsersError {
-                line: 1,
-                what: "there is no user in it",
-            });
+            return Err(UsersError { line: 1, what: "there is no user in it" });
         }
         Ok(Self(users))
     }
@@ -129,9 +126,7 @@ impl Credentials {
 /// The bytes of base64 (RFC 4648, section 4); blanks are skipped. `None` for what is none.
 pub fn from_base64(text: &str) -> Option<Vec<u8>> {
     let text: String = text.split_ascii_whitespace().collect();
-    BASE64_NOPAD
-        .decode(text.trim_end_matches('=').as_bytes())
-        .ok()
+    BASE64_NOPAD.decode(text.trim_end_matches('=').as_bytes()).ok()
 }
 
 #[cfg(test)]
@@ -162,14 +157,8 @@ mod tests {
         let users = Users::parse(&format!("# who\n\nanna,{digits}\n")).unwrap();
         let now = Duration::from_secs(1000);
         assert_eq!(users.admit(&anna("rain", 1009), now, sum), Ok(()));
-        assert_eq!(
-            users.admit(&anna("rain", 1011), now, sum),
-            Err(NotAllowed::Time)
-        );
-        assert_eq!(
-            users.admit(&anna("snow", 1000), now, sum),
-            Err(NotAllowed::User)
-        );
+        assert_eq!(users.admit(&anna("rain", 1011), now, sum), Err(NotAllowed::Time));
+        assert_eq!(users.admit(&anna("snow", 1000), now, sum), Err(NotAllowed::User));
         let mut nobody = anna("rain", 1000);
         nobody.user = "otto".into();
         assert_eq!(users.admit(&nobody, now, sum), Err(NotAllowed::User));

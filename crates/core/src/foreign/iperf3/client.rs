@@ -210,8 +210,7 @@ impl Client {
                 let results =
                     Results::parse(&json, self.params.flows()).map_err(ClientError::Results)?;
                 self.enter(ClientStage::Display, Some(now + RESULTS_TIMEOUT));
-                self.events
-                    .push_back(ClientEvent::Results(Box::new(results)));
+                self.events.push_back(ClientEvent::Results(Box::new(results)));
             }
             ClientStage::Error => {
                 let Some((code, _)) = self.reader.numbers() else {
@@ -243,10 +242,8 @@ impl Client {
             }
             (State::TEST_START, ClientStage::Opening) => {}
             (State::TEST_RUNNING, ClientStage::Opening) => {
-                let deadline = self
-                    .params
-                    .seconds()
-                    .map(|s| now + Duration::from_secs_f64(s) + GRACE);
+                let deadline =
+                    self.params.seconds().map(|s| now + Duration::from_secs_f64(s) + GRACE);
                 self.enter(ClientStage::Running, deadline);
                 self.events.push_back(ClientEvent::Begin);
             }

@@ -137,10 +137,7 @@ mod tests {
     #[test]
     fn greetings_of_old_and_new_clients_are_told_from_other_datagrams() {
         assert_eq!(Greeting::decode(b"9876"), Some(Greeting::Usual));
-        assert_eq!(
-            Greeting::decode(&[0x15, 0xcd, 0x5b, 0x07]),
-            Some(Greeting::Legacy)
-        );
+        assert_eq!(Greeting::decode(&[0x15, 0xcd, 0x5b, 0x07]), Some(Greeting::Legacy));
         for other in [&b"6789"[..], b"", b"987", b"98765"] {
             assert_eq!(Greeting::decode(other), None);
         }

@@ -101,10 +101,7 @@ pub struct ParamsError {
 }
 
 fn refuse<T>(code: ErrorCode, what: impl Into<String>) -> Result<T, ParamsError> {
-    Err(ParamsError {
-        code,
-        what: what.into(),
-    })
+    Err(ParamsError { code, what: what.into() })
 }
 
 impl Params {
@@ -207,10 +204,7 @@ impl Params {
             ("zerocopy", flag(self.zerocopy)),
             ("skip_rx_copy", flag(self.discard)),
             ("get_server_output", flag(self.wants_output)),
-            (
-                "udp_counters_64bit",
-                flag(self.transport == Transport::Udp(Layout::Wide)),
-            ),
+            ("udp_counters_64bit", flag(self.transport == Transport::Udp(Layout::Wide))),
         ]
     }
 
@@ -268,11 +262,7 @@ impl Params {
         let udp = self.transport != Transport::Tcp;
         let rate = self.rate_bps.map(BitRate);
         StreamTest {
-            send: if self.zerocopy && !udp {
-                SendMethod::ZeroCopy
-            } else {
-                SendMethod::Copy
-            },
+            send: if self.zerocopy && !udp { SendMethod::ZeroCopy } else { SendMethod::Copy },
             receive: if self.discard && !udp {
                 ReceiveMethod::Discard
             } else {

@@ -230,9 +230,7 @@ impl Server {
     pub fn terminate(&mut self) {
         if !self.is_closed() {
             self.say(State::SERVER_TERMINATE);
-            self.close(Some(ServerError::Refused(
-                "the endpoint is shutting down".into(),
-            )));
+            self.close(Some(ServerError::Refused("the endpoint is shutting down".into())));
         }
     }
 
@@ -265,12 +263,10 @@ impl Server {
                 let results = Results::parse(&json, self.flows);
                 let results =
                     results.map_err(|error| (ErrorCode::MESSAGE, ServerError::Results(error)))?;
-                self.out
-                    .push_back(framed(&std::mem::take(&mut self.results)));
+                self.out.push_back(framed(&std::mem::take(&mut self.results)));
                 self.say(State::DISPLAY_RESULTS);
                 self.enter(ServerStage::Goodbye, Some(now + RESULTS_TIMEOUT));
-                self.events
-                    .push_back(ServerEvent::Results(Box::new(results)));
+                self.events.push_back(ServerEvent::Results(Box::new(results)));
             }
             ServerStage::Asked | ServerStage::Ending | ServerStage::Closed => return Ok(false),
             ServerStage::Streams | ServerStage::Running | ServerStage::Goodbye => {

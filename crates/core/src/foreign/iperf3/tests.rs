@@ -52,15 +52,8 @@ impl Pair {
         let now = Duration::from_secs(1);
         let mut client = Client::new(now, Cookie::from_random([7; 36]), params);
         // Whoever accepts reads the cookie.
-        assert_eq!(
-            client.poll_transmit().map(|bytes| bytes.len()),
-            Some(COOKIE_BYTES)
-        );
-        Self {
-            client,
-            server: Server::new(now, LONGEST),
-            now,
-        }
+        assert_eq!(client.poll_transmit().map(|bytes| bytes.len()), Some(COOKIE_BYTES));
+        Self { client, server: Server::new(now, LONGEST), now }
     }
 
     /// Carries bytes, cut in pieces, until nobody has any.
@@ -114,14 +107,8 @@ fn a_test_runs_to_its_end_and_both_ends_have_the_others_account() {
     pair.server.report(pair.now, &received);
     assert_eq!(pair.client_says(), Some(ClientEvent::Report));
     pair.client.report(pair.now, &sent);
-    assert_eq!(
-        pair.server_says(),
-        Some(ServerEvent::Results(Box::new(sent)))
-    );
-    assert_eq!(
-        pair.client_says(),
-        Some(ClientEvent::Results(Box::new(received)))
-    );
+    assert_eq!(pair.server_says(), Some(ServerEvent::Results(Box::new(sent))));
+    assert_eq!(pair.client_says(), Some(ClientEvent::Results(Box::new(received))));
     assert_eq!(pair.server_says(), Some(ServerEvent::Closed(None)));
     assert!(pair.client.is_closed() && pair.server.is_closed());
 }
@@ -133,9 +120,7 @@ fn a_refusal_reaches_the_client_with_its_number() {
     pair.server.refuse(ErrorCode::TOTAL_RATE, "too fast");
     assert_eq!(
         pair.client_says(),
-        Some(ClientEvent::Failed(ClientError::Server(
-            ErrorCode::TOTAL_RATE
-        )))
+        Some(ClientEvent::Failed(ClientError::Server(ErrorCode::TOTAL_RATE)))
     );
 }
 
@@ -174,10 +159,7 @@ fn parameters_of_real_clients_are_read() {
     assert!(udp.wants_output);
     let tcp = Params::parse(TCP.as_bytes()).unwrap();
     let test = tcp.to_test(1);
-    assert_eq!(
-        test.extent,
-        Extent::Bytes(crate::units::ByteCount(104_857_600))
-    );
+    assert_eq!(test.extent, Extent::Bytes(crate::units::ByteCount(104_857_600)));
     assert_eq!(test.options.congestion.as_deref(), Some("reno"));
     assert_eq!(tcp.seconds(), None);
 }
@@ -198,10 +180,7 @@ fn absurd_parameters_are_refused_with_the_number_of_the_reference() {
         (r#"{"tcp":true,"len":1,"MSS":32768}"#, ErrorCode::MSS),
         (r#"{"tcp":true,"len":1,"TOS":256}"#, ErrorCode::TOS),
         (r#"{"tcp":true,"len":1,"burst":1001}"#, ErrorCode::BURST),
-        (
-            r#"{"tcp":true,"len":1,"congestion":"a b"}"#,
-            ErrorCode::CONGESTION,
-        ),
+        (r#"{"tcp":true,"len":1,"congestion":"a b"}"#, ErrorCode::CONGESTION),
         (r#"{"sctp":true,"len":1}"#, ErrorCode::PARAMS),
         (r#"{"tcp":true,"udp":true,"len":16}"#, ErrorCode::PARAMS),
         ("[]", ErrorCode::PARAMS),
@@ -255,23 +234,14 @@ fn results_that_are_not_of_the_test_are_refused() {
         let json = format!(r#"{{"streams":{streams}}}"#);
         assert!(Results::parse(json.as_bytes(), 2).is_err(), "{json}");
     }
-    assert!(
-        Results::parse(
-            format!(r#"{{"streams":[{stream},{stream}]}}"#).as_bytes(),
-            1
-        )
-        .is_err()
-    );
+    assert!(Results::parse(format!(r#"{{"streams":[{stream},{stream}]}}"#).as_bytes(), 1).is_err());
 }
 
 #[test]
 fn omitted_datagrams_are_taken_off() {
     let json = br#"{"streams":[{"id":1,"bytes":5,"packets":10,"omitted_packets":4,"errors":3,"omitted_errors":1}]}"#;
     let results = Results::parse(json, 1).unwrap();
-    assert_eq!(
-        (results.streams[0].packets, results.streams[0].errors),
-        (10, 2)
-    );
+    assert_eq!((results.streams[0].packets, results.streams[0].errors), (10, 2));
     assert_eq!(results.streams[0].omitted, Some(4));
 }
 
@@ -309,14 +279,8 @@ fn more_than_was_sent_or_any_link_carries_is_not_possible() {
 fn the_congestion_control_is_the_senders() {
     let mut report = half(Direction::Up, Err(UdpReceived::default()));
     let mut sender = half(Direction::Down, Ok(UdpSent::default()));
-    let receives = TcpReceiver {
-        congestion: Some("cubic".into()),
-        ..TcpReceiver::default()
-    };
-    let sends = TcpSender {
-        congestion: Some("reno".into()),
-        ..TcpSender::default()
-    };
+    let receives = TcpReceiver { congestion: Some("cubic".into()), ..TcpReceiver::default() };
+    let sends = TcpSender { congestion: Some("reno".into()), ..TcpSender::default() };
     report.flows[0].tcp = Some(receives.into());
     sender.flows[0].tcp = Some(sends.into());
     report.flows.append(&mut sender.flows);
@@ -332,27 +296,14 @@ fn half(direction: Direction, counts: Result<UdpSent, UdpReceived>) -> HalfRepor
         Err(received) => (None, Some(received)),
     };
     let sends = udp_sent.is_some();
-    let flow = FlowHalf {
-        seconds: 2.0,
-        udp_sent,
-        udp_received,
-        ..FlowHalf::new(0, direction, sends)
-    };
-    HalfReport {
-        flows: vec![flow],
-        ..HalfReport::default()
-    }
+    let flow =
+        FlowHalf { seconds: 2.0, udp_sent, udp_received, ..FlowHalf::new(0, direction, sends) };
+    HalfReport { flows: vec![flow], ..HalfReport::default() }
 }
 
 fn told(packets: u64, errors: u64, omitted: Option<u64>) -> Results {
     Results {
-        streams: vec![StreamResult {
-            id: 1,
-            packets,
-            errors,
-            omitted,
-            ..StreamResult::default()
-        }],
+        streams: vec![StreamResult { id: 1, packets, errors, omitted, ..StreamResult::default() }],
         ..Results::default()
     }
 }
@@ -373,21 +324,14 @@ fn a_warm_up_that_the_sender_counts_is_not_lost() {
         assert_eq!(there.flows[0].udp_sent.as_ref().unwrap().sent, 3462);
     }
     // A server of which nothing has come has sent all the same.
-    let nothing = UdpReceived {
-        expected: Some(0),
-        ..UdpReceived::default()
-    };
+    let nothing = UdpReceived { expected: Some(0), ..UdpReceived::default() };
     let there = told(5189, 0, None).to_half(&half(Direction::Down, Err(nothing)), false);
     assert_eq!(there.flows[0].udp_sent.as_ref().unwrap().sent, 5189);
 }
 
 #[test]
 fn a_warm_up_that_the_receiver_counts_is_taken_off() {
-    let sent = UdpSent {
-        sent: 2000,
-        omitted: 1000,
-        ..UdpSent::default()
-    };
+    let sent = UdpSent { sent: 2000, omitted: 1000, ..UdpSent::default() };
     let here = half(Direction::Up, Ok(sent));
     let received = |results: Results| {
         let there = results.to_half(&here, false);
@@ -419,11 +363,7 @@ fn clients_of_every_version_print_the_loss_of_the_measured_time() {
     let figure = |key: &str| json["streams"][0][key].as_u64().unwrap();
     assert_eq!((figure("packets"), figure("omitted_packets")), (4456, 3456));
     assert_eq!((figure("errors"), figure("omitted_errors")), (100, 0));
-    let sent = UdpSent {
-        sent: 1000,
-        omitted: 3277,
-        ..UdpSent::default()
-    };
+    let sent = UdpSent { sent: 1000, omitted: 3277, ..UdpSent::default() };
     let results = Results::of_half(&half(Direction::Down, Ok(sent)), &test);
     assert_eq!(results.streams[0].packets, 4277);
 }
@@ -441,13 +381,7 @@ fn a_cookie_is_told_from_other_greetings() {
     let new = Cookie::from_random([3; 36]);
     assert!(Cookie::can_begin(&old) && Cookie::can_begin(&new.0));
     assert!((1..COOKIE_BYTES).all(|n| Cookie::can_begin(&new.0[..n])));
-    for other in [
-        &b"GET / HTTP/1.1\r\n"[..],
-        b"\0",
-        b"",
-        &[b'a'; COOKIE_BYTES],
-        b"\xd1lin",
-    ] {
+    for other in [&b"GET / HTTP/1.1\r\n"[..], b"\0", b"", &[b'a'; COOKIE_BYTES], b"\xd1lin"] {
         assert!(!Cookie::can_begin(other));
     }
 }

@@ -103,11 +103,7 @@ const RESULT_WORDS: (usize, usize) = (21, 27);
 
 impl Results {
     pub(super) fn cpu_method(&self) -> u32 {
-        if self.cpu.is_some() {
-            PROC_STAT
-        } else {
-            UNMEASURED
-        }
+        if self.cpu.is_some() { PROC_STAT } else { UNMEASURED }
     }
 }
 
@@ -316,10 +312,7 @@ impl Results {
         // A sender's time is its own and not the receiver's.
         let seconds = Some(seconds).filter(|_| !sends);
         let (messages, again) = (Some(messages.into()), self.retransmitted.map(u64::from));
-        Some(FlowHalf {
-            udp_received,
-            ..other_half(flow, bytes, messages, seconds, again)
-        })
+        Some(FlowHalf { udp_received, ..other_half(flow, bytes, messages, seconds, again) })
     }
 }
 
@@ -328,11 +321,7 @@ const MAX_SECONDS: f64 = 1e6;
 
 /// A time or a rate: what is none is zero.
 fn finite(number: f32) -> f32 {
-    if number.is_finite() && number >= 0.0 {
-        number
-    } else {
-        0.0
-    }
+    if number.is_finite() && number >= 0.0 { number } else { 0.0 }
 }
 
 /// A share of the machine, with a little room for rounding; -1 is none.

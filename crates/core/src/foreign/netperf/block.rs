@@ -53,10 +53,7 @@ impl Block {
 
     /// Reads a block; `None` if it has another length.
     pub fn decode(width: Width, bytes: &[u8]) -> Option<Self> {
-        (bytes.len() == width.bytes()).then(|| Self {
-            width,
-            bytes: bytes.to_vec(),
-        })
+        (bytes.len() == width.bytes()).then(|| Self { width, bytes: bytes.to_vec() })
     }
 
     /// The bytes to send.
@@ -113,10 +110,7 @@ impl Block {
             b' '..=b'~' => char::from(byte),
             _ => '?',
         };
-        self.text_bytes(index, offset, length)
-            .iter()
-            .map(printable)
-            .collect()
+        self.text_bytes(index, offset, length).iter().map(printable).collect()
     }
 
     /// The bytes of such a text.

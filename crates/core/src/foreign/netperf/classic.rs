@@ -138,9 +138,7 @@ impl Classic {
                 };
                 let [high, low] = halves(bytes);
                 let ends = (results.receive_buffer, results.send_buffer);
-                let words = [
-                    high, low, calls, elapsed, cpu, demand, method, cpus, ends.0, ends.1,
-                ];
+                let words = [high, low, calls, elapsed, cpu, demand, method, cpus, ends.0, ends.1];
                 // The other direction's results end before the buffers.
                 let fields = if self == Self::TcpStream { 10 } else { 8 };
                 Block::of_words(width, kind, &words[..fields])

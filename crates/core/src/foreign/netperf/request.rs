@@ -124,10 +124,7 @@ fn refuse<T>(errno: i32, reason: impl Into<String>) -> Result<T, Refusal> {
 impl Refusal {
     /// A refusal with this reason.
     pub fn new(errno: i32, reason: impl Into<String>) -> Self {
-        Self {
-            errno,
-            reason: reason.into(),
-        }
+        Self { errno, reason: reason.into() }
     }
 }
 
@@ -176,12 +173,7 @@ impl DataTest {
 
     /// A test without options.
     pub(super) fn plain(message: Message, role: Role, transport: Transport) -> Self {
-        Self {
-            message,
-            role,
-            transport,
-            ..Self::default()
-        }
+        Self { message, role, transport, ..Self::default() }
     }
 
     /// The request with another length of the test.
@@ -376,10 +368,7 @@ pub(super) fn family(number: i32) -> Result<Option<Family>, Refusal> {
         0 => Ok(None),
         4 => Ok(Some(Family::Ipv4)),
         6 => Ok(Some(Family::Ipv6)),
-        _ => refuse(
-            errno::EAFNOSUPPORT,
-            format!("asks for address family {number}"),
-        ),
+        _ => refuse(errno::EAFNOSUPPORT, format!("asks for address family {number}")),
     }
 }
 
@@ -431,9 +420,8 @@ fn address(block: &Block, family: Option<Family>) -> Option<IpAddr> {
     match family {
         _ if words == [0; 4] => None,
         Some(Family::Ipv6) => {
-            let bits = words.iter().fold(0u128, |bits, word| {
-                bits << 32 | u128::from(word.swap_bytes())
-            });
+            let bits =
+                words.iter().fold(0u128, |bits, word| bits << 32 | u128::from(word.swap_bytes()));
             Some(Ipv6Addr::from(bits).into())
         }
         _ => Some(Ipv4Addr::from(words[0]).into()),
@@ -458,9 +446,6 @@ fn congestion(block: &Block) -> Result<Option<String>, Refusal> {
     match name.as_str() {
         "" => Ok(None),
         _ if name.chars().all(is_name) => Ok(Some(name)),
-        _ => refuse(
-            errno::EINVAL,
-            format!("no name of a congestion control: {name}"),
-        ),
+        _ => refuse(errno::EINVAL, format!("no name of a congestion control: {name}")),
     }
 }

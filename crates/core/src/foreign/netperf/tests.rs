@@ -11,22 +11,12 @@ use crate::plan::Direction;
 use crate::session::message::{FlowHalf, Limits};
 use crate::units::Family;
 
-const LIMITS: Limits = Limits {
-    connections: 0,
-    clients: 4,
-    streams: 8,
-    seconds: 60.0,
-    rate_bps: None,
-};
+const LIMITS: Limits =
+    Limits { connections: 0, clients: 4, streams: 8, seconds: 60.0, rate_bps: None };
 const START: Duration = Duration::from_secs(1000);
 
 fn settings() -> Settings {
-    Settings {
-        passphrase: None,
-        limits: LIMITS,
-        cpus: 4,
-        cpu_rate: 100.0,
-    }
+    Settings { passphrase: None, limits: LIMITS, cpus: 4, cpu_rate: 100.0 }
 }
 
 fn server() -> Server {
@@ -256,12 +246,7 @@ fn holds(test: &DataTest) -> Result<(), TestCaseError> {
         prop_assert!((1..=60).contains(&seconds));
     }
     let sizes = [test.send_bytes, test.receive_bytes];
-    prop_assert!(
-        sizes
-            .iter()
-            .flatten()
-            .all(|size| (1..=64 << 20).contains(size))
-    );
+    prop_assert!(sizes.iter().flatten().all(|size| (1..=64 << 20).contains(size)));
     prop_assert!(test.port == 0 || test.port >= 1024);
     if matches!(test.role, Role::Exchange | Role::ConnectExchange) {
         prop_assert!(test.request_bytes > 0 && test.response_bytes > 0);
@@ -312,20 +297,11 @@ fn client_and_server_go_through_a_test_together() {
     assert_eq!(client.poll_event(), Some(ClientEvent::Greeted));
     client.open(START, &stream(2));
     pass(&mut client, &mut server);
-    assert_eq!(
-        events(&mut server),
-        [ServerEvent::Test(Box::new(stream(2)))]
-    );
-    let ready = Ready {
-        port: 4000,
-        ..Ready::default()
-    };
+    assert_eq!(events(&mut server), [ServerEvent::Test(Box::new(stream(2)))]);
+    let ready = Ready { port: 4000, ..Ready::default() };
     server.ready(&ready);
     pass(&mut client, &mut server);
-    assert_eq!(
-        client.poll_event(),
-        Some(ClientEvent::Ready(Box::new(ready)))
-    );
+    assert_eq!(client.poll_event(), Some(ClientEvent::Ready(Box::new(ready))));
     client.begun(START, Duration::from_secs(2));
     let results = Results {
         received_bytes: 1 << 40,
@@ -336,10 +312,7 @@ fn client_and_server_go_through_a_test_together() {
     };
     server.report(START, &results);
     pass(&mut client, &mut server);
-    assert_eq!(
-        client.poll_event(),
-        Some(ClientEvent::Results(Box::new(results)))
-    );
+    assert_eq!(client.poll_event(), Some(ClientEvent::Results(Box::new(results))));
     server.handle_close();
     assert_eq!(events(&mut server), [ServerEvent::Closed(End::Done)]);
 }
@@ -356,26 +329,11 @@ fn an_old_clients_block_is_known_by_the_silence_after_it() {
     let [ServerEvent::Test(test)] = &events(&mut server)[..] else {
         panic!("the test was not seen");
     };
-    assert_eq!(
-        (test.role, test.length),
-        (Role::Exchange, Length::Seconds(5))
-    );
-    server.ready(&Ready {
-        port: 4242,
-        ..Ready::default()
-    });
+    assert_eq!((test.role, test.length), (Role::Exchange, Length::Seconds(5)));
+    server.ready(&Ready { port: 4242, ..Ready::default() });
     let ready = answer(&mut server).expect("an answer");
-    assert_eq!(
-        (ready.width(), ready.kind(), ready.int(5)),
-        (Width::Narrow, 14, 4242)
-    );
-    server.report(
-        START,
-        &Results {
-            transactions: 7,
-            ..Results::default()
-        },
-    );
+    assert_eq!((ready.width(), ready.kind(), ready.int(5)), (Width::Narrow, 14, 4242));
+    server.report(START, &Results { transactions: 7, ..Results::default() });
     let results = answer(&mut server).expect("results");
     assert_eq!((results.kind(), results.int(2)), (15, 7));
 }
@@ -388,10 +346,7 @@ fn an_old_clients_block_that_is_read_too_late_does_not_hold_the_session() {
     assert_eq!(calibrate.len(), 256);
     server.handle_input(START, &calibrate);
     server.handle_timeout(START + Duration::from_secs(1000));
-    assert!(matches!(
-        &events(&mut server)[..],
-        [ServerEvent::Closed(End::Timeout(_))]
-    ));
+    assert!(matches!(&events(&mut server)[..], [ServerEvent::Closed(End::Timeout(_))]));
     assert_eq!(server.poll_timeout(), None);
 }
 
@@ -399,13 +354,7 @@ fn an_old_clients_block_that_is_read_too_late_does_not_hold_the_session() {
 fn a_passphrase_comes_first_or_nothing_is_answered() {
     let guarded = || {
         let passphrase = Some("open sesame".to_owned());
-        Server::new(
-            START,
-            Settings {
-                passphrase,
-                ..settings()
-            },
-        )
+        Server::new(START, Settings { passphrase, ..settings() })
     };
     let mut said = Block::new(Width::Wide, 6);
     said.set_text(0, 0, 100, "open sesame");
@@ -444,10 +393,7 @@ fn unknown_requests_are_refused_with_an_errno_and_the_session_goes_on() {
     ];
     for (block, number) in refused {
         server.handle_input(START, &block.into_bytes());
-        assert!(matches!(
-            &events(&mut server)[..],
-            [ServerEvent::Refused(_)]
-        ));
+        assert!(matches!(&events(&mut server)[..], [ServerEvent::Refused(_)]));
         let answer = answer(&mut server).expect("a refusal");
         assert_eq!(answer.second(), number);
     }
@@ -465,10 +411,7 @@ fn debugging_and_calibration_are_answered() {
     assert_eq!((rate.kind(), rate.float(0), rate.int(1)), (5, 100.0, 4));
     server.handle_input(START, &Block::new(Width::Wide, 600).into_bytes());
     let words = answer(&mut server).expect("four words");
-    assert_eq!(
-        (words.kind(), words.text(0, 40)),
-        (601, ",Linux,-,-,-".into())
-    );
+    assert_eq!((words.kind(), words.text(0, 40)), (601, ",Linux,-,-,-".into()));
 }
 
 #[test]
@@ -488,10 +431,7 @@ fn datagrams_go_to_the_clients_own_address_alone() {
 
 #[test]
 fn classic_results_have_their_bytes_as_a_double() {
-    let results = Results {
-        received_bytes: 12_345_678_901,
-        ..Results::default()
-    };
+    let results = Results { received_bytes: 12_345_678_901, ..Results::default() };
     let message = Message::Classic(classic::Classic::TcpStream);
     let block = answer::results(message, Width::Narrow, &results);
     let bits = u64::from(block.word(0)) << 32 | u64::from(block.word(1));
@@ -514,10 +454,7 @@ fn counts_and_times_that_no_test_has_are_no_half() {
         ..Results::default()
     };
     let half = told(900_000_000, 1.5).to_half(&flow).expect("possible");
-    assert_eq!(
-        (half.bytes, half.seconds, half.sends),
-        (900_000_000, 1.5, false)
-    );
+    assert_eq!((half.bytes, half.seconds, half.sends), (900_000_000, 1.5, false));
     for impossible in [told(1 << 54, 1.0), told(1, -1.0), told(1, f32::NAN)] {
         assert_eq!(impossible.to_half(&flow), None, "{impossible:?}");
     }

@@ -43,11 +43,8 @@ pub(in super::super) fn asked_buffer(q: &Question<'_>) -> Advice {
         return open(PATH);
     };
     let needed = path.product_bytes();
-    let inputs = vec![
-        ("rate_bps", path.rate_bps),
-        ("rtt_us", path.rtt_us),
-        ("needed_bytes", needed),
-    ];
+    let inputs =
+        vec![("rate_bps", path.rate_bps), ("rtt_us", path.rtt_us), ("needed_bytes", needed)];
     let low = format!("an application that sets its buffer itself cannot fill {path}");
     at_least(q, needed, power_of_two(needed), low).with(inputs)
 }
@@ -73,11 +70,7 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
         return fine("all buffers together stay below the pressure mark").with(inputs);
     }
     let half = (q.view.memory_bytes as f64 / page / 2.0).floor();
-    let most = if half > 0.0 {
-        (needed * 1.5).min(half)
-    } else {
-        needed * 1.5
-    };
+    let most = if half > 0.0 { (needed * 1.5).min(half) } else { needed * 1.5 };
     if most / 1.5 <= pressure as f64 {
         let why = "half of the memory is in it already: more buffers than that take the memory of \
             everything else";
@@ -88,9 +81,5 @@ pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
     let right = [(most / 2.0).max(first as f64), most / 1.5, most]
         .map(|pages| format!("{:.0}", pages.ceil()))
         .join(" ");
-    change(
-        right,
-        "under memory pressure TCP shrinks the windows of all connections",
-    )
-    .with(inputs)
+    change(right, "under memory pressure TCP shrinks the windows of all connections").with(inputs)
 }

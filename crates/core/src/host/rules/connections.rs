@@ -126,12 +126,7 @@ pub(in super::super) fn tracked(q: &Question<'_>) -> Advice {
 /// `nf_conntrack_buckets`.
 pub(in super::super) fn tracking_buckets(q: &Question<'_>) -> Advice {
     let why = "each packet walks a long chain to find its connection";
-    sized(
-        q,
-        |count| count / 4,
-        |needed| power_of_two(needed as f64),
-        why,
-    )
+    sized(q, |count| count / 4, |needed| power_of_two(needed as f64), why)
 }
 
 /// `nf_conntrack_tcp_timeout_established`, 5 days of itself.

@@ -25,10 +25,9 @@ fn queue(q: &Question<'_>, us: f64, [min, max]: [f64; 2], why: &str) -> Advice {
 pub(in super::super) fn polling(q: &Question<'_>) -> Advice {
     let can = q.view.devices.iter().any(|device| device.is_physical);
     match (q.now, q.need.profile) {
-        ("0", Some(Profile::Lan)) if can => change(
-            "50",
-            "an interrupt and a wake-up are added to each round trip",
-        ),
+        ("0", Some(Profile::Lan)) if can => {
+            change("50", "an interrupt and a wake-up are added to each round trip")
+        }
         ("0", _) => fine("no CPU is spent on waiting"),
         _ => fine("calls spin for packets"),
     }

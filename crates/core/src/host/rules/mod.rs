@@ -53,12 +53,7 @@ impl Advice {
 }
 
 pub(super) fn answer(state: SettingState, why: impl Into<String>) -> Advice {
-    Advice {
-        state,
-        right: None,
-        why: why.into(),
-        inputs: Vec::new(),
-    }
+    Advice { state, right: None, why: why.into(), inputs: Vec::new() }
 }
 
 pub(super) fn fine(why: impl Into<String>) -> Advice {
@@ -66,10 +61,7 @@ pub(super) fn fine(why: impl Into<String>) -> Advice {
 }
 
 pub(super) fn change(right: impl Into<String>, why: impl Into<String>) -> Advice {
-    Advice {
-        right: Some(right.into()),
-        ..answer(SettingState::Change, why)
-    }
+    Advice { right: Some(right.into()), ..answer(SettingState::Change, why) }
 }
 
 pub(super) fn open(what: &str) -> Advice {
@@ -77,10 +69,7 @@ pub(super) fn open(what: &str) -> Advice {
 }
 
 pub(super) fn unreadable() -> Advice {
-    answer(
-        SettingState::Unknown,
-        "the kernel writes it in a form that is not known",
-    )
+    answer(SettingState::Unknown, "the kernel writes it in a form that is not known")
 }
 
 pub(super) fn at_least(

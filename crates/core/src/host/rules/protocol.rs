@@ -56,10 +56,9 @@ pub(in super::super) fn metrics(q: &Question<'_>) -> Advice {
 pub(in super::super) fn after_idle(q: &Question<'_>) -> Advice {
     let is_long = q.need.profile == Some(Profile::Wan);
     match q.now {
-        "1" if is_long => change(
-            "0",
-            "after a pause of one timeout a connection begins again with ten segments",
-        ),
+        "1" if is_long => {
+            change("0", "after a pause of one timeout a connection begins again with ten segments")
+        }
         _ => fine("pauses cost what RFC 2861 says, or nothing"),
     }
 }
@@ -73,10 +72,9 @@ pub(in super::super) fn congestion(q: &Question<'_>) -> Advice {
             "bbr",
             "over long paths a loss of one packet in 10,000 takes most of the rate of the others",
         ),
-        ("reno", _) if has("cubic") => change(
-            "cubic",
-            "Reno takes minutes to fill a long and fast path again after a loss",
-        ),
+        ("reno", _) if has("cubic") => {
+            change("cubic", "Reno takes minutes to fill a long and fast path again after a loss")
+        }
         (_, Some(Profile::Wan)) => {
             fine("bbr would take less from loss: this kernel has not loaded it (modprobe tcp_bbr)")
         }

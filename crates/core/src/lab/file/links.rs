@@ -38,12 +38,7 @@ pub(super) fn read<'a>(
     tables.sort_by_key(|(section, _)| section.offset);
     let mut drafts = Vec::new();
     for (section, kind) in tables {
-        let mut maker = Maker {
-            section: &section,
-            topology,
-            nodes,
-            drafts: &mut drafts,
-        };
+        let mut maker = Maker { section: &section, topology, nodes, drafts: &mut drafts };
         match kind {
             "chain" => maker.chain()?,
             "star" => maker.star()?,
@@ -136,9 +131,9 @@ impl<'a> Maker<'a, '_> {
         let hint = "either `hosts`, a list of names, or `prefix` and `count`";
         match (self.section.strings("hosts")?, prefix, count) {
             (Some(names), None, None) => names.into_iter().map(|at| self.nodes.find(at)).collect(),
-            (None, Some(prefix), Some(count)) => (1..=count)
-                .map(|number| self.make(prefix.value, number, Role::Host))
-                .collect(),
+            (None, Some(prefix), Some(count)) => {
+                (1..=count).map(|number| self.make(prefix.value, number, Role::Host)).collect()
+            }
             (None, _, _) => Err(self.section.missing("hosts", hint)),
             (Some(_), _, _) => {
                 Fault::contradiction(self.section.offset_of("hosts"), "`hosts`", hint)
@@ -172,12 +167,7 @@ impl<'a> Maker<'a, '_> {
         wanted.spec = self.spec()?;
         let mtu = self.section.number("mtu", 1280..=65_535)?;
         wanted.mtu = mtu.unwrap_or_else(|| interface_mtu(&wanted.spec));
-        self.drafts.push(Draft {
-            offset,
-            wanted,
-            name: None,
-            addresses: None,
-        });
+        self.drafts.push(Draft { offset, wanted, name: None, addresses: None });
         Ok(self.drafts.last_mut().expect("one was pushed"))
     }
 

@@ -16,13 +16,7 @@ pub(super) fn add(root: &Section<'_>, topology: &mut Topology, nodes: &Nodes) ->
     let mut given: Vec<Vec<Route>> = vec![Vec::new(); topology.nodes.len()];
     for section in root.sections("route", "[[route]]", KEYS)? {
         let host = nodes.find(section.required("host", "the host or router that has it")?)?;
-        let reader = Reader {
-            section: &section,
-            topology,
-            nodes,
-            host,
-            computed: &computed[host],
-        };
+        let reader = Reader { section: &section, topology, nodes, host, computed: &computed[host] };
         for route in reader.routes()? {
             if given[host].iter().any(|other| other.to == route.to) {
                 let to = route.to.to_string();

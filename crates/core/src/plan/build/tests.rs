@@ -45,26 +45,15 @@ fn what_was_given_comes_back_as_words_of_a_command_line() {
         .unwrap();
     assert_eq!(
         test.typed(&[]),
-        [
-            "--bytes 4096",
-            "-R",
-            "--mss 536",
-            "--pacing 1.5mbit",
-            "--nodelay"
-        ]
+        ["--bytes 4096", "-R", "--mss 536", "--pacing 1.5mbit", "--nodelay"]
     );
 }
 
 #[test]
 fn a_test_made_of_what_was_given_is_the_same_test() {
     let mut draft = Draft::new(Workload::Rr);
-    let options = [
-        ("count", "10"),
-        ("request", "64"),
-        ("depth", "4"),
-        ("dscp", "EF"),
-        ("streams", "3"),
-    ];
+    let options =
+        [("count", "10"), ("request", "64"), ("depth", "4"), ("dscp", "EF"), ("streams", "3")];
     for (key, text) in options {
         draft.set(key, text).unwrap();
     }
@@ -79,24 +68,15 @@ fn a_test_made_of_what_was_given_is_the_same_test() {
 #[test]
 fn rules_look_at_the_rest_of_the_test() {
     let short = Test::stream().time(seconds(0.3)).resolve(7).unwrap();
-    assert_eq!(
-        (short.warm_up, short.interval),
-        (seconds(0.03), seconds(0.3))
-    );
+    assert_eq!((short.warm_up, short.interval), (seconds(0.03), seconds(0.3)));
     let counted = Test::stream().count(5u64).resolve(7).unwrap();
-    assert_eq!(
-        (counted.warm_up, counted.interval),
-        (seconds(0.0), seconds(1.0))
-    );
+    assert_eq!((counted.warm_up, counted.interval), (seconds(0.0), seconds(1.0)));
     assert!(Test::rr().resolve(7).unwrap().options.nodelay);
 }
 
 #[test]
 fn a_total_is_shared_by_the_flows_and_a_window_is_both_buffers() {
-    let test = Test::stream()
-        .total(ByteCount(1001))
-        .streams(4u32)
-        .window(ByteCount(9000));
+    let test = Test::stream().total(ByteCount(1001)).streams(4u32).window(ByteCount(9000));
     let test = test.resolve(7).unwrap();
     assert_eq!(test.extent, Extent::Bytes(ByteCount(251)));
     let options = &test.options;
@@ -108,26 +88,10 @@ fn a_total_is_shared_by_the_flows_and_a_window_is_both_buffers() {
 fn impossible_options_are_refused_with_option_and_reason() {
     use Workload::{Crr, Rr, Stream};
     for (workload, options, expected) in [
-        (
-            Stream,
-            &[("mss", "87")][..],
-            "`mss` 87: it must be 88 to 32767 bytes",
-        ),
-        (
-            Stream,
-            &[("depth", "2")],
-            "stream has no option `depth`; rr has it",
-        ),
-        (
-            Stream,
-            &[("mss", "536"), ("mss", "537")],
-            "`mss` is given twice",
-        ),
-        (
-            Stream,
-            &[("time", "1"), ("count", "2")],
-            "`count` cannot be used with `time`",
-        ),
+        (Stream, &[("mss", "87")][..], "`mss` 87: it must be 88 to 32767 bytes"),
+        (Stream, &[("depth", "2")], "stream has no option `depth`; rr has it"),
+        (Stream, &[("mss", "536"), ("mss", "537")], "`mss` is given twice"),
+        (Stream, &[("time", "1"), ("count", "2")], "`count` cannot be used with `time`"),
         (
             Stream,
             &[("protocol", "udp"), ("mss", "536")],
@@ -138,22 +102,14 @@ fn impossible_options_are_refused_with_option_and_reason() {
             &[("streams", "129"), ("direction", "both")],
             "`streams` 129: it must be 1 to 128 in both directions",
         ),
-        (
-            Stream,
-            &[("batch", "8"), ("verify", "on")],
-            "`verify` cannot be used with `batch`",
-        ),
+        (Stream, &[("batch", "8"), ("verify", "on")], "`verify` cannot be used with `batch`"),
         (
             Stream,
             &[("rate", "1mbit")],
             "`rate` cannot be used with TCP: a TCP stream is limited by `pacing` or \
              `write-rate`",
         ),
-        (
-            Stream,
-            &[("protocol", "udp"), ("size", "9")],
-            "`size` 9: it must be 16 to 65527",
-        ),
+        (Stream, &[("protocol", "udp"), ("size", "9")], "`size` 9: it must be 16 to 65527"),
         (
             Stream,
             &[("offload", "off")],
@@ -181,10 +137,8 @@ fn impossible_options_are_refused_with_option_and_reason() {
 
 #[test]
 fn a_warm_up_goes_with_a_time_only() {
-    for (extent, other) in [
-        (Extent::Bytes(ByteCount(9000)), "bytes"),
-        (Extent::Count(5), "count"),
-    ] {
+    for (extent, other) in [(Extent::Bytes(ByteCount(9000)), "bytes"), (Extent::Count(5), "count")]
+    {
         let mut test = Test::stream().time(seconds(1.0)).resolve(7).unwrap();
         assert_eq!(test.check(), Ok(()));
         test.extent = extent;

@@ -131,61 +131,32 @@ const PLAIN: TestOption = TestOption {
     get: |_| None,
     set: |_, _| {},
 };
-const TRANSPORT: TestOption = TestOption {
-    heading: "Transport",
-    ..PLAIN
-};
-const STREAM: TestOption = TestOption {
-    heading: "Stream",
-    workloads: &[Workload::Stream],
-    ..PLAIN
-};
+const TRANSPORT: TestOption = TestOption { heading: "Transport", ..PLAIN };
+const STREAM: TestOption =
+    TestOption { heading: "Stream", workloads: &[Workload::Stream], ..PLAIN };
 const OFF: Default = Default::Always("off");
-const STREAM_FLAG: TestOption = TestOption {
-    default: OFF,
-    ..STREAM
-};
-const EXCHANGE: TestOption = TestOption {
-    heading: "Exchange",
-    workloads: &[Workload::Rr, Workload::Crr],
-    ..PLAIN
-};
-const SOCKET: TestOption = TestOption {
-    heading: "Sockets (default: the kernel's choice)",
-    ..PLAIN
-};
+const STREAM_FLAG: TestOption = TestOption { default: OFF, ..STREAM };
+const EXCHANGE: TestOption =
+    TestOption { heading: "Exchange", workloads: &[Workload::Rr, Workload::Crr], ..PLAIN };
+const SOCKET: TestOption =
+    TestOption { heading: "Sockets (default: the kernel's choice)", ..PLAIN };
 
 const OF_TCP: Over = Over::Tcp("it is an option of TCP");
 const OF_TCP_SOCKETS: Over = Over::Tcp("it is an option of TCP sockets");
 const OF_UDP: Over = Over::Udp("it is an option of UDP");
-const BUFFER: ValueKind = ValueKind::Bytes {
-    least: 1,
-    most: 1 << 30,
-};
-const MESSAGE: ValueKind = ValueKind::Bytes {
-    least: 1,
-    most: MAX_MESSAGE,
-};
+const BUFFER: ValueKind = ValueKind::Bytes { least: 1, most: 1 << 30 };
+const MESSAGE: ValueKind = ValueKind::Bytes { least: 1, most: MAX_MESSAGE };
 /// More than any host sends, bits/s.
 const MAX_RATE: u64 = 8_000_000_000_000;
 /// At least a byte in 100 ms.
-const RATE: ValueKind = ValueKind::Rate {
-    least: 80,
-    most: MAX_RATE,
-};
-const RATE_OR_MAX: ValueKind = ValueKind::RateOrMax {
-    least: 80,
-    most: MAX_RATE,
-};
+const RATE: ValueKind = ValueKind::Rate { least: 80, most: MAX_RATE };
+const RATE_OR_MAX: ValueKind = ValueKind::RateOrMax { least: 80, most: MAX_RATE };
 const fn number(least: u64, most: u64) -> ValueKind {
     let unit = "";
     ValueKind::Number { least, most, unit }
 }
 const fn time(least_ms: u64) -> ValueKind {
-    ValueKind::Time {
-        least_ms,
-        most_ms: MAX_SECONDS as u64 * 1000,
-    }
+    ValueKind::Time { least_ms, most_ms: MAX_SECONDS as u64 * 1000 }
 }
 
 /// Longest warm-up by default: slow start is over on all but the longest paths.
@@ -269,15 +240,9 @@ fn set_buffers(test: &mut Test, value: &Value) {
 /// Measured time of a run, if no extent is given.
 pub(in crate::plan) const DEFAULT_TIME: Span = Span(Duration::from_secs(10));
 /// Payload of a flow.
-const AMOUNT: ValueKind = ValueKind::Bytes {
-    least: 1,
-    most: 1 << 50,
-};
+const AMOUNT: ValueKind = ValueKind::Bytes { least: 1, most: 1 << 50 };
 /// Linux: TCP_MIN_MSS and MAX_TCP_WINDOW, net/ipv4/tcp.c.
-const MSS: ValueKind = ValueKind::Bytes {
-    least: 88,
-    most: 32_767,
-};
+const MSS: ValueKind = ValueKind::Bytes { least: 88, most: 32_767 };
 
 options! {
     /// Protocol

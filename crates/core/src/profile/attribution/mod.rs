@@ -96,20 +96,11 @@ fn walk(frames: &[String]) -> StackWalk {
             Some(Meaning::Entry(_)) if unknown => Attribution::new(Layer::Unattributed),
             Some(Meaning::Of(_)) if moves && handles_payload(name) => Attribution::new(Layer::Copy),
             Some(Meaning::Entry(layer) | Meaning::Of(layer)) => Attribution::new(layer),
-            Some(Meaning::Both(layer, also)) => Attribution {
-                layer,
-                also: Some(also),
-            },
+            Some(Meaning::Both(layer, also)) => Attribution { layer, also: Some(also) },
         };
-        return StackWalk {
-            decided: Some(decided),
-            unknown,
-        };
+        return StackWalk { decided: Some(decided), unknown };
     }
-    StackWalk {
-        decided: None,
-        unknown,
-    }
+    StackWalk { decided: None, unknown }
 }
 
 #[cfg(test)]
@@ -140,31 +131,16 @@ mod tests {
     #[test]
     fn helpers_belong_to_their_callers() {
         for (frames, expected) in [
-            (
-                "_raw_spin_lock htb_enqueue __dev_queue_xmit ip_output",
-                Layer::Queueing,
-            ),
-            (
-                "_raw_spin_lock_bh lock_sock_nested tcp_sendmsg",
-                Layer::Socket,
-            ),
-            (
-                "kmem_cache_alloc_node_noprof __alloc_skb tcp_stream_alloc_skb",
-                Layer::PacketMemory,
-            ),
-            (
-                "__mod_timer sk_reset_timer tcp_rearm_rto tcp_ack",
-                Layer::Tcp,
-            ),
+            ("_raw_spin_lock htb_enqueue __dev_queue_xmit ip_output", Layer::Queueing),
+            ("_raw_spin_lock_bh lock_sock_nested tcp_sendmsg", Layer::Socket),
+            ("kmem_cache_alloc_node_noprof __alloc_skb tcp_stream_alloc_skb", Layer::PacketMemory),
+            ("__mod_timer sk_reset_timer tcp_rearm_rto tcp_ack", Layer::Tcp),
             ("memset __alloc_skb", Layer::PacketMemory),
             (
                 "native_queued_spin_lock_slowpath.part.0 _raw_spin_lock sch_direct_xmit",
                 Layer::Queueing,
             ),
-            (
-                "clear_page_erms get_page_from_freelist skb_page_frag_refill",
-                Layer::PacketMemory,
-            ),
+            ("clear_page_erms get_page_from_freelist skb_page_frag_refill", Layer::PacketMemory),
             (
                 "handle_mm_fault do_user_addr_fault exc_page_fault asm_exc_page_fault",
                 Layer::Application,
@@ -182,25 +158,13 @@ mod tests {
     #[test]
     fn moved_bytes_are_a_copy_where_payload_is_handled() {
         for (frames, expected) in [
-            (
-                "rep_movs_alternative _copy_from_iter tcp_sendmsg_locked",
-                Layer::Copy,
-            ),
+            ("rep_movs_alternative _copy_from_iter tcp_sendmsg_locked", Layer::Copy),
             // Unwinding by frame pointers loses the caller of a leaf that has no frame of its own.
-            (
-                "rep_movs_alternative tcp_sendmsg_locked tcp_sendmsg",
-                Layer::Copy,
-            ),
-            (
-                "__pi_memcpy __ip_append_data.isra.0 ip_make_skb",
-                Layer::Copy,
-            ),
+            ("rep_movs_alternative tcp_sendmsg_locked tcp_sendmsg", Layer::Copy),
+            ("__pi_memcpy __ip_append_data.isra.0 ip_make_skb", Layer::Copy),
             ("memcpy skb_segment tcp_gso_segment", Layer::Offload),
             ("memcpy __copy_skb_header __skb_clone", Layer::PacketMemory),
-            (
-                "_copy_from_user copy_msghdr_from_user ___sys_sendmsg",
-                Layer::Socket,
-            ),
+            ("_copy_from_user copy_msghdr_from_user ___sys_sendmsg", Layer::Socket),
         ] {
             assert_eq!(layer(frames), expected, "{frames}");
         }
@@ -254,10 +218,7 @@ mod tests {
         assert_eq!(layer(&unknown), Layer::Unattributed);
         assert_eq!(layer("new_function_of_linux_9 tcp_ack"), Layer::Tcp);
         assert_eq!(layer(CALL), Layer::Socket);
-        assert_eq!(
-            layer("_raw_spin_lock fdget __x64_sys_sendto"),
-            Layer::Socket
-        );
+        assert_eq!(layer("_raw_spin_lock fdget __x64_sys_sendto"), Layer::Socket);
     }
 
     #[test]
@@ -266,11 +227,7 @@ mod tests {
         let mut idle = stack("pv_native_safe_halt default_idle do_idle cpu_startup_entry");
         idle.task = TaskClass::Idle;
         assert_eq!(attribute(&idle).layer, Layer::Idle);
-        let nothing = FoldedStack {
-            frames: Vec::new(),
-            kernel_frames: 0,
-            ..idle
-        };
+        let nothing = FoldedStack { frames: Vec::new(), kernel_frames: 0, ..idle };
         assert_eq!(attribute(&nothing).layer, Layer::Idle);
     }
 

@@ -13,10 +13,7 @@ pub fn plain_name(symbol: &str) -> &str {
     let symbol = symbol.trim();
     let symbol = symbol.split([' ', '\t']).next().unwrap_or(symbol);
     let symbol = symbol.split("+0x").next().unwrap_or(symbol);
-    let symbol = PREFIXES
-        .iter()
-        .find_map(|prefix| symbol.strip_prefix(prefix))
-        .unwrap_or(symbol);
+    let symbol = PREFIXES.iter().find_map(|prefix| symbol.strip_prefix(prefix)).unwrap_or(symbol);
     // A dot is no letter of C's names; one at the start is the name of a local label.
     match symbol.char_indices().skip(1).find(|&(_, c)| c == '.') {
         Some((dot, _)) => &symbol[..dot],
@@ -29,13 +26,7 @@ pub fn plain_name(symbol: &str) -> &str {
 pub fn path_from_root(stack: &FoldedStack) -> impl Iterator<Item = &str> {
     let kernel = stack.kernel_frames as usize;
     let frames = stack.frames.iter().enumerate().rev();
-    frames.map(move |(at, name)| {
-        if at < kernel {
-            plain_name(name)
-        } else {
-            name.as_str()
-        }
-    })
+    frames.map(move |(at, name)| if at < kernel { plain_name(name) } else { name.as_str() })
 }
 
 const PREFIXES: [&str; 3] = ["__pfx_", "__cfi_", "__pi_"];
@@ -50,14 +41,9 @@ mod tests {
     #[test]
     fn a_path_begins_at_the_root_and_leaves_user_names_as_they_are() {
         let stack = FoldedStack {
-            frames: [
-                "tcp_ack.part.0",
-                "tcp_rcv [tcp]",
-                "Vec<T>::new.cold",
-                "main",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
+            frames: ["tcp_ack.part.0", "tcp_rcv [tcp]", "Vec<T>::new.cold", "main"]
+                .map(str::to_owned)
+                .to_vec(),
             softirq_frames: 0,
             kernel_frames: 2,
             task: TaskClass::Flow,
@@ -79,10 +65,7 @@ mod tests {
             ("bar.llvm.12345", "bar"),
             ("__pfx_tcp_sendmsg", "tcp_sendmsg"),
             ("__pi_memcpy", "memcpy"),
-            (
-                "bpf_prog_0f1e2d3c4b5a6978_mark[bpf]",
-                "bpf_prog_0f1e2d3c4b5a6978_mark[bpf]",
-            ),
+            ("bpf_prog_0f1e2d3c4b5a6978_mark[bpf]", "bpf_prog_0f1e2d3c4b5a6978_mark[bpf]"),
             ("[user]", "[user]"),
             (".L1", ".L1"),
             ("", ""),

@@ -108,18 +108,12 @@ fn is_of_network(frames: &[String]) -> bool {
                 | Layer::Checksum
         ),
         Meaning::Callers | Meaning::Moves => false,
-    }) || frames
-        .iter()
-        .any(|frame| NETWORK_DOORS.contains(&plain_name(frame)))
+    }) || frames.iter().any(|frame| NETWORK_DOORS.contains(&plain_name(frame)))
 }
 
 /// Functions where network work begins. Not `handle_irq_event`, which disks have too.
-const NETWORK_DOORS: [&str; 4] = [
-    "net_rx_action",
-    "net_tx_action",
-    "__napi_poll",
-    "process_backlog",
-];
+const NETWORK_DOORS: [&str; 4] =
+    ["net_rx_action", "net_tx_action", "__napi_poll", "process_backlog"];
 
 fn told(
     inside: &[String],
@@ -214,11 +208,7 @@ mod tests {
             "__udp_enqueue_schedule_skb udp_queue_rcv_one_skb __udp4_lib_rcv ip_local_deliver",
             "",
         ] {
-            assert_eq!(
-                owners(inside, DATA_SENT, TaskClass::Flow),
-                RECEIVERS_WORK,
-                "{inside}"
-            );
+            assert_eq!(owners(inside, DATA_SENT, TaskClass::Flow), RECEIVERS_WORK, "{inside}");
         }
     }
 
@@ -229,23 +219,11 @@ mod tests {
             "__alloc_skb tcp_write_xmit __tcp_push_pending_frames tcp_rcv_established",
             "tcp_tsq_handler tcp_tsq_workfn",
         ] {
-            assert_eq!(
-                owners(inside, DATA_SENT, TaskClass::Flow),
-                SENDERS_WORK,
-                "{inside}"
-            );
+            assert_eq!(owners(inside, DATA_SENT, TaskClass::Flow), SENDERS_WORK, "{inside}");
         }
         // What both have, after the receiver's thread sent an acknowledgement.
-        for inside in [
-            "ip_rcv __netif_receive_skb",
-            "tcp_v4_rcv ip_local_deliver",
-            "",
-        ] {
-            assert_eq!(
-                owners(inside, ACKNOWLEDGING, TaskClass::Flow),
-                SENDERS_WORK,
-                "{inside}"
-            );
+        for inside in ["ip_rcv __netif_receive_skb", "tcp_v4_rcv ip_local_deliver", ""] {
+            assert_eq!(owners(inside, ACKNOWLEDGING, TaskClass::Flow), SENDERS_WORK, "{inside}");
         }
     }
 
@@ -279,17 +257,9 @@ mod tests {
     #[test]
     fn on_two_hosts_the_network_is_the_ends_own() {
         let network = format!("ip_rcv {DEVICE} {INTERRUPTED}");
-        for task in [
-            TaskClass::Flow,
-            TaskClass::Idle,
-            TaskClass::Kernel,
-            TaskClass::Other,
-        ] {
+        for task in [TaskClass::Flow, TaskClass::Idle, TaskClass::Kernel, TaskClass::Other] {
             for role in [Some(Role::Sender), Some(Role::Receiver), None] {
-                assert_eq!(
-                    owner(&stack(task, &network), role, Place::Elsewhere),
-                    Owner::This
-                );
+                assert_eq!(owner(&stack(task, &network), role, Place::Elsewhere), Owner::This);
             }
         }
     }
@@ -297,24 +267,12 @@ mod tests {
     #[test]
     fn disks_timers_and_other_processes_are_foreign() {
         for (task, frames, expected) in [
-            (
-                TaskClass::Flow,
-                "blk_update_request handle_softirqs",
-                Owner::Foreign,
-            ),
-            (
-                TaskClass::Other,
-                "rcu_do_batch rcu_core handle_softirqs",
-                Owner::Foreign,
-            ),
+            (TaskClass::Flow, "blk_update_request handle_softirqs", Owner::Foreign),
+            (TaskClass::Other, "rcu_do_batch rcu_core handle_softirqs", Owner::Foreign),
             (TaskClass::Other, "", Owner::Foreign),
             (TaskClass::Tool, "ksys_read do_syscall_64", Owner::Foreign),
             (TaskClass::Kernel, "ext4_finish_bio kthread", Owner::Foreign),
-            (
-                TaskClass::Kernel,
-                "napi_gro_receive napi_threaded_poll kthread",
-                Owner::This,
-            ),
+            (TaskClass::Kernel, "napi_gro_receive napi_threaded_poll kthread", Owner::This),
             (TaskClass::Idle, "handle_softirqs irq_exit_rcu", Owner::Idle),
             (TaskClass::Idle, "do_idle", Owner::Idle),
         ] {

@@ -111,11 +111,7 @@ struct Index<T> {
 
 impl<T> Default for Index<T> {
     fn default() -> Self {
-        Self {
-            whole: HashMap::new(),
-            beginnings: HashMap::new(),
-            longest: 0,
-        }
+        Self { whole: HashMap::new(), beginnings: HashMap::new(), longest: 0 }
     }
 }
 
@@ -157,21 +153,14 @@ mod tests {
 
     #[test]
     fn every_line_of_the_table_can_be_read() {
-        let headings: HashSet<_> = all()
-            .iter()
-            .map(|(_, heading)| format!("{heading:?}"))
-            .collect();
+        let headings: HashSet<_> =
+            all().iter().map(|(_, heading)| format!("{heading:?}")).collect();
         assert_eq!(headings.len(), 23);
     }
 
     #[test]
     fn a_line_that_cannot_be_read_is_an_error() {
-        for text in [
-            "tcp_ack\n",
-            "[of tcpp]\ntcp_ack\n",
-            "[both tcp]\nx\n",
-            "[]\nx\n",
-        ] {
+        for text in ["tcp_ack\n", "[of tcpp]\ntcp_ack\n", "[both tcp]\nx\n", "[]\nx\n"] {
             assert!(patterns(text).any(|line| line.is_err()), "{text}");
         }
         let read: Vec<_> = patterns("# why\n\n[of tcp]\ntcp_*\n").collect();

@@ -67,9 +67,7 @@ pub const ETHERNET_MTU: u32 = 1500;
 /// The points for a transport, those of any path; the first is what most changes start from. There
 /// are none for MPTCP.
 pub fn points(protocol: Protocol) -> impl Iterator<Item = &'static Point> {
-    POINTS
-        .iter()
-        .filter(move |point| point.protocol == protocol)
+    POINTS.iter().filter(move |point| point.protocol == protocol)
 }
 
 static POINTS: LazyLock<Vec<Point>> =
@@ -145,11 +143,8 @@ pub fn in_random_order(points: &[Point], seed: u64, round: u32) -> Vec<Point> {
 /// Treatments with the ends' own names in place of `S.` and `R.`. What comes later takes the place
 /// of what came before.
 pub(super) fn written(parts: &[&str], sender_is_client: bool) -> String {
-    let (sender, receiver) = if sender_is_client {
-        ("client.", "server.")
-    } else {
-        ("server.", "client.")
-    };
+    let (sender, receiver) =
+        if sender_is_client { ("client.", "server.") } else { ("server.", "client.") };
     let mut all: Vec<&str> = Vec::new();
     let given = parts.iter().flat_map(|part| part.split(','));
     for one in given.filter(|one| !one.is_empty() && *one != "none") {
@@ -225,9 +220,7 @@ mod tests {
         for point in points(Protocol::Tcp).filter(|point| point.same_on_ethernet.is_some()) {
             let same = point_on(Protocol::Tcp, point.name, Some(ETHERNET_MTU)).unwrap();
             let without_mtu = |text: String| {
-                let parts = text
-                    .split(',')
-                    .filter(|one| !one.contains(".mtu=") && *one != "none");
+                let parts = text.split(',').filter(|one| !one.contains(".mtu=") && *one != "none");
                 parts.map(str::to_owned).collect::<Vec<_>>()
             };
             let (own, same) = (point.treatments(true), same.treatments(true));

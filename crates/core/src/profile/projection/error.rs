@@ -13,10 +13,7 @@ pub struct NotProjected {
 impl NotProjected {
     /// A reason without a remedy.
     pub fn new(why: impl Into<String>) -> Self {
-        Self {
-            why: why.into(),
-            remedy: "",
-        }
+        Self { why: why.into(), remedy: "" }
     }
 
     /// The reason, with its remedy.

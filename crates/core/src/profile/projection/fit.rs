@@ -84,9 +84,7 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, NotProjected> {
     for (place, end) in ends.iter().enumerate() {
         let point = runs.iter().map(|run| run.point.as_str());
         let work = works.iter().map(|works| Some(works.get(place)?.1));
-        let of_end = point
-            .zip(work)
-            .filter_map(|(point, work)| Some((point, work?)));
+        let of_end = point.zip(work).filter_map(|(point, work)| Some((point, work?)));
         let of_end: Vec<(&str, EndWork)> = of_end.collect();
         let seed = seed.wrapping_add(place as u64);
         models.push(fit_end(*end, &of_end, base, seed)?);
@@ -94,11 +92,7 @@ pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, NotProjected> {
     if models.is_empty() {
         return Err(too_few(0, 0));
     }
-    Ok(CostModel {
-        protocol,
-        ends: models,
-        points,
-    })
+    Ok(CostModel { protocol, ends: models, points })
 }
 
 fn fit_end(

@@ -6,18 +6,14 @@ pub(super) type Matrix = Vec<Vec<f64>>;
 
 /// The matrix of the selected columns, in order.
 fn of_columns(a: &Matrix, columns: &[usize]) -> Matrix {
-    let rows = a
-        .iter()
-        .map(|row| columns.iter().map(|c| row[*c]).collect());
+    let rows = a.iter().map(|row| columns.iter().map(|c| row[*c]).collect());
     rows.collect()
 }
 
 /// Length of each column.
 fn lengths(a: &Matrix) -> Vec<f64> {
     let square = |column: usize| a.iter().map(|row| row[column].powi(2)).sum::<f64>();
-    (0..a[0].len())
-        .map(|column| square(column).sqrt())
-        .collect()
+    (0..a[0].len()).map(|column| square(column).sqrt()).collect()
 }
 
 fn times(a: &Matrix, x: &[f64]) -> Vec<f64> {
@@ -34,11 +30,7 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
 pub(super) fn least_squares(a: &Matrix, y: &[f64]) -> Option<Vec<f64>> {
     let (rows, columns) = (a.len(), a[0].len());
     let lengths = lengths(a);
-    if rows < columns
-        || lengths
-            .iter()
-            .any(|length| !(*length > 0.0 && length.is_finite()))
-    {
+    if rows < columns || lengths.iter().any(|length| !(*length > 0.0 && length.is_finite())) {
         return None;
     }
     let scaled = |row: &Vec<f64>| row.iter().zip(&lengths).map(|(v, l)| v / l).collect();
@@ -127,9 +119,7 @@ fn settle(a: &Matrix, y: &[f64], passive: &mut Vec<usize>, x: &mut [f64]) -> boo
             return false;
         };
         let steps = passive.iter().zip(&solved).filter(|(_, s)| **s <= 0.0);
-        let step = steps
-            .map(|(c, s)| x[*c] / (x[*c] - s))
-            .fold(f64::INFINITY, f64::min);
+        let step = steps.map(|(c, s)| x[*c] / (x[*c] - s)).fold(f64::INFINITY, f64::min);
         if step.is_infinite() {
             x.fill(0.0);
             passive.iter().zip(&solved).for_each(|(c, s)| x[*c] = *s);
@@ -160,10 +150,8 @@ pub(super) fn collinear(a: &Matrix) -> Vec<Vec<usize>> {
         let products = a.iter().map(|row| row[i] * row[j]);
         products.sum::<f64>() / (lengths[i] * lengths[j])
     };
-    let gram: Vec<Vec<f64>> = used
-        .iter()
-        .map(|i| used.iter().map(|j| entry(*i, *j)).collect())
-        .collect();
+    let gram: Vec<Vec<f64>> =
+        used.iter().map(|i| used.iter().map(|j| entry(*i, *j)).collect()).collect();
     let (values, vectors) = eigen(gram);
     let largest = values.iter().fold(0.0, |a: f64, b| a.max(*b));
     let values = values.iter().map(|value| value.max(largest * 1e-14));
@@ -189,9 +177,8 @@ pub(super) fn collinear(a: &Matrix) -> Vec<Vec<usize>> {
 /// Eigenvalues of a symmetric matrix and its eigenvectors by columns: Jacobi's rotations.
 fn eigen(mut m: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
     let n = m.len();
-    let mut v: Vec<Vec<f64>> = (0..n)
-        .map(|i| (0..n).map(|j| if i == j { 1.0 } else { 0.0 }).collect())
-        .collect();
+    let mut v: Vec<Vec<f64>> =
+        (0..n).map(|i| (0..n).map(|j| if i == j { 1.0 } else { 0.0 }).collect()).collect();
     // Convergence is quadratic: ten rounds are plenty for a dozen columns.
     for _ in 0..50 {
         let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
@@ -204,20 +191,16 @@ fn eigen(mut m: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
             let cosine = 1.0 / t.hypot(1.0);
             let sine = t * cosine;
             for row in &mut m {
-                (row[p], row[q]) = (
-                    cosine * row[p] - sine * row[q],
-                    sine * row[p] + cosine * row[q],
-                );
+                (row[p], row[q]) =
+                    (cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]);
             }
             let (above, below) = m.split_at_mut(q);
             for (of_p, of_q) in above[p].iter_mut().zip(&mut below[0]) {
                 (*of_p, *of_q) = (cosine * *of_p - sine * *of_q, sine * *of_p + cosine * *of_q);
             }
             for row in &mut v {
-                (row[p], row[q]) = (
-                    cosine * row[p] - sine * row[q],
-                    sine * row[p] + cosine * row[q],
-                );
+                (row[p], row[q]) =
+                    (cosine * row[p] - sine * row[q], sine * row[p] + cosine * row[q]);
             }
         }
     }
@@ -247,20 +230,12 @@ mod tests {
     fn a_line_is_found_again() {
         let a = matrix(&[&[1.0, 1.0], &[1.0, 2.0], &[1.0, 3.0], &[1.0, 4.0]]);
         let x = least_squares(&a, &[3.0, 5.0, 7.0, 9.0]).unwrap();
-        assert!(
-            (x[0] - 1.0).abs() < 1e-12 && (x[1] - 2.0).abs() < 1e-12,
-            "{x:?}"
-        );
+        assert!((x[0] - 1.0).abs() < 1e-12 && (x[1] - 2.0).abs() < 1e-12, "{x:?}");
     }
 
     #[test]
     fn dependent_columns_have_no_solution_and_are_named() {
-        let a = matrix(&[
-            &[1.0, 2.0, 1.0],
-            &[2.0, 4.0, 5.0],
-            &[3.0, 6.0, 2.0],
-            &[4.0, 8.0, 9.0],
-        ]);
+        let a = matrix(&[&[1.0, 2.0, 1.0], &[2.0, 4.0, 5.0], &[3.0, 6.0, 2.0], &[4.0, 8.0, 9.0]]);
         assert_eq!(least_squares(&a, &[1.0, 2.0, 3.0, 4.0]), None);
         assert_eq!(collinear(&a), [[0, 1]]);
         let x = non_negative(&a, &[1.0, 2.0, 3.0, 4.0]);

@@ -326,11 +326,7 @@ fn offload(host: &HostFacts, names: &[&str]) -> bool {
 }
 
 /// Names of the offload in ethtool; a driver has one of them.
-const CHECKSUMS: &[&str] = &[
-    "tx-checksum-ip-generic",
-    "tx-checksum-ipv4",
-    "tx-checksum-ipv6",
-];
+const CHECKSUMS: &[&str] = &["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
 const RECEIVED_CHECKSUMS: &[&str] = &["rx-checksum"];
 const SEGMENTATION: &[&str] = &["tx-tcp-segmentation"];
 /// A thread that got less of a CPU than this of what it wanted has nothing to tell.

@@ -46,15 +46,8 @@ pub fn project(
     let start = what_if.start(designed.path_mtu_bytes);
     let now = ProjectionState::at(designed, start.name)?;
     let then = now.changed(what_if, designed)?;
-    let path = Path {
-        model,
-        what_if,
-        known,
-        now_sides: now.sides(),
-        then_sides: then.sides(),
-        now,
-        then,
-    };
+    let path =
+        Path { model, what_if, known, now_sides: now.sides(), then_sides: then.sides(), now, then };
     if path.now_sides.len() != model.ends.len() {
         let why = "the ends were not the same through the design";
         return Err(NotProjected::new(why));
@@ -142,20 +135,14 @@ impl Path<'_> {
         let ends = 0..self.now_sides.len();
         let cpu_ns: Vec<f64> = ends.map(|end| self.cpu_then(end, draw)).collect();
         let (throughput_bps, ceiling) = self.capped(self.held(&cpu_ns));
-        ProjectedCost {
-            cpu_ns,
-            throughput_bps,
-            ceiling,
-        }
+        ProjectedCost { cpu_ns, throughput_bps, ceiling }
     }
 
     /// Payload bits per second that each end's CPUs could carry, if a byte sent took so long of
     /// them, ns.
     fn bounds(&self, cpu_ns: impl IntoIterator<Item = f64>) -> Vec<f64> {
         let sides = self.now_sides.iter().zip(cpu_ns);
-        sides
-            .map(|(side, ns)| 8e9 * side.cores * side.granted * self.now.arrived / ns)
-            .collect()
+        sides.map(|(side, ns)| 8e9 * side.cores * side.granted * self.now.arrived / ns).collect()
     }
 
     /// Throughput and its limit, from the present limit and the CPUs.
@@ -202,11 +189,7 @@ impl Path<'_> {
     /// Share of the bound from which on the CPUs are what holds. Of two threads on one kernel one
     /// alone may do all the work.
     fn enough(&self) -> f64 {
-        if self.now.shared_kernel {
-            REACHED / 2.0
-        } else {
-            REACHED
-        }
+        if self.now.shared_kernel { REACHED / 2.0 } else { REACHED }
     }
 
     /// CPU time of an end for each byte sent, ns.
@@ -249,9 +232,9 @@ impl Path<'_> {
             Change::WithoutCopy { sender, receiver } => {
                 Some((Term::CopiedByte, [sender, receiver], |layers| layers.copy))
             }
-            Change::ChecksumsByDevice => Some((Term::ChecksummedByte, [true, true], |layers| {
-                layers.checksum
-            })),
+            Change::ChecksumsByDevice => {
+                Some((Term::ChecksummedByte, [true, true], |layers| layers.checksum))
+            }
             _ => None,
         }
     }
@@ -394,9 +377,7 @@ impl Known {
                 (Some(sender), Some(receiver)) => Some([sender, receiver].map(LayerShares::new)),
                 _ => None,
             },
-            ceilings: record
-                .leg()
-                .map_or_else(Vec::new, |leg| leg.ceilings.clone()),
+            ceilings: record.leg().map_or_else(Vec::new, |leg| leg.ceilings.clone()),
             cause: record.verdict().map(|verdict| verdict.cause),
             seed: record.seed,
         }
@@ -404,10 +385,7 @@ impl Known {
 
     /// The facts where no profile was taken.
     pub fn nothing(seed: u64) -> Self {
-        Self {
-            seed,
-            ..Self::default()
-        }
+        Self { seed, ..Self::default() }
     }
 }
 
@@ -418,9 +396,6 @@ impl LayerShares {
             let costs = end.layers.iter().filter(|cost| cost.layer == layer);
             costs.map(|cost| cost.share_percent).sum::<f64>() / 100.0
         };
-        Self {
-            copy: share(Layer::Copy),
-            checksum: share(Layer::Checksum),
-        }
+        Self { copy: share(Layer::Copy), checksum: share(Layer::Checksum) }
     }
 }

@@ -106,10 +106,7 @@ impl ProjectionState {
             }
             Change::InterruptsAs(point) => {
                 let other = Self::at(designed, point)?;
-                let ends = [
-                    (&mut then.sender, other.sender),
-                    (&mut then.receiver, other.receiver),
-                ];
+                let ends = [(&mut then.sender, other.sender), (&mut then.receiver, other.receiver)];
                 for (side, other) in ends {
                     let interrupts = other.counts.at(Term::Interrupt);
                     side.counts.set(Term::Interrupt, interrupts);
@@ -164,9 +161,7 @@ impl ProjectionState {
         self.receiver.counts.scale(Term::Interrupt, fewer);
         self.both(|counts| counts.set(Term::Fragment, 0.0));
         self.sender.counts.set(Term::Packet, datagrams);
-        self.receiver
-            .counts
-            .set(Term::Packet, datagrams * self.arrived);
+        self.receiver.counts.set(Term::Packet, datagrams * self.arrived);
     }
 }
 
@@ -177,9 +172,7 @@ fn side(runs: &[&Observation], pick: fn(&Observation) -> &EndWork, bytes: f64) -
     let counts = runs.iter().map(|run| pick(run).counts);
     EndWork {
         cpu_ns: sum(|end| end.cpu_ns) / bytes,
-        counts: counts
-            .fold(PerTerm::default(), |sum, counts| sum.plus(&counts))
-            .times(1.0 / bytes),
+        counts: counts.fold(PerTerm::default(), |sum, counts| sum.plus(&counts)).times(1.0 / bytes),
         granted: sum(|end| end.granted) / runs.len() as f64,
         cores: sum(|end| end.cores) / runs.len() as f64,
     }
@@ -248,10 +241,7 @@ impl Designed {
             let points = points.join(", ");
             Caveat::new(
                 CaveatKind::Partial,
-                format!(
-                    "left out of the projections' design ({points}): {}",
-                    one.why
-                ),
+                format!("left out of the projections' design ({points}): {}", one.why),
                 one.remedy,
             )
         };

@@ -45,12 +45,7 @@ fn counts(
 /// `off` is the error of its CPU time.
 fn run(point: &str, counts: PerTerm, segment: f64, off: f64) -> Observation {
     let cpu_ns = counts.dot(&costs()) * (1.0 + off);
-    let end = |cpu_ns| EndWork {
-        cpu_ns,
-        counts,
-        granted: 1.0,
-        cores: 1.0,
-    };
+    let end = |cpu_ns| EndWork { cpu_ns, counts, granted: 1.0, cores: 1.0 };
     Observation {
         point: point.to_owned(),
         protocol: Protocol::Tcp,
@@ -71,56 +66,16 @@ fn design(noise: f64) -> Vec<Observation> {
     let mut runs = Vec::new();
     for round in 0..3 {
         let points = [
-            (
-                "base",
-                counts(128.0 * k, large, 1448.0, false, false, true),
-                1448.0,
-            ),
-            (
-                "writes_4k",
-                counts(4.0 * k, large, 1448.0, false, false, true),
-                1448.0,
-            ),
-            (
-                "pushed_16k",
-                counts(16.0 * k, 16.0 * k, 1448.0, false, false, true),
-                1448.0,
-            ),
-            (
-                "pushed_4k",
-                counts(4.0 * k, 4.0 * k, 1448.0, false, false, true),
-                1448.0,
-            ),
-            (
-                "cut",
-                counts(128.0 * k, large, 1448.0, true, false, true),
-                1448.0,
-            ),
-            (
-                "cut_1000",
-                counts(128.0 * k, large, 988.0, true, false, true),
-                988.0,
-            ),
-            (
-                "cut_536",
-                counts(128.0 * k, large, 524.0, true, false, true),
-                524.0,
-            ),
-            (
-                "joined",
-                counts(128.0 * k, large, 1448.0, true, true, true),
-                1448.0,
-            ),
-            (
-                "joined_536",
-                counts(128.0 * k, large, 524.0, true, true, true),
-                524.0,
-            ),
-            (
-                "spliced_64k",
-                counts(64.0 * k, large, 1448.0, false, false, false),
-                1448.0,
-            ),
+            ("base", counts(128.0 * k, large, 1448.0, false, false, true), 1448.0),
+            ("writes_4k", counts(4.0 * k, large, 1448.0, false, false, true), 1448.0),
+            ("pushed_16k", counts(16.0 * k, 16.0 * k, 1448.0, false, false, true), 1448.0),
+            ("pushed_4k", counts(4.0 * k, 4.0 * k, 1448.0, false, false, true), 1448.0),
+            ("cut", counts(128.0 * k, large, 1448.0, true, false, true), 1448.0),
+            ("cut_1000", counts(128.0 * k, large, 988.0, true, false, true), 988.0),
+            ("cut_536", counts(128.0 * k, large, 524.0, true, false, true), 524.0),
+            ("joined", counts(128.0 * k, large, 1448.0, true, true, true), 1448.0),
+            ("joined_536", counts(128.0 * k, large, 524.0, true, true, true), 524.0),
+            ("spliced_64k", counts(64.0 * k, large, 1448.0, false, false, false), 1448.0),
         ];
         for (number, (name, counts, segment)) in points.into_iter().enumerate() {
             let mut counts = counts;
@@ -137,18 +92,11 @@ fn design(noise: f64) -> Vec<Observation> {
 
 /// The runs as they came about on a path of Ethernet's MTU.
 fn designed(runs: &[Observation]) -> Designed {
-    Designed {
-        path_mtu_bytes: Some(ETHERNET_MTU),
-        runs: runs.to_vec(),
-        left_out: Vec::new(),
-    }
+    Designed { path_mtu_bytes: Some(ETHERNET_MTU), runs: runs.to_vec(), left_out: Vec::new() }
 }
 
 fn what_if(name: &str) -> &'static WhatIf {
-    what_ifs()
-        .iter()
-        .find(|what_if| what_if.name == name)
-        .unwrap()
+    what_ifs().iter().find(|what_if| what_if.name == name).unwrap()
 }
 
 #[test]
@@ -159,11 +107,7 @@ fn known_costs_are_found_again() {
         assert!((cost.ns / known - 1.0).abs() < 1e-6, "{cost:?} {known}");
     }
     assert!(model.ends[0].residual_percent < 1e-6);
-    let shares: f64 = model.ends[0]
-        .terms
-        .iter()
-        .map(|cost| cost.share_percent)
-        .sum();
+    let shares: f64 = model.ends[0].terms.iter().map(|cost| cost.share_percent).sum();
     assert!((shares - 100.0).abs() < 1e-6, "{shares}");
 }
 
@@ -186,16 +130,9 @@ fn intervals_hold_the_costs_of_noisy_runs() {
     for cost in &model.ends[0].terms {
         let [low, high] = cost.interval_ns;
         let known = costs().at(cost.term);
-        assert!(
-            low <= known * 1.001 && known * 0.999 <= high,
-            "{cost:?} {known}"
-        );
+        assert!(low <= known * 1.001 && known * 0.999 <= high, "{cost:?} {known}");
     }
-    assert_eq!(
-        fit(&design(0.02), 1).unwrap(),
-        model,
-        "the same seed gives the same intervals"
-    );
+    assert_eq!(fit(&design(0.02), 1).unwrap(), model, "the same seed gives the same intervals");
 }
 
 #[test]
@@ -212,16 +149,11 @@ fn terms_that_go_together_are_named() {
     let model = fit(&runs, 1).unwrap();
     let groups = &model.ends[0].not_told_apart;
     assert!(
-        groups
-            .iter()
-            .any(|group| group.contains(&Term::Call) && group.contains(&Term::Aggregate)),
+        groups.iter().any(|group| group.contains(&Term::Call) && group.contains(&Term::Aggregate)),
         "{groups:?}"
     );
     let others = &model.ends[1].not_told_apart;
-    assert!(
-        !others.iter().any(|group| group.contains(&Term::Call)),
-        "{others:?}"
-    );
+    assert!(!others.iter().any(|group| group.contains(&Term::Call)), "{others:?}");
 }
 
 #[test]
@@ -235,15 +167,9 @@ fn larger_segments_bring_what_their_packets_cost() {
         counts(128.0 * 1024.0, 60.0 * 1024.0, 8948.0, true, false, true),
     );
     let expected = then.dot(&costs()) / now.dot(&costs());
-    assert!(
-        (projected.ends[0].ratio() - expected).abs() < 1e-6,
-        "{projected:?} {expected}"
-    );
+    assert!((projected.ends[0].ratio() - expected).abs() < 1e-6, "{projected:?} {expected}");
     let faster = projected.throughput_bps / projected.throughput_now_bps;
-    assert!(
-        (faster * expected - 1.0).abs() < 1e-6,
-        "{faster} {expected}"
-    );
+    assert!((faster * expected - 1.0).abs() < 1e-6, "{faster} {expected}");
     assert_eq!(projected.ceiling, Cause::CpuSend);
     let [low, high] = projected.throughput_interval_bps;
     assert!(
@@ -256,17 +182,10 @@ fn segments_that_no_cpu_cuts_may_have_any_size() {
     let mut runs = design(0.0);
     runs.iter_mut().for_each(|run| run.shared_kernel = true);
     let model = fit(&runs, 1).unwrap();
-    assert_eq!(
-        model.ends.iter().map(|end| end.end).collect::<Vec<_>>(),
-        [End::Both]
-    );
-    let projected = project(
-        &model,
-        &designed(&runs),
-        what_if("segments_9000_offloaded"),
-        &Known::default(),
-    )
-    .unwrap();
+    assert_eq!(model.ends.iter().map(|end| end.end).collect::<Vec<_>>(), [End::Both]);
+    let projected =
+        project(&model, &designed(&runs), what_if("segments_9000_offloaded"), &Known::default())
+            .unwrap();
     assert!((projected.throughput_bps / projected.throughput_now_bps - 1.0).abs() < 1e-9);
     assert_eq!(projected.ends[0].ratio(), 1.0);
 }
@@ -275,11 +194,7 @@ fn segments_that_no_cpu_cuts_may_have_any_size() {
 /// one that carries all.
 fn datagrams(bytes: f64, whole: bool) -> PerTerm {
     let number = MIB / bytes;
-    let fragments = if whole {
-        1.0
-    } else {
-        ((bytes + 8.0) / 1480.0).ceil()
-    };
+    let fragments = if whole { 1.0 } else { ((bytes + 8.0) / 1480.0).ceil() };
     let packets = number * fragments;
     PerTerm::new([
         (Term::Call, 2.0 * number),
@@ -327,13 +242,8 @@ fn records_in_one_packet_each_save_what_fragments_take() {
         })
         .collect();
     let model = fit(&runs, 1).unwrap();
-    let projected = project(
-        &model,
-        &designed(&runs),
-        what_if("records_whole"),
-        &Known::default(),
-    )
-    .unwrap();
+    let projected =
+        project(&model, &designed(&runs), what_if("records_whole"), &Known::default()).unwrap();
     let expected = datagrams(4096.0, true).dot(&costs) / datagrams(4096.0, false).dot(&costs);
     let ratio = projected.ends[0].ratio();
     assert!((ratio / expected - 1.0).abs() < 0.01, "{ratio} {expected}");
@@ -343,13 +253,8 @@ fn records_in_one_packet_each_save_what_fragments_take() {
 fn another_ceiling_holds_a_faster_cpu() {
     let runs = design(0.0);
     let model = fit(&runs, 1).unwrap();
-    let now = project(
-        &model,
-        &designed(&runs),
-        what_if("cpu_twice_as_fast"),
-        &Known::default(),
-    )
-    .unwrap();
+    let now =
+        project(&model, &designed(&runs), what_if("cpu_twice_as_fast"), &Known::default()).unwrap();
     assert!((now.throughput_bps / now.throughput_now_bps - 2.0).abs() < 1e-9);
     let ceiling = Ceiling {
         cause: Cause::ReceiveWindow,
@@ -359,17 +264,8 @@ fn another_ceiling_holds_a_faster_cpu() {
         evidence: Vec::new(),
         independent: true,
     };
-    let known = Known {
-        ceilings: vec![ceiling],
-        ..Known::default()
-    };
-    let held = project(
-        &model,
-        &designed(&runs),
-        what_if("cpu_twice_as_fast"),
-        &known,
-    )
-    .unwrap();
+    let known = Known { ceilings: vec![ceiling], ..Known::default() };
+    let held = project(&model, &designed(&runs), what_if("cpu_twice_as_fast"), &known).unwrap();
     assert_eq!(held.ceiling, Cause::ReceiveWindow);
     assert!((held.throughput_bps / held.throughput_now_bps - 1.5).abs() < 1e-9);
 }
@@ -379,57 +275,32 @@ fn where_the_link_holds_cpu_time_saved_brings_nothing() {
     let mut runs = design(0.0);
     runs.iter_mut().for_each(|run| run.throughput_bps *= 0.1);
     let model = fit(&runs, 1).unwrap();
-    let known = Known {
-        cause: Some(Cause::PathRate),
-        ..Known::default()
-    };
+    let known = Known { cause: Some(Cause::PathRate), ..Known::default() };
     let projected = project(&model, &designed(&runs), what_if("segments_9000"), &known).unwrap();
     assert_eq!(projected.throughput_bps, projected.throughput_now_bps);
     assert_eq!(projected.ceiling, Cause::PathRate);
     assert!(projected.ends[0].ratio() < 0.9);
-    let faster = project(
-        &model,
-        &designed(&runs),
-        what_if("link_ten_times_as_fast"),
-        &known,
-    )
-    .unwrap();
+    let faster =
+        project(&model, &designed(&runs), what_if("link_ten_times_as_fast"), &known).unwrap();
     let times = faster.throughput_bps / faster.throughput_now_bps;
     assert!(times > 9.9 && times <= 10.000_001, "{times}");
 }
 
 #[test]
 fn a_copy_that_the_design_cannot_tell_has_the_share_of_the_profile() {
-    let runs: Vec<Observation> = design(0.0)
-        .into_iter()
-        .filter(|run| run.point != "spliced_64k")
-        .collect();
+    let runs: Vec<Observation> =
+        design(0.0).into_iter().filter(|run| run.point != "spliced_64k").collect();
     let model = fit(&runs, 1).unwrap();
-    let doubtful = project(
-        &model,
-        &designed(&runs),
-        what_if("without_copy_at_sender"),
-        &Known::default(),
-    )
-    .unwrap();
+    let doubtful =
+        project(&model, &designed(&runs), what_if("without_copy_at_sender"), &Known::default())
+            .unwrap();
     assert!(!doubtful.doubts.is_empty());
     let known = Known {
-        layers: Some([
-            LayerShares {
-                copy: 0.4,
-                checksum: 0.0,
-            },
-            LayerShares::default(),
-        ]),
+        layers: Some([LayerShares { copy: 0.4, checksum: 0.0 }, LayerShares::default()]),
         ..Known::default()
     };
-    let projected = project(
-        &model,
-        &designed(&runs),
-        what_if("without_copy_at_sender"),
-        &known,
-    )
-    .unwrap();
+    let projected =
+        project(&model, &designed(&runs), what_if("without_copy_at_sender"), &known).unwrap();
     assert_eq!(projected.basis, Basis::Layers);
     assert!((projected.ends[0].ratio() - 0.6).abs() < 1e-9);
     assert_eq!(projected.ends[1].ratio(), 1.0);
@@ -446,13 +317,9 @@ fn too_few_runs_make_no_model() {
 #[test]
 fn the_median_error_is_of_sizes() {
     let model = fit(&design(0.0), 1).unwrap();
-    let base = project(
-        &model,
-        &designed(&design(0.0)),
-        what_if("segments_9000"),
-        &Known::default(),
-    )
-    .unwrap();
+    let base =
+        project(&model, &designed(&design(0.0)), what_if("segments_9000"), &Known::default())
+            .unwrap();
     let proved = |projected: f64| Projection {
         proof: Some(Proof {
             a: "none".to_owned(),
@@ -477,11 +344,7 @@ fn on_a_path_of_9000() -> Designed {
         let counts = counts(128.0 * k, 60.0 * k, 8948.0, true, false, true);
         *cut = run("cut", counts, 8948.0, 0.0);
     }
-    Designed {
-        path_mtu_bytes: Some(9000),
-        runs,
-        left_out: Vec::new(),
-    }
+    Designed { path_mtu_bytes: Some(9000), runs, left_out: Vec::new() }
 }
 
 #[test]
@@ -490,12 +353,7 @@ fn larger_packets_start_from_ethernets_whatever_the_path_has() {
     let mut designed = on_a_path_of_9000();
     let model = fit(&designed.runs, 1).unwrap();
     let projected = |designed: &Designed| {
-        project(
-            &model,
-            designed,
-            what_if("segments_9000"),
-            &Known::default(),
-        )
+        project(&model, designed, what_if("segments_9000"), &Known::default())
     };
     let why = projected(&designed).unwrap_err().to_string();
     assert!(why.contains("`ethernet_cut`"), "{why}");
@@ -508,9 +366,7 @@ fn larger_packets_start_from_ethernets_whatever_the_path_has() {
     assert!(why.contains("the device has one MTU"), "{why}");
 
     let ethernet = counts(128.0 * 1024.0, large, 1448.0, true, false, true);
-    designed
-        .runs
-        .push(run("ethernet_cut", ethernet, 1448.0, 0.0));
+    designed.runs.push(run("ethernet_cut", ethernet, 1448.0, 0.0));
     let projected = projected(&designed).unwrap();
     assert_eq!(projected.from, "ethernet_cut");
     let then = counts(128.0 * 1024.0, large, 8948.0, true, false, true);
@@ -524,16 +380,13 @@ fn each_change_is_projected_or_named_with_the_reason() {
     let model = fit(&designed.runs, 1).unwrap();
     let (projections, others) = project_all(&model, &designed, &Known::default());
     let projected = projections.iter().map(|one| one.what_if.as_str());
-    let mut all: Vec<&str> = projected
-        .chain(others.iter().map(|one| one.what_if.as_str()))
-        .collect();
+    let mut all: Vec<&str> =
+        projected.chain(others.iter().map(|one| one.what_if.as_str())).collect();
     all.sort_unstable();
     let mut table: Vec<&str> = what_ifs_of(Protocol::Tcp).map(|one| one.name).collect();
     table.sort_unstable();
     assert_eq!(all, table);
-    let held_back = others
-        .iter()
-        .find(|one| one.what_if == "interrupts_held_back");
+    let held_back = others.iter().find(|one| one.what_if == "interrupts_held_back");
     assert!(held_back.unwrap().why.contains("`held_back_64k`"));
 }
 
@@ -550,9 +403,7 @@ fn interrupts_that_are_held_back_are_as_many_as_in_their_point() {
     runs.push(held_back);
     let designed = designed(&runs);
     let state = state::ProjectionState::at(&designed, "base").unwrap();
-    let then = state
-        .changed(what_if("interrupts_held_back"), &designed)
-        .unwrap();
+    let then = state.changed(what_if("interrupts_held_back"), &designed).unwrap();
     let ratio =
         then.receiver.counts.at(Term::Interrupt) / state.receiver.counts.at(Term::Interrupt);
     assert!((ratio - 0.25).abs() < 1e-12, "{ratio}");
@@ -587,10 +438,7 @@ fn what_was_left_out_is_said_once_for_each_reason() {
         ..Designed::default()
     };
     let caveats = designed.caveats();
-    let messages: Vec<&str> = caveats
-        .iter()
-        .map(|caveat| caveat.message.as_str())
-        .collect();
+    let messages: Vec<&str> = caveats.iter().map(|caveat| caveat.message.as_str()).collect();
     assert_eq!(
         messages,
         [

@@ -164,8 +164,7 @@ mod tests {
 
     fn named(name: &str) -> &'static WhatIf {
         let mut all = what_ifs().iter();
-        all.find(|what_if| what_if.name == name)
-            .expect("it is in the table")
+        all.find(|what_if| what_if.name == name).expect("it is in the table")
     }
 
     #[test]
@@ -189,10 +188,7 @@ mod tests {
 
         let copies = named("without_copies");
         assert_eq!(copies.check(&record(1, 1500, 0)), Ok(()));
-        assert_eq!(
-            why(copies, record(0, 1500, 0)),
-            "nothing arrived in a run with it"
-        );
+        assert_eq!(why(copies, record(0, 1500, 0)), "nothing arrived in a run with it");
     }
 
     #[test]

@@ -40,15 +40,9 @@ fn holding() -> Pair {
     let mut pair = Pair::new(None, None, 1_000);
     pair.client_event();
     pair.client.ask(pair.now, request());
-    assert_eq!(
-        pair.server_event(),
-        Some(ServerEvent::Request(Request::Hold(request())))
-    );
+    assert_eq!(pair.server_event(), Some(ServerEvent::Request(Request::Hold(request()))));
     pair.server.reply(pair.now, Reply::Hold(ports()));
-    assert_eq!(
-        pair.client_event(),
-        Some(ClientEvent::Reply(Reply::Hold(ports())))
-    );
+    assert_eq!(pair.client_event(), Some(ClientEvent::Reply(Reply::Hold(ports()))));
     pair
 }
 
@@ -65,10 +59,7 @@ fn connections_are_held_between_tests_in_clear_and_sealed() {
                     Some(ServerEvent::Request(Request::Hold(request())))
                 );
                 pair.server.reply(pair.now, Reply::Hold(ports()));
-                assert_eq!(
-                    pair.client_event(),
-                    Some(ClientEvent::Reply(Reply::Hold(ports())))
-                );
+                assert_eq!(pair.client_event(), Some(ClientEvent::Reply(Reply::Hold(ports()))));
                 for _ in 0..15 {
                     pair.advance(Duration::from_secs(1));
                     pair.server.held(HoldProgress::default());
@@ -94,10 +85,7 @@ fn connections_are_held_between_tests_in_clear_and_sealed() {
 
 #[test]
 fn an_older_endpoint_asks_its_driver_nothing() {
-    let older = Welcome {
-        operations: vec!["stream".into()],
-        ..welcome()
-    };
+    let older = Welcome { operations: vec!["stream".into()], ..welcome() };
     let mut pair = Pair::welcomed(older, None, None, 100);
     pair.client_event();
     pair.client.ask(pair.now, request());
@@ -112,11 +100,7 @@ fn more_than_the_owner_allows_is_refused_with_the_number() {
     pair.client_event();
     let most = welcome().limits.connections;
     for (connections, udp_sockets) in [(most + 1, 0), (0, most + 1)] {
-        let asked = CapacityRequest {
-            connections,
-            udp_sockets,
-            ..request()
-        };
+        let asked = CapacityRequest { connections, udp_sockets, ..request() };
         pair.client.ask(pair.now, asked);
         let refusal = refusal(&mut pair);
         assert_eq!(refusal.reason, RefusalReason::Limit);
@@ -131,36 +115,13 @@ fn absurd_requests_never_reach_the_driver() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
     let absurd = [
-        CapacityRequest {
-            connections: 0,
-            udp_sockets: 0,
-            ..request()
-        },
-        CapacityRequest {
-            connections: MAX_HELD + 1,
-            ..request()
-        },
-        CapacityRequest {
-            connections: u64::MAX,
-            udp_sockets: u64::MAX,
-            ..request()
-        },
-        CapacityRequest {
-            seconds: -1.0,
-            ..request()
-        },
-        CapacityRequest {
-            seconds: 1e300,
-            ..request()
-        },
-        CapacityRequest {
-            request_bytes: 0,
-            ..request()
-        },
-        CapacityRequest {
-            response_bytes: u64::MAX,
-            ..request()
-        },
+        CapacityRequest { connections: 0, udp_sockets: 0, ..request() },
+        CapacityRequest { connections: MAX_HELD + 1, ..request() },
+        CapacityRequest { connections: u64::MAX, udp_sockets: u64::MAX, ..request() },
+        CapacityRequest { seconds: -1.0, ..request() },
+        CapacityRequest { seconds: 1e300, ..request() },
+        CapacityRequest { request_bytes: 0, ..request() },
+        CapacityRequest { response_bytes: u64::MAX, ..request() },
     ];
     for asked in absurd {
         pair.client.ask(pair.now, asked);
@@ -174,11 +135,7 @@ fn absurd_requests_never_reach_the_driver() {
 fn what_the_driver_refuses_leaves_the_session() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    for reason in [
-        RefusalReason::Busy,
-        RefusalReason::Limit,
-        RefusalReason::Test,
-    ] {
+    for reason in [RefusalReason::Busy, RefusalReason::Limit, RefusalReason::Test] {
         pair.client.ask(pair.now, request());
         pair.server_event();
         pair.server.refuse(reason, "no".into());
@@ -192,18 +149,9 @@ fn ports_that_cannot_be_the_answer_end_the_session() {
     let port = |port, count| HoldPort { port, count };
     let absurd = [
         HoldPorts::default(),
-        HoldPorts {
-            tcp: vec![port(40_001, 39_999)],
-            ..ports()
-        },
-        HoldPorts {
-            udp: vec![port(0, 10_000)],
-            ..ports()
-        },
-        HoldPorts {
-            tcp: vec![port(1, u64::from(u16::MAX)); MAX_PORTS + 1],
-            ..ports()
-        },
+        HoldPorts { tcp: vec![port(40_001, 39_999)], ..ports() },
+        HoldPorts { udp: vec![port(0, 10_000)], ..ports() },
+        HoldPorts { tcp: vec![port(1, u64::from(u16::MAX)); MAX_PORTS + 1], ..ports() },
     ];
     for answer in absurd {
         let mut pair = Pair::new(None, None, 1_000);
@@ -243,10 +191,7 @@ fn nobody_holds_for_longer_than_was_asked_for_and_allowed() {
     for (seconds, allowed) in [(5.0, 5), (1e4, 60)] {
         let mut pair = Pair::new(None, None, 1_000);
         pair.client_event();
-        let asked = CapacityRequest {
-            seconds,
-            ..request()
-        };
+        let asked = CapacityRequest { seconds, ..request() };
         pair.client.ask(pair.now, asked);
         pair.server_event();
         pair.server.reply(pair.now, Reply::Hold(ports()));
@@ -256,11 +201,7 @@ fn nobody_holds_for_longer_than_was_asked_for_and_allowed() {
             pair.advance(Duration::from_secs(1));
             pair.server.held(HoldProgress::default());
             pair.exchange();
-            assert!(
-                pair.now <= until,
-                "{seconds}: still there at {:?}",
-                pair.now
-            );
+            assert!(pair.now <= until, "{seconds}: still there at {:?}", pair.now);
         }
         assert_eq!(pair.now, until);
     }
@@ -305,14 +246,8 @@ fn limits_that_are_none_are_no_absurd_figures() {
 #[test]
 fn an_absurd_report_ends_the_session() {
     let failures = |count| {
-        let failure = Failure {
-            cause: FailureCause::Reset,
-            count: 1,
-        };
-        HeldCounts {
-            failures: vec![failure; count],
-            ..HeldCounts::default()
-        }
+        let failure = Failure { cause: FailureCause::Reset, count: 1 };
+        HeldCounts { failures: vec![failure; count], ..HeldCounts::default() }
     };
     let mut absurd = [CapacityHalf::default(), CapacityHalf::default()];
     absurd[0].tcp = failures(MAX_CAUSES + 1);
@@ -329,10 +264,7 @@ fn an_absurd_report_ends_the_session() {
 /// The longest list of ports, and progress with every cause.
 #[test]
 fn the_largest_answers_fit_a_frame() {
-    let port = HoldPort {
-        port: u16::MAX,
-        count: MAX_HELD,
-    };
+    let port = HoldPort { port: u16::MAX, count: MAX_HELD };
     let ports = HoldPorts {
         tcp: vec![port; MAX_PORTS],
         udp: vec![port; MAX_PORTS],

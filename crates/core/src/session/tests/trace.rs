@@ -40,8 +40,7 @@ fn the_way_back_is_traced_between_tests_in_clear_and_sealed() {
                     pair.server_event(),
                     Some(ServerEvent::Request(Request::Trace(request())))
                 );
-                pair.server
-                    .reply(pair.now, Reply::Trace(Box::new(document())));
+                pair.server.reply(pair.now, Reply::Trace(Box::new(document())));
                 let answer = pair.client_event();
                 let Some(ClientEvent::Reply(Reply::Trace(traced))) = answer else {
                     panic!("{answer:?}");
@@ -55,10 +54,7 @@ fn the_way_back_is_traced_between_tests_in_clear_and_sealed() {
 
 #[test]
 fn an_older_endpoint_asks_its_driver_nothing() {
-    let older = Welcome {
-        operations: vec!["stream".into()],
-        ..welcome()
-    };
+    let older = Welcome { operations: vec!["stream".into()], ..welcome() };
     let mut pair = Pair::welcomed(older, None, None, 100);
     pair.client_event();
     pair.client.ask(pair.now, request());
@@ -72,22 +68,10 @@ fn more_than_endpoints_allow_never_reaches_the_driver() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
     let asked = [
-        TraceRequest {
-            hops: MAX_REVERSE_HOPS + 1,
-            ..request()
-        },
-        TraceRequest {
-            probes: 0,
-            ..request()
-        },
-        TraceRequest {
-            size_bytes: 9_000,
-            ..request()
-        },
-        TraceRequest {
-            kind: ProbeKind::Tcp,
-            ..request()
-        },
+        TraceRequest { hops: MAX_REVERSE_HOPS + 1, ..request() },
+        TraceRequest { probes: 0, ..request() },
+        TraceRequest { size_bytes: 9_000, ..request() },
+        TraceRequest { kind: ProbeKind::Tcp, ..request() },
     ];
     for asked in asked {
         pair.client.ask(pair.now, asked);
@@ -101,11 +85,7 @@ fn more_than_endpoints_allow_never_reaches_the_driver() {
 fn what_the_driver_refuses_leaves_the_session() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    for reason in [
-        RefusalReason::Busy,
-        RefusalReason::Limit,
-        RefusalReason::Test,
-    ] {
+    for reason in [RefusalReason::Busy, RefusalReason::Limit, RefusalReason::Test] {
         pair.client.ask(pair.now, request());
         pair.server_event();
         pair.server.refuse(reason, "no".into());
@@ -117,26 +97,11 @@ fn what_the_driver_refuses_leaves_the_session() {
 #[test]
 fn an_absurd_answer_ends_the_session() {
     let absurd = [
-        TraceDocument {
-            seconds: -1.0,
-            ..document()
-        },
-        TraceDocument {
-            kind: ProbeKind::Icmp,
-            ..document()
-        },
-        TraceDocument {
-            end: PathEnd::Reached { ttl: 9 },
-            ..document()
-        },
-        TraceDocument {
-            method: "x".repeat(100_000),
-            ..document()
-        },
-        TraceDocument {
-            schema: "linerate.record/1".into(),
-            ..document()
-        },
+        TraceDocument { seconds: -1.0, ..document() },
+        TraceDocument { kind: ProbeKind::Icmp, ..document() },
+        TraceDocument { end: PathEnd::Reached { ttl: 9 }, ..document() },
+        TraceDocument { method: "x".repeat(100_000), ..document() },
+        TraceDocument { schema: "linerate.record/1".into(), ..document() },
     ];
     for answer in absurd {
         let mut pair = Pair::new(None, None, 1_000);

@@ -31,10 +31,7 @@ fn treatment_refused(pair: &mut Pair) -> Refusal {
 
 #[test]
 fn an_endpoint_without_permission_asks_its_driver_nothing() {
-    let closed = Welcome {
-        operations: vec!["stream".into()],
-        ..welcome()
-    };
+    let closed = Welcome { operations: vec!["stream".into()], ..welcome() };
     let mut pair = Pair::welcomed(closed, None, None, 100);
     pair.client_event();
     for changes in [&changes()[..], &[]] {
@@ -51,12 +48,7 @@ fn an_endpoint_without_permission_asks_its_driver_nothing() {
 fn changes_that_are_not_in_the_table_never_reach_the_driver() {
     let mut pair = Pair::new(None, None, 100);
     pair.client_event();
-    for key in [
-        "kernel.core_pattern",
-        "net.ipv4.no_such_key",
-        "../kernel/core_pattern",
-        "",
-    ] {
+    for key in ["kernel.core_pattern", "net.ipv4.no_such_key", "../kernel/core_pattern", ""] {
         let changes = [change("net.ipv4.tcp_sack"), change(key)];
         pair.client.ask(pair.now, treat(&changes));
         let refusal = treatment_refused(&mut pair);
@@ -118,10 +110,7 @@ fn treatments_within_a_test_are_out_of_turn() {
         pair.server.handle_input(pair.now, &frame);
         let closed = pair.server.poll_event();
         assert!(
-            matches!(
-                closed,
-                Some(ServerEvent::Closed(Some(SessionError::OutOfTurn(_))))
-            ),
+            matches!(closed, Some(ServerEvent::Closed(Some(SessionError::OutOfTurn(_))))),
             "stage {stage}: {closed:?}"
         );
         // And a client of ours does not ask.

@@ -68,11 +68,7 @@ impl Examination<'_> {
 
     /// Warm-up and length of a bulk transfer after the runs `before`.
     pub(super) fn times(&self, before: &Runs) -> (Duration, Duration) {
-        let warm_up = if before.are_clean() {
-            CLEAN_WARM_UP
-        } else {
-            WARM_UP
-        };
+        let warm_up = if before.are_clean() { CLEAN_WARM_UP } else { WARM_UP };
         let run = if self.options.quick { QUICK_RUN } else { RUN };
         let time = self.options.bulk.time.unwrap_or(run.on(self.rtt));
         (warm_up.on(self.rtt), time)

@@ -54,9 +54,7 @@ impl ForeignClient {
         newcomer: Option<&TcpStream>,
     ) -> Option<Self> {
         let admitted = Self::new(context, tool, peer, newcomer);
-        admitted
-            .map_err(|reason| context.log_refusal(peer, reason))
-            .ok()
+        admitted.map_err(|reason| context.log_refusal(peer, reason)).ok()
     }
 
     fn new(
@@ -123,17 +121,10 @@ impl ForeignClient {
     pub(super) fn log_test(&self, foreign_run: ForeignRun) {
         let version = foreign_run.version.as_deref().unwrap_or_default();
         let name = format!("{} {version}", self.tool);
-        let summary = format!(
-            "{}: {}",
-            name.trim(),
-            words::tested(&foreign_run.test, &foreign_run.here)
-        );
+        let summary =
+            format!("{}: {}", name.trim(), words::tested(&foreign_run.test, &foreign_run.here));
         let record = Box::new(foreign_run.into_record());
-        (self.context.log)(ServeEvent::Served {
-            peer: self.peer,
-            summary,
-            record,
-        });
+        (self.context.log)(ServeEvent::Served { peer: self.peer, summary, record });
     }
 
     /// Logs the progress of a running test.

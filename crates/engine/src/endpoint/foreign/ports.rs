@@ -91,11 +91,7 @@ impl Ports {
         work: impl FnOnce(&Arc<Context>) + Send + 'static,
     ) {
         let work = Box::new(work);
-        self.0.push(Service {
-            name,
-            addresses,
-            work,
-        });
+        self.0.push(Service { name, addresses, work });
     }
 
     /// The bound addresses, each with the option that asked for it.
@@ -151,10 +147,7 @@ fn listen(addresses: &[IpAddr], port: u16, option: &str) -> Result<Vec<TcpListen
             _ => port,
         };
         let wanted = SocketAddr::new(*address, port);
-        let options = ListenOptions {
-            backlog: BACKLOG,
-            mptcp: Mptcp::Off,
-        };
+        let options = ListenOptions { backlog: BACKLOG, mptcp: Mptcp::Off };
         let what = format!("{option}: cannot listen on {wanted}");
         listeners.push(socket::listen(wanted, options).map_err(MeasureError::host(what))?);
     }

@@ -47,22 +47,12 @@ const BURST: usize = 256;
 
 /// Receives the streams of clients until the endpoint stops.
 pub(super) fn sink(context: &Arc<Context>, listeners: Vec<TcpListener>) {
-    streams(
-        context,
-        listeners,
-        ForeignAdmission::FirstByte,
-        Direction::Up,
-    );
+    streams(context, listeners, ForeignAdmission::FirstByte, Direction::Up);
 }
 
 /// Sends a stream to each client that connects, until the endpoint stops.
 pub(super) fn source(context: &Arc<Context>, listeners: Vec<TcpListener>) {
-    streams(
-        context,
-        listeners,
-        ForeignAdmission::AtOnce,
-        Direction::Down,
-    );
+    streams(context, listeners, ForeignAdmission::AtOnce, Direction::Down);
 }
 
 fn streams(
@@ -96,16 +86,11 @@ fn run(client: &ForeignClient, stream: TcpStream, direction: Direction) -> Resul
     let test = terms::within_rate(test, limits.rate_bps)?;
     client.claim(&test)?;
     let sends = direction == Direction::Down;
-    stream
-        .set_nonblocking(false)
-        .map_err(|error| error.to_string())?;
+    stream.set_nonblocking(false).map_err(|error| error.to_string())?;
     options::apply_tcp(&stream, &test.options, End::Server, sends)
         .map_err(|error| error.to_string())?;
     let started_at = format_rfc3339(SystemTime::now());
-    let flow = Flow {
-        id: 0,
-        socket: FlowSocket::Tcp(stream),
-    };
+    let flow = Flow { id: 0, socket: FlowSocket::Tcp(stream) };
     let (source, options) = (FlowSource::Bound, HalfOptions::default());
     let half = Half::start(End::Server, &test, vec![flow], source, options)
         .map_err(|error| format!("cannot start the test: {error}"))?;
@@ -113,9 +98,7 @@ fn run(client: &ForeignClient, stream: TcpStream, direction: Direction) -> Resul
     let mut report = client.stop(half);
     if sends {
         // A client ends the source's stream by closing the connection.
-        report
-            .caveats
-            .retain(|caveat| caveat.kind != CaveatKind::Partial);
+        report.caveats.retain(|caveat| caveat.kind != CaveatKind::Partial);
     }
     let peer = client.peer;
     client.log_test(foreign_run(*test, peer, started_at, finished, report));

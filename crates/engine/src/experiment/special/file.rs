@@ -30,8 +30,7 @@ impl Work<'_> {
         let started = Reading::now();
         let mut file = self.create()?;
         self.fill(&mut file)?;
-        file.sync_all()
-            .map_err(self.cannot("put a file into storage"))?;
+        file.sync_all().map_err(self.cannot("put a file into storage"))?;
         drop(file);
         Ok(started.figures(self.transfer))
     }
@@ -101,11 +100,7 @@ impl Work<'_> {
 
     fn cannot(&self, what: &'static str) -> impl FnOnce(io::Error) -> SpecialError {
         let directory = self.directory.to_owned();
-        move |source| SpecialError::File {
-            what,
-            directory,
-            source,
-        }
+        move |source| SpecialError::File { what, directory, source }
     }
 }
 
@@ -118,11 +113,7 @@ struct Reading {
 
 impl Reading {
     fn now() -> Self {
-        Self {
-            from_storage: bytes_from_storage(),
-            cpu: CpuUsage::of_thread(),
-            at_ns: now_ns(),
-        }
+        Self { from_storage: bytes_from_storage(), cpu: CpuUsage::of_thread(), at_ns: now_ns() }
     }
 
     /// What happened since.
@@ -136,10 +127,7 @@ impl Reading {
             ("seconds", seconds),
             ("bytes", bytes),
             ("cpu_seconds", (cpu.user + cpu.system).as_secs_f64()),
-            (
-                "storage_bytes",
-                over.from_storage.saturating_sub(self.from_storage) as f64,
-            ),
+            ("storage_bytes", over.from_storage.saturating_sub(self.from_storage) as f64),
         ];
         figures.map(|(name, value)| (name.to_owned(), value)).into()
     }
@@ -153,11 +141,7 @@ mod tests {
     use super::*;
 
     fn transfer(bytes: u64, record_bytes: u64) -> FileTransfer {
-        FileTransfer {
-            bytes,
-            record_bytes,
-            directory: None,
-        }
+        FileTransfer { bytes, record_bytes, directory: None }
     }
 
     #[test]

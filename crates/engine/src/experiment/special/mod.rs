@@ -50,11 +50,7 @@ pub(crate) fn run(
         Some(directory) => beside.join(directory),
         None => beside.to_owned(),
     };
-    let work = file::Work {
-        transfer,
-        directory: &directory,
-        stop,
-    };
+    let work = file::Work { transfer, directory: &directory, stop };
     match special {
         Special::FileWrite(_) => work.write(),
         Special::FileRead(_) => work.read(),

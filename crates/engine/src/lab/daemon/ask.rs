@@ -35,9 +35,8 @@ impl LabDirectory {
     /// # Errors
     /// [`DaemonError::NoAnswer`] after 5 s at the latest.
     pub fn status(&self, lab: &LabState) -> Result<LabStatus, DaemonError> {
-        let answer = self
-            .ask(lab, STATUS)
-            .and_then(|text| LabStatus::parse(&text).map_err(io::Error::from));
+        let answer =
+            self.ask(lab, STATUS).and_then(|text| LabStatus::parse(&text).map_err(io::Error::from));
         answer.map_err(|error| no_answer(lab, &error))
     }
 
@@ -102,9 +101,8 @@ impl LabState {
             is_router: host.is_router,
             addresses: host.addresses.clone(),
         });
-        let (baseline_rtt_us, links) = status
-            .map(|status| (status.baseline_rtt_us, status.links))
-            .unzip();
+        let (baseline_rtt_us, links) =
+            status.map(|status| (status.baseline_rtt_us, status.links)).unzip();
         LabShown {
             name: self.name.clone(),
             pid: self.pid,
@@ -117,10 +115,7 @@ impl LabState {
 
     /// Processes of this user that run in its hosts, by number.
     pub fn inhabitants(&self) -> Vec<Inhabitant> {
-        let processes = fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .filter_map(Result::ok);
+        let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let mut found: Vec<_> = numbers.filter_map(|pid| self.inhabitant(pid)).collect();
         found.sort_by_key(|process| process.pid);
@@ -129,18 +124,11 @@ impl LabState {
 
     fn inhabitant(&self, pid: u32) -> Option<Inhabitant> {
         let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
-        let number = namespace
-            .to_str()?
-            .strip_prefix("net:[")?
-            .strip_suffix(']')?;
+        let number = namespace.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?;
         let number: u64 = number.parse().ok()?;
         let host = self.hosts.iter().find(|host| host.namespace == number)?;
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        Some(Inhabitant {
-            pid,
-            command: command.trim_end().to_owned(),
-            host: host.name.clone(),
-        })
+        Some(Inhabitant { pid, command: command.trim_end().to_owned(), host: host.name.clone() })
     }
 }
 
@@ -159,11 +147,7 @@ fn ends_within(process: &Process, time: Duration) -> io::Result<bool> {
 }
 
 fn no_answer(lab: &LabState, error: &io::Error) -> DaemonError {
-    DaemonError::NoAnswer {
-        lab: lab.name.clone(),
-        pid: lab.pid,
-        reason: error.to_string(),
-    }
+    DaemonError::NoAnswer { lab: lab.name.clone(), pid: lab.pid, reason: error.to_string() }
 }
 
 /// How long the process may take to answer, and to end. On a busy host it takes seconds to remove

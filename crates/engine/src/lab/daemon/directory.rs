@@ -73,11 +73,7 @@ impl LabDirectory {
         let name = name.to_owned();
         match held.claim(&state(&name))? {
             None => Err(DaemonError::IsUp { name }),
-            Some(state) => Ok(Claim {
-                directory: self.clone(),
-                name,
-                state,
-            }),
+            Some(state) => Ok(Claim { directory: self.clone(), name, state }),
         }
     }
 
@@ -102,11 +98,7 @@ impl LabDirectory {
 
     fn remove(&self, name: &str) {
         // The state file goes last: while it is there the others may be there.
-        for path in [
-            self.socket(name),
-            self.hosts(name),
-            self.0.file(&state(name)),
-        ] {
+        for path in [self.socket(name), self.hosts(name), self.0.file(&state(name))] {
             let _ = fs::remove_file(path);
         }
     }
@@ -149,9 +141,7 @@ fn check_name(name: &str) -> Result<(), DaemonError> {
     if (1..=32).contains(&name.len()) && name.chars().all(is_allowed) {
         Ok(())
     } else {
-        Err(DaemonError::Name {
-            name: name.chars().take(64).collect(),
-        })
+        Err(DaemonError::Name { name: name.chars().take(64).collect() })
     }
 }
 
@@ -166,12 +156,7 @@ mod tests {
     }
 
     fn state(name: &str) -> LabState {
-        LabState {
-            name: name.to_owned(),
-            pid: 1,
-            started_ticks: 2,
-            hosts: Vec::new(),
-        }
+        LabState { name: name.to_owned(), pid: 1, started_ticks: 2, hosts: Vec::new() }
     }
 
     #[test]
@@ -181,10 +166,7 @@ mod tests {
         assert!(directory.labs().unwrap().0.is_empty(), "it is not made yet");
         claim.publish(&state("a"), "").unwrap();
         assert_eq!(directory.labs().unwrap(), (vec![state("a")], vec![]));
-        assert!(matches!(
-            directory.claim("a"),
-            Err(DaemonError::IsUp { .. })
-        ));
+        assert!(matches!(directory.claim("a"), Err(DaemonError::IsUp { .. })));
         let _other = directory.claim("b").unwrap();
         drop(claim);
         assert_eq!(directory.labs().unwrap(), (vec![], vec![]));
@@ -217,10 +199,7 @@ mod tests {
     fn names_that_are_paths_are_refused() {
         let directory = temporary("names");
         for name in ["", "../a", "a/b", "A", "a b", &"a".repeat(33)] {
-            assert!(
-                matches!(directory.claim(name), Err(DaemonError::Name { .. })),
-                "{name}"
-            );
+            assert!(matches!(directory.claim(name), Err(DaemonError::Name { .. })), "{name}");
         }
         fs::remove_dir_all(directory.0.path()).unwrap();
     }

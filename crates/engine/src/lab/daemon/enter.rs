@@ -37,10 +37,7 @@ impl LabDirectory {
         let namespace = Namespace::open(&path).map_err(enter_error)?;
         // The lab may have ended since, and its process's number passed to another.
         if namespace.inode().map_err(enter_error)? != found.namespace {
-            return Err(DaemonError::NotUp {
-                name: Some(lab.name.clone()),
-                others: Vec::new(),
-            });
+            return Err(DaemonError::NotUp { name: Some(lab.name.clone()), others: Vec::new() });
         }
         join_user_namespace(lab.pid).map_err(|source| DaemonError::Join {
             lab: lab.name.clone(),
@@ -56,10 +53,7 @@ impl LabDirectory {
         let scratch = hosts.parent().unwrap_or(Path::new("/"));
         let devices = show_network_devices(scratch)
             .map_err(|error| lacks("/sys does not have the devices of the lab's host", &error));
-        Ok([names, devices]
-            .into_iter()
-            .filter_map(Result::err)
-            .collect())
+        Ok([names, devices].into_iter().filter_map(Result::err).collect())
     }
 }
 

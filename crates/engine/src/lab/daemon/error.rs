@@ -121,9 +121,6 @@ fn none_words(name: Option<&str>, others: &[String]) -> String {
     match others {
         [] => format!("no lab{which} is up; `linerate lab up FILE` makes one"),
         others if name.is_some() => format!("no lab{which} is up; there is {}", others.join(", ")),
-        others => format!(
-            "several labs are up; say which with --name: {}",
-            others.join(", ")
-        ),
+        others => format!("several labs are up; say which with --name: {}", others.join(", ")),
     }
 }

@@ -102,11 +102,7 @@ fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
             name: node.name.clone(),
             is_router: node.role == Role::Router,
             addresses: first.map_or_else(Vec::new, |first| {
-                first
-                    .addresses
-                    .iter()
-                    .map(|prefix| prefix.address)
-                    .collect()
+                first.addresses.iter().map(|prefix| prefix.address).collect()
             }),
             descriptor: namespace.as_fd().as_raw_fd(),
             namespace: namespace.inode().map_err(LabError::Namespace)?,
@@ -137,11 +133,7 @@ fn serve(stream: &UnixStream, lab: &Lab) -> io::Result<bool> {
     let mut stream = stream;
     // The lab goes down even if nobody reads the answer.
     let written = stream.write_all(&answer);
-    if goes_on {
-        written.map(|()| true)
-    } else {
-        Ok(false)
-    }
+    if goes_on { written.map(|()| true) } else { Ok(false) }
 }
 
 /// Reads up to a newline, for as long as [`PATIENCE`] in all.

@@ -43,9 +43,7 @@ pub(super) fn status(lab: &Lab) -> LabStatus {
     let links = topology.links.iter().map(|link| {
         let mut counted = report.links.iter();
         let counted = counted.find(|counted| counted.name == link.name);
-        let (up, down) = counted
-            .map(|counted| (counted.up.clone(), counted.down.clone()))
-            .unzip();
+        let (up, down) = counted.map(|counted| (counted.up.clone(), counted.down.clone())).unzip();
         LinkStatus {
             name: link.name.clone(),
             between: link.ends.map(|(node, _)| topology.nodes[node].name.clone()),
@@ -65,12 +63,7 @@ pub(super) fn status(lab: &Lab) -> LabStatus {
 pub(super) fn hosts_file(topology: &Topology) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for node in &topology.nodes {
-        for prefix in node
-            .interfaces
-            .iter()
-            .take(1)
-            .flat_map(|first| &first.addresses)
-        {
+        for prefix in node.interfaces.iter().take(1).flat_map(|first| &first.addresses) {
             text += &format!("{} {}\n", prefix.address, node.name);
         }
     }
@@ -78,11 +71,7 @@ pub(super) fn hosts_file(topology: &Topology) -> String {
 }
 
 fn spec(up: &LinkSpec, down: &LinkSpec) -> String {
-    let path = PathSpec {
-        up: up.clone(),
-        down: down.clone(),
-        hops: 0,
-    };
+    let path = PathSpec { up: up.clone(), down: down.clone(), hops: 0 };
     path.to_string()
 }
 

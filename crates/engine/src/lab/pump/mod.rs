@@ -95,15 +95,13 @@ impl Pump {
             let gauges = driver.wires.iter().map(|wire| wire.gauges());
             pump.gauges.extend(gauges);
             let stop = pump.stop.clone();
-            let thread = thread::Builder::new()
-                .name("pump".to_owned())
-                .spawn(move || {
-                    come_first();
-                    while !stop.is_requested() {
-                        driver.turn();
-                    }
-                    driver.close();
-                })?;
+            let thread = thread::Builder::new().name("pump".to_owned()).spawn(move || {
+                come_first();
+                while !stop.is_requested() {
+                    driver.turn();
+                }
+                driver.close();
+            })?;
             pump.threads.push(thread);
         }
         Ok(pump)
@@ -320,10 +318,7 @@ impl DrivenLink {
 
     fn answer(&mut self, end: usize) {
         for answer in self.ways[end].answers.drain(..) {
-            let outgoing = Outgoing {
-                header: VirtioHeader::default(),
-                frame: &answer,
-            };
+            let outgoing = Outgoing { header: VirtioHeader::default(), frame: &answer };
             // Such an answer may be lost, as any router's may.
             let _ = self.sockets[end].send(&[outgoing]);
         }
@@ -359,10 +354,7 @@ fn send_all(socket: &mut PacketSocket, mut frames: &[Outgoing<'_>]) -> u64 {
 }
 
 fn outgoing(departure: &Departure) -> Outgoing<'_> {
-    Outgoing {
-        header: header(&departure.frame.offload),
-        frame: &departure.frame.bytes,
-    }
+    Outgoing { header: header(&departure.frame.offload), frame: &departure.frame.bytes }
 }
 
 /// The offload header of `linerate-sys` as that of the core, which is independent of Linux.

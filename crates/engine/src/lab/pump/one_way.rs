@@ -105,10 +105,7 @@ impl OneWay {
     fn whole(&mut self, offload: Offload, bytes: &[u8]) -> StoredFrame {
         let mut buffer = self.store.buffer();
         buffer.extend_from_slice(bytes);
-        StoredFrame {
-            offload,
-            bytes: buffer,
-        }
+        StoredFrame { offload, bytes: buffer }
     }
 
     fn offer(&mut self, now: Nanos, frame: StoredFrame, layout: &Layout) {
@@ -119,11 +116,7 @@ impl OneWay {
                 return self.store.recycle(frame.bytes);
             }
         };
-        let packet = Packet {
-            id,
-            ip_bytes: layout.ip_bytes,
-            ecn: layout.ecn,
-        };
+        let packet = Packet { id, ip_bytes: layout.ip_bytes, ecn: layout.ecn };
         match self.link.handle_packet(now, packet) {
             Admission::Accepted => {}
             Admission::Dropped(_) => self.forget(id),
@@ -162,12 +155,7 @@ impl OneWay {
     /// Moves what has arrived by `now` to the departures.
     pub(super) fn deliver(&mut self, now: Nanos, spared: Option<&Spared>) {
         while let Some(delivery) = self.link.poll_deliver(now) {
-            let Fate::Arrived {
-                mark_ce,
-                corruption,
-                ..
-            } = delivery.fate
-            else {
+            let Fate::Arrived { mark_ce, corruption, .. } = delivery.fate else {
                 self.forget(delivery.id);
                 continue;
             };
@@ -190,10 +178,7 @@ impl OneWay {
             if self.is_verified {
                 frame::mark_verified(&mut frame.bytes, &mut frame.offload);
             }
-            self.departures.push(Departure {
-                frame,
-                due: delivery.at,
-            });
+            self.departures.push(Departure { frame, due: delivery.at });
         }
     }
 
@@ -209,10 +194,7 @@ impl OneWay {
 
     pub(super) fn counters(&self) -> Counters {
         let counters = self.link.counters();
-        Counters {
-            corrupted: counters.corrupted - self.spared,
-            ..counters
-        }
+        Counters { corrupted: counters.corrupted - self.spared, ..counters }
     }
 }
 
@@ -243,11 +225,7 @@ mod tests {
         frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
         // The client has the lower address.
         let (client, server) = ([198, 18, 0, 1], [198, 18, 0, 2]);
-        let (source, destination) = if to == 5201 {
-            (client, server)
-        } else {
-            (server, client)
-        };
+        let (source, destination) = if to == 5201 { (client, server) } else { (server, client) };
         frame.extend([source, destination].concat());
         frame.extend([from.to_be_bytes(), to.to_be_bytes()].concat());
         frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
@@ -258,16 +236,10 @@ mod tests {
     /// What becomes of the segments on a link that damages every packet, unseen.
     fn carried(segments: &[Vec<u8>]) -> (Vec<bool>, u64) {
         let spec = LinkSpec {
-            corrupt: Some(Corrupt {
-                percent: 100.0,
-                place: CorruptionPlace::Host,
-            }),
+            corrupt: Some(Corrupt { percent: 100.0, place: CorruptionPlace::Host }),
             ..LinkSpec::default()
         };
-        let setup = OneWaySetup {
-            spec,
-            ..OneWaySetup::default()
-        };
+        let setup = OneWaySetup { spec, ..OneWaySetup::default() };
         assert!(setup.damages_unseen());
         let (mut way, mut spared) = (OneWay::new(&setup), Spared::default());
         let mut whole = Vec::new();

@@ -72,10 +72,7 @@ impl Store {
         let mut bytes = self.buffer();
         let frame = self.frames.get(usize::try_from(id).ok()?)?.as_ref()?;
         bytes.extend_from_slice(&frame.bytes);
-        Some(StoredFrame {
-            offload: frame.offload,
-            bytes,
-        })
+        Some(StoredFrame { offload: frame.offload, bytes })
     }
 }
 
@@ -84,10 +81,7 @@ mod tests {
     use super::*;
 
     fn frame(length: usize) -> StoredFrame {
-        StoredFrame {
-            offload: Offload::default(),
-            bytes: vec![7; length],
-        }
+        StoredFrame { offload: Offload::default(), bytes: vec![7; length] }
     }
 
     #[test]

@@ -61,10 +61,8 @@ pub(crate) fn exchange(
     let quickack = QuickAck::new(&shared.test);
     match shared.side {
         End::Client => {
-            let mut tallies: Vec<Tally<'_>> = flows
-                .iter()
-                .map(|flow| Tally::new(shared, flow, test))
-                .collect();
+            let mut tallies: Vec<Tally<'_>> =
+                flows.iter().map(|flow| Tally::new(shared, flow, test)).collect();
             let members = sockets.iter().zip(&mut tallies).map(|(socket, tally)| {
                 let requests = TcpRequests::new(socket, test, quickack)?;
                 Ok(Pipeline::new(requests, tally, test, None))
@@ -117,10 +115,7 @@ fn look_after<M: Member>(
     let mut open = members.len();
     let mut look = |number: usize| {
         if ends[number].is_none()
-            && let Some(end) = members[number]
-                .look()
-                .map(|done| done.then_some(()))
-                .transpose()
+            && let Some(end) = members[number].look().map(|done| done.then_some(())).transpose()
         {
             ends[number] = Some(end);
             open -= 1;

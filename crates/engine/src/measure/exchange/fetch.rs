@@ -38,13 +38,7 @@ impl<'a> Fetcher<'a> {
             patience: None,
             quickack: QuickAck::new(&shared.test),
         };
-        Ok(Self {
-            mover,
-            socket,
-            test,
-            payload: buffer(PIECE),
-            response: buffer(PIECE),
-        })
+        Ok(Self { mover, socket, test, payload: buffer(PIECE), response: buffer(PIECE) })
     }
 
     /// Sends this many requests at once and receives all of their responses.
@@ -52,8 +46,7 @@ impl<'a> Fetcher<'a> {
         let sent = requests * self.test.request_bytes;
         self.mover.send(self.socket, &self.payload, sent)?;
         let received = requests * self.test.response_bytes;
-        self.mover
-            .receive(self.socket, &mut self.response, received)
+        self.mover.receive(self.socket, &mut self.response, received)
     }
 
     /// Plays a video until the end of the run; each chunk is a transaction.
@@ -128,12 +121,7 @@ impl Pages {
         Self {
             objects,
             every_ns: rate_per_s.map_or(0, |rate| (1e9 / rate) as u64),
-            state: Mutex::new(PageState {
-                began_ns,
-                taken: 0,
-                there: 0,
-                is_over: false,
-            }),
+            state: Mutex::new(PageState { began_ns, taken: 0, there: 0, is_over: false }),
             next: Condvar::new(),
         }
     }

@@ -182,11 +182,8 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
             std::hint::spin_loop();
             return Ok(());
         }
-        let interest = if self.requests.is_blocked() {
-            Interest::Either
-        } else {
-            Interest::Readable
-        };
+        let interest =
+            if self.requests.is_blocked() { Interest::Either } else { Interest::Readable };
         self.requests.wait(interest, timeout).map(drop)
     }
 }

@@ -153,11 +153,7 @@ fn respond_udp(
     if test.stamp {
         socket::note_arrivals(socket)?;
     }
-    let tag = if is_unmarked {
-        0
-    } else {
-        Tag::new(test).bytes()
-    };
+    let tag = if is_unmarked { 0 } else { Tag::new(test).bytes() };
     // One byte more than a request has, so that a longer datagram is not taken for one.
     let mut request = vec![0; test.request_bytes as usize + 1];
     let mut response = vec![0x5a; test.response_bytes as usize];

@@ -21,10 +21,8 @@ pub(super) fn probe(answer: &StampAnswer, arrived_ns: u64) -> Probe {
 /// Turns a request into its answer, in place; false if the packet is no request, or too short for
 /// an answer.
 pub(crate) fn answer(packet: &mut [u8], arrival: &Arrival, count: Option<u32>) -> bool {
-    let came = StampArrival {
-        received_ns: arrived_ns(arrival),
-        ttl: arrival.ttl.unwrap_or(u8::MAX),
-    };
+    let came =
+        StampArrival { received_ns: arrived_ns(arrival), ttl: arrival.ttl.unwrap_or(u8::MAX) };
     reflect(packet, came, count, since_1970_ns())
 }
 
@@ -49,14 +47,7 @@ const MAX_PROBES: usize = 1 << 16;
 impl Delays {
     /// For a flow whose reflector is known to count by itself, or not.
     pub(super) fn new(counts: bool) -> Self {
-        Self {
-            probes: Vec::new(),
-            every: 1,
-            answers: 0,
-            first: (0, 0),
-            last: (0, 0),
-            counts,
-        }
+        Self { probes: Vec::new(), every: 1, answers: 0, first: (0, 0), last: (0, 0), counts }
     }
 
     pub(super) fn answered(&mut self, answer: &StampAnswer, probe: Probe) {

@@ -21,16 +21,10 @@ pub(super) struct Tag {
 impl Tag {
     pub(super) fn new(test: &ExchangeTest) -> Self {
         if test.stamp {
-            return Self {
-                bytes: 4,
-                at: STAMP_ANSWERED_AT,
-            };
+            return Self { bytes: 4, at: STAMP_ANSWERED_AT };
         }
         let shorter = test.request_bytes.min(test.response_bytes);
-        Self {
-            bytes: shorter.min(8) as usize,
-            at: 0,
-        }
+        Self { bytes: shorter.min(8) as usize, at: 0 }
     }
 
     pub(super) fn bytes(self) -> usize {

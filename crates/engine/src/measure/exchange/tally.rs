@@ -115,8 +115,7 @@ impl<'a> Tally<'a> {
     #[inline]
     pub(crate) fn answered(&mut self, start_ns: u64, now_ns: u64) {
         self.completed += 1;
-        self.counters
-            .set(self.completed * self.request_bytes, self.completed);
+        self.counters.set(self.completed * self.request_bytes, self.completed);
         if self.window.has(start_ns) {
             self.outcome.transactions += 1;
             self.outcome.latency.record_ns(now_ns - start_ns);
@@ -159,9 +158,7 @@ impl<'a> Tally<'a> {
     pub(crate) fn end(mut self, result: io::Result<()>) -> WorkerEnd {
         let now = now_ns();
         self.counters.set_done(now);
-        let measured = now
-            .min(self.window.to_ns)
-            .saturating_sub(self.window.from_ns);
+        let measured = now.min(self.window.to_ns).saturating_sub(self.window.from_ns);
         self.outcome.seconds = measured as f64 / 1e9;
         if let Some(delays) = self.delays {
             (self.outcome.probes, self.outcome.lost) = delays.end();

@@ -102,9 +102,7 @@ impl Requests for TcpRequests<'_> {
     fn expire(&mut self, _: u64, _: &mut Tally<'_>) {}
 
     fn abandon(&mut self, tally: &mut Tally<'_>) {
-        self.starts
-            .drain(..)
-            .for_each(|start| tally.abandoned(start));
+        self.starts.drain(..).for_each(|start| tally.abandoned(start));
     }
 
     fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool> {

@@ -94,9 +94,7 @@ fn request_of(
     mut answer: impl FnMut(&UdpSocket, &[u8]) + Send,
 ) -> (u64, ExchangeOutcome) {
     let (client, server) = udp_pair();
-    server
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .unwrap();
+    server.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let over = Stop::new();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -148,10 +146,7 @@ fn a_counted_run_makes_exactly_that_many_transactions() {
                     assert!(failed == 0 || !is_tcp, "{exchange:?}");
                     let all = [messages + failed, outcome.transactions + failed];
                     assert_eq!(all, [51; 2], "{exchange:?}");
-                    assert!(
-                        (messages..=51).contains(&answered),
-                        "{answered} {exchange:?}"
-                    );
+                    assert!((messages..=51).contains(&answered), "{answered} {exchange:?}");
                     let timed = outcome.latency.summary().map_or(0, |it| it.count);
                     assert_eq!(timed, 51 - failed, "{exchange:?}");
                     assert_eq!(outcome.not_sent, 0);
@@ -163,12 +158,8 @@ fn a_counted_run_makes_exactly_that_many_transactions() {
 
 #[test]
 fn large_requests_and_responses_under_way_do_not_block_both_ends() {
-    let exchange = ExchangeTest {
-        request_bytes: 4 << 20,
-        response_bytes: 4 << 20,
-        depth: 16,
-        ..CLOSED
-    };
+    let exchange =
+        ExchangeTest { request_bytes: 4 << 20, response_bytes: 4 << 20, depth: 16, ..CLOSED };
     let (messages, ..) = both_ends(&exchange, Extent::Count(32), tcp_sockets());
     assert_eq!(messages, 32);
 }
@@ -186,10 +177,7 @@ fn only_what_begins_in_the_measured_time_counts_as_a_transaction() {
         tally.answered(start, start + 5_000);
     }
     assert!(tally.wants(end - 1) && !tally.wants(end));
-    assert_eq!(
-        (flow.counters.messages(), tally.outcome.transactions),
-        (5, 2)
-    );
+    assert_eq!((flow.counters.messages(), tally.outcome.transactions), (5, 2));
     let latency = tally.outcome.latency.summary().unwrap();
     assert_eq!(latency.count, 2);
 }
@@ -199,10 +187,7 @@ fn only_what_begins_in_the_measured_time_counts_as_a_transaction() {
 #[test]
 fn an_open_loop_shows_a_stall_in_every_request_that_was_due_in_it() {
     let (client, mut server) = tcp_pair();
-    let exchange = ExchangeTest {
-        rate_per_s: Some(1000.0),
-        ..CLOSED
-    };
+    let exchange = ExchangeTest { rate_per_s: Some(1000.0), ..CLOSED };
     let peer = thread::spawn(move || {
         let mut bytes = [0; 1024];
         let (mut answered, mut has_stalled) = (0, false);
@@ -233,10 +218,7 @@ fn an_open_loop_shows_a_stall_in_every_request_that_was_due_in_it() {
 #[test]
 fn requests_that_were_due_and_found_no_room_are_counted() {
     let (client, mut server) = tcp_pair();
-    let exchange = ExchangeTest {
-        rate_per_s: Some(20_000.0),
-        ..CLOSED
-    };
+    let exchange = ExchangeTest { rate_per_s: Some(20_000.0), ..CLOSED };
     // The peer answers nothing: after MAX_DEPTH requests there is no room. It leaves when it has
     // them, and all 4000 have been due.
     let peer = thread::spawn(move || {
@@ -254,10 +236,7 @@ fn requests_that_were_due_and_found_no_room_are_counted() {
 
 #[test]
 fn a_timed_open_loop_lasts_to_the_end_of_its_time() {
-    let exchange = ExchangeTest {
-        rate_per_s: Some(10.0),
-        ..CLOSED
-    };
+    let exchange = ExchangeTest { rate_per_s: Some(10.0), ..CLOSED };
     for sockets in [tcp_sockets(), udp_sockets()] {
         let (messages, outcome, _) = both_ends(&exchange, time(300), sockets);
         assert!((outcome.seconds - 0.3).abs() < 1e-9, "{}", outcome.seconds);
@@ -268,12 +247,7 @@ fn a_timed_open_loop_lasts_to_the_end_of_its_time() {
 #[test]
 fn lost_datagrams_count_as_failed_and_the_run_goes_on() {
     for depth in [1, 8] {
-        let exchange = ExchangeTest {
-            request_bytes: 16,
-            response_bytes: 16,
-            depth,
-            ..CLOSED
-        };
+        let exchange = ExchangeTest { request_bytes: 16, response_bytes: 16, depth, ..CLOSED };
         let mut seen = 0;
         let (messages, outcome) = request_of(&exchange, 30, |server, bytes| {
             seen += 1;
@@ -291,11 +265,7 @@ fn lost_datagrams_count_as_failed_and_the_run_goes_on() {
 
 #[test]
 fn a_late_or_foreign_datagram_is_not_taken_for_the_answer() {
-    let exchange = ExchangeTest {
-        request_bytes: 8,
-        response_bytes: 8,
-        ..CLOSED
-    };
+    let exchange = ExchangeTest { request_bytes: 8, response_bytes: 8, ..CLOSED };
     let mut last = [0; 8];
     let (messages, outcome) = request_of(&exchange, 5, |server, bytes| {
         // The previous answer again, and something longer, before the right one 20 ms later. Whoever
@@ -348,8 +318,5 @@ fn a_lost_connection_leaves_what_was_counted_and_says_so() {
     peer.join().unwrap();
     let outcome = end.exchange.unwrap();
     assert!(end.error.is_some());
-    assert_eq!(
-        (messages, outcome.transactions, outcome.failed),
-        (10, 10, 1)
-    );
+    assert_eq!((messages, outcome.transactions, outcome.failed), (10, 10, 1));
 }

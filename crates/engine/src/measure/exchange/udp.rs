@@ -79,11 +79,7 @@ impl<'a> UdpRequests<'a> {
             socket::note_arrivals(socket)?;
         }
         let tag = Tag::new(test);
-        let depth = if test.rate_per_s.is_some() {
-            MAX_DEPTH
-        } else {
-            test.depth
-        };
+        let depth = if test.rate_per_s.is_some() { MAX_DEPTH } else { test.depth };
         let slots = u64::from(depth.next_power_of_two()).min(tag.most_under_way()) as u32;
         Ok(Self {
             socket,
@@ -96,10 +92,7 @@ impl<'a> UdpRequests<'a> {
             // a STAMP packet only the front has a meaning.
             response: vec![0; test.response_bytes as usize + 1],
             slots: (0..slots)
-                .map(|slot| RequestSlot {
-                    sequence: slot.into(),
-                    ..RequestSlot::default()
-                })
+                .map(|slot| RequestSlot { sequence: slot.into(), ..RequestSlot::default() })
                 .collect(),
             free: (0..slots).collect(),
             unsent: None,
@@ -160,12 +153,10 @@ impl Requests for UdpRequests<'_> {
         };
         let sequence = self.slots[slot as usize].sequence;
         match self.stamp {
-            Some((session, _)) => StampRequest {
-                sequence: sequence as u32,
-                sent_ns: since_1970_ns(),
-                session,
+            Some((session, _)) => {
+                StampRequest { sequence: sequence as u32, sent_ns: since_1970_ns(), session }
+                    .write(&mut self.request)
             }
-            .write(&mut self.request),
             None => self.tag.write(sequence, &mut self.request),
         }
         match send(self.socket, &self.request) {

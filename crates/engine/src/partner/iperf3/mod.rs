@@ -180,11 +180,7 @@ impl Iperf3Run<'_> {
         let udp = self.adapted.test.protocol == Protocol::Udp;
         let mut flows = Vec::new();
         for id in 0..self.adapted.test.flows() {
-            let socket = if udp {
-                self.greet(id)?
-            } else {
-                self.connect(id)?
-            };
+            let socket = if udp { self.greet(id)? } else { self.connect(id)? };
             flows.push(Flow { id, socket });
         }
         Ok(flows)
@@ -208,9 +204,7 @@ impl Iperf3Run<'_> {
         let peer = self.server.peer;
         let test = &self.adapted.test;
         let socket = udp_flow_socket(&self.server.target, peer, test, &test.options, id)?;
-        socket
-            .send(&Greeting::hello())
-            .map_err(MeasureError::connect(peer))?;
+        socket.send(&Greeting::hello()).map_err(MeasureError::connect(peer))?;
         let until = now() + ANSWER;
         let mut bytes = vec![0; MAX_ANSWER];
         while now() < until {
@@ -228,9 +222,7 @@ impl Iperf3Run<'_> {
                 Err(error) => return Err(MeasureError::connect(peer)(error)),
             }
         }
-        Err(self.error(ClientError::Timeout(
-            "no answer by UDP (a firewall may let only TCP pass)",
-        )))
+        Err(self.error(ClientError::Timeout("no answer by UDP (a firewall may let only TCP pass)")))
     }
 
     /// Sends and receives on the control connection, for at most `timeout`.
@@ -265,15 +257,9 @@ impl Iperf3Run<'_> {
         match reason {
             ClientError::Denied | ClientError::Unanswered => MeasureError::Refused {
                 peer,
-                refusal: Refusal {
-                    reason: RefusalReason::Busy,
-                    message: reason.to_string(),
-                },
+                refusal: Refusal { reason: RefusalReason::Busy, message: reason.to_string() },
             },
-            _ => MeasureError::Foreign {
-                peer,
-                reason: reason.to_string(),
-            },
+            _ => MeasureError::Foreign { peer, reason: reason.to_string() },
         }
     }
 
@@ -345,19 +331,11 @@ impl Iperf3Run<'_> {
         let here = half.stop(self.server.host_facts()).report;
         let own = Results::of_half(&here, &self.adapted.test);
         let there = asked.and_then(|()| self.exchange(&here, &own));
-        let accounts = Accounts {
-            here: own,
-            there: there.as_ref().ok().cloned(),
-        };
+        let accounts = Accounts { here: own, there: there.as_ref().ok().cloned() };
         let counted = !matches!(self.adapted.test.extent, Extent::Time(_));
         let there = there.map(|results| results.to_half(&here, counted));
         let (there, error) = both(there, watched);
-        let ended = PartnerResult {
-            here,
-            there,
-            exchange: None,
-            error,
-        };
+        let ended = PartnerResult { here, there, exchange: None, error };
         (ended, accounts)
     }
 

@@ -40,11 +40,7 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
         (_, 0) => params.bytes,
         (_, blocks) => blocks.saturating_mul(stream.message_bytes),
     };
-    Ok(Adapted {
-        test,
-        params,
-        down_bytes,
-    })
+    Ok(Adapted { test, params, down_bytes })
 }
 
 fn params(test: &Test, stream: &StreamTest) -> Result<Params, String> {
@@ -94,10 +90,7 @@ fn lacks(test: &Test, stream: &StreamTest) -> Result<(), String> {
         (stream.whole, "--whole"),
         (stream.train, "a packet train"),
         (stream.batch.is_some() && down, "--batch at the server"),
-        (
-            stream.read_rate_bps.is_some() && up,
-            "--read-rate at the server",
-        ),
+        (stream.read_rate_bps.is_some() && up, "--read-rate at the server"),
         (options.quickack.is_some(), "the treatment quickack"),
         (options.busy_poll_us.is_some(), "the treatment busy_poll"),
     ];

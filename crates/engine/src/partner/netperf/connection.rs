@@ -42,13 +42,8 @@ impl NetperfConnection {
     pub(super) fn greet(target: &Target, stop: &Stop) -> Result<Self, MeasureError> {
         let (stream, peer, connect_time) = connect_first(target, stop)?;
         let socket = ControlSocket::new(stream).map_err(MeasureError::connect(peer))?;
-        let mut connection = Self {
-            session: Session::new(now()),
-            socket,
-            peer,
-            connect_time,
-            port: 0,
-        };
+        let mut connection =
+            Self { session: Session::new(now()), socket, peer, connect_time, port: 0 };
         match connection.next_event(stop)? {
             ClientEvent::Greeted => Ok(connection),
             _ => Err(connection.error(&ClientError::NotNetserver)),
@@ -129,10 +124,7 @@ impl NetperfConnection {
     }
 
     fn error(&self, reason: &ClientError) -> MeasureError {
-        MeasureError::Foreign {
-            peer: self.peer,
-            reason: reason.to_string(),
-        }
+        MeasureError::Foreign { peer: self.peer, reason: reason.to_string() }
     }
 }
 

@@ -36,9 +36,7 @@ pub(super) fn find(mut target: Target, stop: Stop) -> Result<ServerAddress, Meas
             address.set_port(PORT);
         }
     }
-    let NetperfConnection {
-        peer, connect_time, ..
-    } = NetperfConnection::greet(&target, &stop)?;
+    let NetperfConnection { peer, connect_time, .. } = NetperfConnection::greet(&target, &stop)?;
     Ok(ServerAddress::new(target, peer, connect_time, stop))
 }
 
@@ -68,11 +66,7 @@ pub(super) fn run(
     let half = start_half(&test, marks, flows, source)?;
     let watched = server.watch(&test, &half, observe);
     // Stopping closes the data connections, which ends the netserver's half.
-    let HalfEnd {
-        report: mut here,
-        exchange,
-        ..
-    } = half.stop(server.host_facts());
+    let HalfEnd { report: mut here, exchange, .. } = half.stop(server.host_facts());
     here.caveats.extend(caveats);
     let (there, error) = both(results(server, &test, &here, connections), watched);
     let ended = PartnerResult {

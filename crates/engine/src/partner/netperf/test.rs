@@ -30,10 +30,7 @@ pub(super) struct Adapted {
 /// The message says what netperf's protocol lacks for it.
 pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
     lacks(test)?;
-    let mut adapted = Adapted {
-        test: test.clone(),
-        caveats: Vec::new(),
-    };
+    let mut adapted = Adapted { test: test.clone(), caveats: Vec::new() };
     let receives = test.direction != Direction::Up;
     let streams = matches!(test.traffic, Traffic::Stream(_));
     if streams && test.direction != Direction::Down && !test.warm_up.0.is_zero() {
@@ -107,26 +104,14 @@ fn stream_lacks(test: &Test, stream: &StreamTest) -> Option<&'static str> {
         (stream.whole, "--whole"),
         (stream.train, "a packet train"),
         (stream.batch.is_some() && down, "--batch at the server"),
-        (
-            stream.read_rate_bps.is_some() && up,
-            "--read-rate at the server",
-        ),
-        (
-            stream.write_rate_bps.is_some() && down,
-            "--write-rate at the server",
-        ),
-        (
-            test.options.pacing_bps.is_some() && down,
-            "--pacing at the server",
-        ),
+        (stream.read_rate_bps.is_some() && up, "--read-rate at the server"),
+        (stream.write_rate_bps.is_some() && down, "--write-rate at the server"),
+        (test.options.pacing_bps.is_some() && down, "--pacing at the server"),
     ])
 }
 
 fn first(missing: &[(bool, &'static str)]) -> Option<&'static str> {
-    missing
-        .iter()
-        .find(|(asked, _)| *asked)
-        .map(|(_, what)| *what)
+    missing.iter().find(|(asked, _)| *asked).map(|(_, what)| *what)
 }
 
 /// The request to the netserver for flow `id`.

@@ -41,9 +41,7 @@ pub(crate) fn undo(
     let is_gone = |entry: &Kept| {
         entry.place.is_of_this_boot() && matches!(entry.place.run(|| ()), Visit::Gone)
     };
-    journal
-        .entries
-        .retain(|entry| entry.is_for(&place) || !is_gone(entry));
+    journal.entries.retain(|entry| entry.is_for(&place) || !is_gone(entry));
     // After a reboot only the first namespace has what the file in sysctl.d set again.
     let is_first = file.check_namespace().is_ok();
     let is_here =
@@ -94,18 +92,14 @@ fn unpersist(
     notes: &mut BTreeMap<String, String>,
 ) -> Result<bool, StateError> {
     let persisted = meant.iter().filter(|entry| entry.persisted);
-    let lines: BTreeSet<(String, String)> = persisted
-        .map(|entry| (entry.step.key(), entry.step.values().1))
-        .collect();
+    let lines: BTreeSet<(String, String)> =
+        persisted.map(|entry| (entry.step.key(), entry.step.values().1)).collect();
     if lines.is_empty() {
         return Ok(false);
     }
     let (is_changed, foreign) = file.remove(&lines)?;
     for key in foreign {
-        let why = format!(
-            "{} gives it another value, which was left there",
-            file.path().display()
-        );
+        let why = format!("{} gives it another value, which was left there", file.path().display());
         notes.insert(key, why);
     }
     Ok(is_changed)
@@ -124,14 +118,8 @@ fn ordered_keys(entries: &[Kept]) -> Vec<String> {
 
 /// Undoes all changes of one key, the last first. False if something could not be put back.
 fn undo_chain(key: &str, chain: &[&Kept]) -> (SettingChange, bool) {
-    let was = chain
-        .first()
-        .map(|entry| entry.step.values().0)
-        .unwrap_or_default();
-    let set = chain
-        .last()
-        .map(|entry| entry.step.values().1)
-        .unwrap_or_default();
+    let was = chain.first().map(|entry| entry.step.values().0).unwrap_or_default();
+    let set = chain.last().map(|entry| entry.step.values().1).unwrap_or_default();
     let mut why = None;
     let mut undone = Undone::Gone;
     for entry in chain.iter().rev() {
@@ -140,9 +128,7 @@ fn undo_chain(key: &str, chain: &[&Kept]) -> (SettingChange, bool) {
             Err(error) => why = Some(crate::words::chain(&error)),
         }
     }
-    let now = chain
-        .last()
-        .and_then(|entry| entry.step.found().ok().flatten());
+    let now = chain.last().and_then(|entry| entry.step.found().ok().flatten());
     let outcome = match (&why, undone) {
         (Some(_), _) => ChangeOutcome::Failed,
         // It may never have been set: its process was killed before.
@@ -153,13 +139,6 @@ fn undo_chain(key: &str, chain: &[&Kept]) -> (SettingChange, bool) {
     if outcome == ChangeOutcome::LeftAlone {
         why = Some("somebody has changed it since".to_owned());
     }
-    let change = SettingChange {
-        key: key.to_owned(),
-        was,
-        set,
-        now,
-        outcome,
-        why,
-    };
+    let change = SettingChange { key: key.to_owned(), was, set, now, outcome, why };
     (change, outcome != ChangeOutcome::Failed)
 }

@@ -78,10 +78,9 @@ pub(crate) fn kept(
         if !entry.is_for(&place) {
             continue;
         }
-        let own = kept.entry(entry.step.key()).or_insert_with(|| KeptSetting {
-            was: entry.step.values().0,
-            persisted: false,
-        });
+        let own = kept
+            .entry(entry.step.key())
+            .or_insert_with(|| KeptSetting { was: entry.step.values().0, persisted: false });
         own.persisted |= entry.persisted;
     }
     Ok(kept)

@@ -101,21 +101,14 @@ fn write_down(
     for step in steps {
         let persisted = persist && step.is_sysctl();
         if step.changes() || persisted {
-            journal.add(Kept {
-                place: place.clone(),
-                persisted,
-                step: step.clone(),
-            })?;
+            journal.add(Kept { place: place.clone(), persisted, step: step.clone() })?;
         }
     }
     Ok(())
 }
 
 fn set_all(steps: &[Step], file: Option<&SysctlDirectory>) -> Result<(), TreatError> {
-    steps
-        .iter()
-        .filter(|step| step.changes())
-        .try_for_each(|step| step.set())?;
+    steps.iter().filter(|step| step.changes()).try_for_each(|step| step.set())?;
     // Only now: one step may take away what an earlier one set.
     steps.iter().try_for_each(|step| step.check().map(drop))?;
     match file {
@@ -135,11 +128,7 @@ fn changed(step: &Step) -> SettingChange {
         was,
         now: Some(set.clone()),
         set,
-        outcome: if step.changes() {
-            ChangeOutcome::Set
-        } else {
-            ChangeOutcome::Already
-        },
+        outcome: if step.changes() { ChangeOutcome::Set } else { ChangeOutcome::Already },
         why: None,
     }
 }

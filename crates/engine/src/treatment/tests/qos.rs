@@ -56,10 +56,7 @@ fn mode() -> Option<Mode> {
 }
 
 fn options() -> QosOptions {
-    QosOptions {
-        adapter: Some(Pair::LINK.to_owned()),
-        ..QosOptions::default()
-    }
+    QosOptions { adapter: Some(Pair::LINK.to_owned()), ..QosOptions::default() }
 }
 
 #[test]
@@ -69,30 +66,14 @@ fn a_policy_is_read_back_and_undone() {
             return;
         }
         for (text, mode_then, words) in [
-            (
-                "qos=mark.toml",
-                Mode::Enabled,
-                "veth0: qos=mark.toml, no classes, ",
-            ),
-            (
-                "qos=shape.toml",
-                Mode::Enabled,
-                "veth0: qos=shape.toml, 1 class, ",
-            ),
-            (
-                "qos=passthrough",
-                Mode::PassingThrough,
-                "veth0: a program without rules, ",
-            ),
+            ("qos=mark.toml", Mode::Enabled, "veth0: qos=mark.toml, no classes, "),
+            ("qos=shape.toml", Mode::Enabled, "veth0: qos=shape.toml, 1 class, "),
+            ("qos=passthrough", Mode::PassingThrough, "veth0: a program without rules, "),
         ] {
             for peer in peers {
                 let applied = apply(journals, text, peer)
                     .unwrap_or_else(|error| panic!("{text}: {}", crate::words::chain(&error)));
-                assert!(
-                    applied.read_back()[0].starts_with(words),
-                    "{:?}",
-                    applied.read_back()
-                );
+                assert!(applied.read_back()[0].starts_with(words), "{:?}", applied.read_back());
                 assert_eq!(mode(), Some(mode_then), "{text}");
                 assert_eq!(journals.count(), 1);
                 applied.undo().unwrap();
@@ -124,10 +105,7 @@ fn undoing_restores_the_previous_policy() {
         let applied = apply(journals, "qos=passthrough", peer).unwrap();
         qos::apply(&read("other.toml").unwrap(), &options()).unwrap();
         applied.undo().unwrap();
-        assert_eq!(
-            standing().map(|standing| standing.text),
-            read("other.toml").ok()
-        );
+        assert_eq!(standing().map(|standing| standing.text), read("other.toml").ok());
         qos::remove(Some(Pair::LINK)).unwrap();
     });
 }
@@ -145,10 +123,7 @@ fn a_policy_of_a_killed_process_is_taken_away_by_the_next() {
     apply_and_kill(a, &journals, "qos=mark.toml", |_, _| {});
     assert_eq!(a.run(mode).unwrap(), Some(Mode::Enabled));
     let lines = undo_leftovers_in(&journals.directory());
-    assert!(
-        lines.len() == 1 && lines[0].starts_with("qos of veth0: put back"),
-        "{lines:?}"
-    );
+    assert!(lines.len() == 1 && lines[0].starts_with("qos of veth0: put back"), "{lines:?}");
     assert_eq!(a.run(mode).unwrap(), None);
 }
 

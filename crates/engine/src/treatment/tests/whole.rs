@@ -62,20 +62,10 @@ fn assert_same(after: &State, before: &State, treatment: &str) {
     let keys = before.keys().chain(after.keys());
     let mut other: Vec<_> = keys
         .filter(|key| before.get(*key) != after.get(*key))
-        .map(|key| {
-            format!(
-                "{key}\n  was {:?}\n  is {:?}",
-                before.get(key),
-                after.get(key)
-            )
-        })
+        .map(|key| format!("{key}\n  was {:?}\n  is {:?}", before.get(key), after.get(key)))
         .collect();
     other.dedup();
-    assert!(
-        other.is_empty(),
-        "{treatment} leaves changed:\n{}",
-        other.join("\n")
-    );
+    assert!(other.is_empty(), "{treatment} leaves changed:\n{}", other.join("\n"));
 }
 
 /// False, and says why, where `ip` or the kernel cannot.
@@ -118,9 +108,7 @@ fn preset() -> bool {
         sysctl::write("net.ipv6.conf.v7.mtu", "1370").unwrap();
         for link in ["veth0", "v7"] {
             // Not of every device, and no matter where it cannot be.
-            let _ = Ethtool::open(link)
-                .unwrap()
-                .set_offload(Offload::LargeReceive, true);
+            let _ = Ethtool::open(link).unwrap().set_offload(Offload::LargeReceive, true);
         }
         eventually("its IPv6 addresses can be used", || {
             let addresses = Netlink::open().unwrap().addresses().unwrap();
@@ -135,14 +123,9 @@ fn other_values(key: &str, kind: ValueKind) -> Vec<String> {
     let Ok(now) = sysctl::read(key) else {
         return Vec::new();
     };
-    let numbers: Vec<u64> = now
-        .split(' ')
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let numbers: Vec<u64> = now.split(' ').filter_map(|word| word.parse().ok()).collect();
     let near = |by: i64| {
-        let moved = numbers
-            .iter()
-            .map(|number| number.saturating_add_signed(by).to_string());
+        let moved = numbers.iter().map(|number| number.saturating_add_signed(by).to_string());
         moved.collect::<Vec<_>>().join(" ")
     };
     let mut values = match kind {
@@ -161,9 +144,7 @@ fn of_settings() -> Vec<Vec<String>> {
     let settings = sysctls().iter().map(|entry| {
         let key = entry.key.replace('*', Pair::LINK);
         let values = other_values(&key, entry.value).into_iter();
-        values
-            .map(|value| format!("sysctl:{key}={value}"))
-            .collect()
+        values.map(|value| format!("sysctl:{key}={value}")).collect()
     });
     settings.collect()
 }
@@ -193,11 +174,7 @@ fn goes_and_comes(journals: &Journals, text: &str, peer: IpAddr, before: &State)
     let applied = match apply(journals, text, peer) {
         Ok(applied) => applied,
         Err(TreatError::Unfit { .. } | TreatError::NotTaken { .. } | TreatError::Kernel { .. }) => {
-            assert_same(
-                &whole_state(),
-                before,
-                &format!("{text}, which does not apply,"),
-            );
+            assert_same(&whole_state(), before, &format!("{text}, which does not apply,"));
             return false;
         }
         Err(error) => panic!("{text}: {}", crate::words::chain(&error)),

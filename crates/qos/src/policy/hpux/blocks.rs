@@ -72,18 +72,13 @@ impl<'a> HpuxBlock<'a> {
     /// Number of attributes other than those.
     pub(super) fn count_without(&self, words: &[&str]) -> usize {
         let attributes = self.attributes.iter();
-        attributes
-            .filter(|one| !words.contains(&one.word.value))
-            .count()
+        attributes.filter(|one| !words.contains(&one.word.value)).count()
     }
 }
 
 fn syntax(at: At<&str>, expected: &'static str) -> Fault {
     let found = shortened(at.value);
-    Fault::new(
-        at.offset,
-        format!("`{found}` stands where {expected} is expected"),
-    )
+    Fault::new(at.offset, format!("`{found}` stands where {expected} is expected"))
 }
 
 impl<'a> HpuxBlock<'a> {
@@ -133,11 +128,7 @@ pub(super) fn blocks(text: &str) -> Result<Vec<HpuxBlock<'_>>> {
             [] => return Err(cut(first.offset, "a name")),
             [_, more, ..] => return Err(syntax(*more, "`{` or the end of the line")),
         };
-        blocks.push(HpuxBlock {
-            kind,
-            name,
-            attributes: Vec::new(),
-        });
+        blocks.push(HpuxBlock { kind, name, attributes: Vec::new() });
     }
     Ok(blocks)
 }
@@ -233,11 +224,6 @@ const FILTER_WORDS: &[(&str, &str)] = &[
     ("dstphysaddr", ""),
     ("pri", "priority"),
 ];
-const POLICY_WORDS: &[(&str, &str)] = &[
-    ("uses", ""),
-    ("res", "reservation"),
-    ("max", "maximum"),
-    ("dscp", ""),
-    ("vpr", ""),
-];
+const POLICY_WORDS: &[(&str, &str)] =
+    &[("uses", ""), ("res", "reservation"), ("max", "maximum"), ("dscp", ""), ("vpr", "")];
 const ADAPTER_WORDS: &[(&str, &str)] = &[("uses", "")];

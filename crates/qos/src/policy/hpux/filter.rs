@@ -82,11 +82,7 @@ fn addresses(
             return Fault::contradiction(block.offset(words[0]), what, hint);
         }
     }
-    [
-        conditions.source,
-        conditions.destination,
-        conditions.address,
-    ] = lists;
+    [conditions.source, conditions.destination, conditions.address] = lists;
     Ok(())
 }
 
@@ -185,11 +181,7 @@ fn ports(block: &HpuxBlock<'_>, conditions: &mut Conditions, names: &mut dyn Nam
             _ => numbers(block, words, &values::PORT)?,
         };
     }
-    [
-        conditions.source_port,
-        conditions.destination_port,
-        conditions.port,
-    ] = lists;
+    [conditions.source_port, conditions.destination_port, conditions.port] = lists;
     Ok(())
 }
 
@@ -216,10 +208,7 @@ fn service_ports(
         // The reason is unclear if only the filter's protocols were asked for.
         let none = || {
             let hint = "name it otherwise, or write a filter for each protocol";
-            format!(
-                "`{}` is no service with the filter's protocols: {hint}",
-                at.value
-            )
+            format!("`{}` is no service with the filter's protocols: {hint}", at.value)
         };
         let refused = values::ports(service, &allowed, names).err();
         let refused = refused.filter(|_| conditions.protocol.is_empty());

@@ -80,11 +80,8 @@ impl<'a> HpuxReader<'a, '_> {
             Some(at) => located(at, values::PRIORITY.single::<u32>(&decimal(at.value)))?.first,
             None => UNSAID_PRIORITY,
         };
-        let draft = HpuxDraft {
-            name: block.name,
-            priority,
-            conditions: filter::conditions(block, names)?,
-        };
+        let draft =
+            HpuxDraft { name: block.name, priority, conditions: filter::conditions(block, names)? };
         most("filters", self.drafts.len(), MAX_FILTERS, block.name)?;
         let before = self.draft_index.insert(block.name.value, self.drafts.len());
         self.drafts.push(draft);

@@ -45,9 +45,7 @@ fn conditions(
         address: addresses(section, "address", names, sets)?,
         protocol: numbers(section, "protocol", &values::PROTOCOL)?,
         ethertype: numbers(section, "ethertype", &values::ETHERTYPE)?,
-        dscp: ranges(section, "dscp", values::DSCP.all(), |text| {
-            values::dscps(text).map(single)
-        })?,
+        dscp: ranges(section, "dscp", values::DSCP.all(), |text| values::dscps(text).map(single))?,
         ecn: numbers(section, "ecn", &values::ECN)?,
         icmp_code: numbers(section, "icmp_code", &values::ICMP_CODE)?,
         tcp_flags: list(section, "tcp_flags", |text| values::flags(text).map(single))?,
@@ -58,9 +56,7 @@ fn conditions(
             values::uids(text, names).map(single)
         })?,
         cgroup: list(section, "cgroup", |text| values::cgroup(text).map(single))?,
-        incoming: list(section, "incoming", |text| {
-            values::interface(text).map(single)
-        })?,
+        incoming: list(section, "incoming", |text| values::interface(text).map(single))?,
         mark: marks(section)?,
         source_mac: macs(section, "source_mac")?,
         destination_mac: macs(section, "destination_mac")?,
@@ -69,9 +65,7 @@ fn conditions(
     // The meaning of a service or type name depends on the protocol.
     let protocols = conditions.protocols_with_ports();
     let mut ports = |key| {
-        ranges(section, key, values::PORT.all(), |text| {
-            values::ports(text, &protocols, names)
-        })
+        ranges(section, key, values::PORT.all(), |text| values::ports(text, &protocols, names))
     };
     conditions.source_port = ports("source_port")?;
     conditions.destination_port = ports("destination_port")?;
@@ -89,9 +83,7 @@ fn numbers<T: TryFrom<u32> + TryFrom<u128> + Into<u128> + Copy>(
     key: &'static str,
     number: &Number,
 ) -> Result<Vec<Range<T>>, Fault> {
-    ranges(section, key, number.all(), |text| {
-        number.range(text).map(single)
-    })
+    ranges(section, key, number.all(), |text| number.range(text).map(single))
 }
 
 /// Reads alternatives, and those after `!`, which are removed from the alternatives or from all
@@ -177,19 +169,9 @@ fn marks(section: &Section<'_>) -> Result<Vec<MarkRange>, Fault> {
     let span = |mark: &MarkRange| (mark.mask, (mark.range.first.into(), mark.range.last.into()));
     let mark = |mask, (first, last): Span| {
         let (first, last) = (first.try_into().ok()?, last.try_into().ok()?);
-        Some(MarkRange {
-            mask,
-            range: Range { first, last },
-        })
+        Some(MarkRange { mask, range: Range { first, last } })
     };
-    remaining(
-        section,
-        "mark",
-        (listed, taken),
-        span,
-        |mask| (0, mask.into()),
-        mark,
-    )
+    remaining(section, "mark", (listed, taken), span, |mask| (0, mask.into()), mark)
 }
 
 /// The addresses of each `[set.NAME]`, for `@NAME`.

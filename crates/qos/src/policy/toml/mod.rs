@@ -58,19 +58,11 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     let filters = tables(&root, "filter", "[filter.NAME]", filter::KEYS, MAX_FILTERS)?;
     let policies = tables(&root, "policy", "[policy.NAME]", POLICY_KEYS, MAX_POLICIES)?;
     undotted(&root)?;
-    let adapters = tables(
-        &root,
-        "adapter",
-        "[adapter.NAME]",
-        ADAPTER_KEYS,
-        MAX_ADAPTERS,
-    )?;
+    let adapters = tables(&root, "adapter", "[adapter.NAME]", ADAPTER_KEYS, MAX_ADAPTERS)?;
     let ways = [("plain", Fragments::Plain), ("track", Fragments::Track)];
     let fragments = root.choice("fragments", "treatment of fragments", &ways)?;
-    let mut file = PolicyFile {
-        fragments: fragments.unwrap_or(Fragments::Plain),
-        ..PolicyFile::default()
-    };
+    let mut file =
+        PolicyFile { fragments: fragments.unwrap_or(Fragments::Plain), ..PolicyFile::default() };
     let mut index = Index::new();
     for (name, section) in &policies {
         let named = named(name, lines)?;
@@ -85,15 +77,13 @@ fn read(text: &str, lines: &Lines<'_>, names: &mut dyn Names) -> Result<PolicyFi
     }
     for (name, section) in &filters {
         let named = named(name, lines)?;
-        file.filters
-            .push(filter::read(section, named, &index, names, &sets)?);
+        file.filters.push(filter::read(section, named, &index, names, &sets)?);
         few_masks(&file, section)?;
         has_packets(&file, section)?;
     }
     for (name, section) in &adapters {
         let place = lines.place(name.offset);
-        file.adapters
-            .push(handling::adapter(name, section, place, &index)?);
+        file.adapters.push(handling::adapter(name, section, place, &index)?);
         has_parents(&file, section)?;
     }
     let offsets: Vec<usize> = policies.iter().map(|(name, _)| name.offset).collect();
@@ -135,11 +125,7 @@ fn has_packets(file: &PolicyFile, section: &Section<'_>) -> Result<(), Fault> {
     };
     let name = &file.policies[policy].name;
     let what = format!("policy `{name}` has others inside, and no packets of its own");
-    section.contradiction(
-        "policy",
-        what,
-        "name one of those inside, or one more for the rest",
-    )
+    section.contradiction("policy", what, "name one of those inside, or one more for the rest")
 }
 
 /// Checks that the last adapter also has the parents of its policies.
@@ -292,10 +278,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
         let (what, hint) = match (filtered[at] || file.holds(at), adapted[at]) {
             (true, true) => continue,
             (false, _) => ("filter", NO_FILTER),
-            (true, false) => (
-                "adapter",
-                "name it in the `policies` of one, or leave it away",
-            ),
+            (true, false) => ("adapter", "name it in the `policies` of one, or leave it away"),
         };
         let problem = format!("policy `{}` has no {what}; {hint}", policy.name);
         return Err(Fault::new(offsets[at], problem));

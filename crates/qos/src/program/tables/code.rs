@@ -128,8 +128,7 @@ impl Generator<'_> {
     /// Jumps to the action of the rule in `R9`.
     fn take_from_tables_of(&mut self, tables: &FamilyTables, family: Family, layer: Layer) {
         let unmatched = self.unmatched;
-        self.code
-            .branch_with(AtLeast, R9, tables.rules as i32, unmatched);
+        self.code.branch_with(AtLeast, R9, tables.rules as i32, unmatched);
         let (taken, is_new) = self.taken(family, layer);
         if !is_new {
             self.code.jump(taken);

@@ -18,12 +18,7 @@ impl Generator<'_> {
     /// registers but `R6` and `R7`.
     pub(super) fn look_up(&mut self, dimension: &Dimension, family: Family, words: usize) {
         match dimension.lookup {
-            Lookup::Direct {
-                at,
-                last,
-                wide,
-                rows_at,
-            } => {
+            Lookup::Direct { at, last, wide, rows_at } => {
                 self.value(dimension.field, family);
                 self.direct(at, last, wide);
                 if !wide {
@@ -35,12 +30,7 @@ impl Generator<'_> {
                 self.value(dimension.field, family);
                 self.levels(at, levels);
             }
-            Lookup::Search {
-                keys_at,
-                rows_at,
-                steps,
-                key,
-            } => {
+            Lookup::Search { keys_at, rows_at, steps, key } => {
                 self.sought(dimension.field, family, key);
                 self.search(keys_at, steps, key);
                 // From the position of a key to that of its row.

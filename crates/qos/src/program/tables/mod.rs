@@ -72,12 +72,7 @@ enum Lookup {
     /// the next level.
     Levels { at: u32, levels: u32 },
     /// The last key not above the value, among sorted keys whose number is a power of two.
-    Search {
-        keys_at: u32,
-        rows_at: u32,
-        steps: u32,
-        key: SearchKey,
-    },
+    Search { keys_at: u32, rows_at: u32, steps: u32, key: SearchKey },
 }
 
 /// The keys of a search.
@@ -118,17 +113,10 @@ impl Tables {
             }
             let rules_at = content.append(&entries);
             let dimensions = rows::dimensions(&mut content, of_family, family)?;
-            let any_beside = (of_family.iter()).any(|rule| {
-                rule.conditions
-                    .iter()
-                    .all(|(field, _)| field.is_beside_ip())
-            });
-            let of_family = FamilyTables {
-                dimensions,
-                rules: of_family.len(),
-                rules_at,
-                any_beside,
-            };
+            let any_beside = (of_family.iter())
+                .any(|rule| rule.conditions.iter().all(|(field, _)| field.is_beside_ip()));
+            let of_family =
+                FamilyTables { dimensions, rules: of_family.len(), rules_at, any_beside };
             tables.families.insert(family, Rc::new(of_family));
         }
         tables.content = content.finish()?;

@@ -61,12 +61,7 @@ pub(super) fn effect(actions: &[Action]) -> Effect {
             VLAN_PRIORITY,
             NO_PRIORITY,
         ),
-        class: asked(
-            &|action| action.class.is_some(),
-            Size::Word,
-            CLASS,
-            NO_CLASS,
-        ),
+        class: asked(&|action| action.class.is_some(), Size::Word, CLASS, NO_CLASS),
         drop: asked(&|action| action.drop, Size::Byte, DROP, 0),
         drop_red: asked(
             &|action| action.meter.is_some_and(|meter| meter.drop_red),

@@ -24,9 +24,8 @@ pub(super) fn dimensions(
     rules: &[Rule],
     family: Family,
 ) -> Result<Vec<Dimension>, CompileError> {
-    let mut fields: Vec<Field> = (rules.iter())
-        .flat_map(|rule| rule.conditions.iter().map(|(field, _)| *field))
-        .collect();
+    let mut fields: Vec<Field> =
+        (rules.iter()).flat_map(|rule| rule.conditions.iter().map(|(field, _)| *field)).collect();
     fields.sort_unstable();
     fields.dedup();
     let dimension = |field| {
@@ -45,11 +44,7 @@ pub(super) fn dimensions(
             _ => direct(content, &rows, field.max(family) as u32),
         };
         content.check()?;
-        Ok(Dimension {
-            field,
-            lookup,
-            absent,
-        })
+        Ok(Dimension { field, lookup, absent })
     };
     fields.into_iter().map(dimension).collect()
 }
@@ -103,12 +98,7 @@ impl FieldRows {
                 _ => steps.push((value, row)),
             }
         }
-        Ok(Self {
-            steps,
-            absent,
-            at: known.at,
-            count: known.rows.len(),
-        })
+        Ok(Self { steps, absent, at: known.at, count: known.rows.len() })
     }
 }
 
@@ -125,11 +115,7 @@ struct KnownRows {
 
 impl KnownRows {
     fn new(at: u32, words: usize) -> Self {
-        Self {
-            rows: HashMap::new(),
-            at,
-            words,
-        }
+        Self { rows: HashMap::new(), at, words }
     }
 
     fn row(&mut self, content: &mut Content, bits: &[u64]) -> TableRow {
@@ -159,19 +145,13 @@ fn direct(content: &mut Content, rows: &FieldRows, highest: u32) -> Lookup {
             bytes.extend((row.number as u16).to_ne_bytes().repeat(count))
         }
     };
-    let ends = (rows.steps.iter().skip(1))
-        .map(|(value, _)| *value)
-        .chain([u128::from(highest) + 1]);
+    let ends =
+        (rows.steps.iter().skip(1)).map(|(value, _)| *value).chain([u128::from(highest) + 1]);
     for ((from, row), end) in rows.steps.iter().zip(ends) {
         put(*row, (end - from) as usize);
     }
     put(rows.absent, 1);
-    Lookup::Direct {
-        at: content.append(&bytes),
-        last: highest + 1,
-        wide,
-        rows_at: rows.at,
-    }
+    Lookup::Direct { at: content.append(&bytes), last: highest + 1, wide, rows_at: rows.at }
 }
 
 /// A table of the upper 16 bits, with more tables of 8 bits where the lower bits matter.
@@ -218,10 +198,7 @@ fn addresses(content: &mut Content, steps: &[(u128, TableRow)]) -> Lookup {
     if steps.iter().any(|(value, _)| *value as u64 != 0) {
         return search(content, steps, SearchKey::Address);
     }
-    let upper: Steps = steps
-        .iter()
-        .map(|(value, row)| (value >> 64, *row))
-        .collect();
+    let upper: Steps = steps.iter().map(|(value, row)| (value >> 64, *row)).collect();
     search(content, &upper, SearchKey::Double)
 }
 

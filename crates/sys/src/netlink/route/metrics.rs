@@ -71,9 +71,7 @@ impl RouteMetrics {
             } else if attribute.value_len() == size_of::<u32>() {
                 let mut bytes = [0; size_of::<u32>()];
                 attribute.emit_value(&mut bytes);
-                metrics
-                    .numbers
-                    .insert(attribute.kind(), u32::from_ne_bytes(bytes));
+                metrics.numbers.insert(attribute.kind(), u32::from_ne_bytes(bytes));
             }
         }
         metrics
@@ -122,17 +120,12 @@ mod tests {
 
     #[test]
     fn metrics_survive_a_round_trip() {
-        let mut metrics = RouteMetrics::parse(&[
-            RouteMetric::CcAlgo("reno".into()),
-            RouteMetric::Reordering(5),
-        ]);
+        let mut metrics =
+            RouteMetrics::parse(&[RouteMetric::CcAlgo("reno".into()), RouteMetric::Reordering(5)]);
         metrics.set(Metric::Mtu, Some(9180));
         metrics.set(Metric::AdvertisedMss, Some(536));
         assert_eq!(RouteMetrics::parse(&metrics.attributes()), metrics);
-        assert_eq!(
-            metrics.to_string(),
-            " mtu 9180 advmss 536 metric#9 5 congctl reno"
-        );
+        assert_eq!(metrics.to_string(), " mtu 9180 advmss 536 metric#9 5 congctl reno");
     }
 
     #[test]

@@ -34,11 +34,7 @@ impl Filter {
 
     /// A filter that takes sockets in all of these states.
     pub fn new(states: u32) -> Self {
-        Self {
-            states,
-            ports: Vec::new(),
-            peers: Vec::new(),
-        }
+        Self { states, ports: Vec::new(), peers: Vec::new() }
     }
 
     /// Whether its ports and peers accept a socket, for sockets that the kernel reports unfiltered.
@@ -75,10 +71,7 @@ impl Filter {
             .ports
             .iter()
             .flat_map(|port| [BC_S_COND, BC_D_COND].map(|code| condition(code, None, Some(*port))));
-        let peers = self
-            .peers
-            .iter()
-            .map(|prefix| condition(BC_D_COND, Some(*prefix), None));
+        let peers = self.peers.iter().map(|prefix| condition(BC_D_COND, Some(*prefix), None));
         let groups = [ports.collect::<Vec<_>>(), peers.collect()];
         let all = groups.iter().map(|group| length(group)).sum::<usize>();
         let mut program = Vec::with_capacity(all);

@@ -69,11 +69,7 @@ fn unfiltered_notifications_are_checked_for_ports_and_peers() {
         (vec![], vec![Prefix::new(Ipv6Addr::UNSPECIFIED, 0)], false),
     ] {
         let states = Filter::CONNECTIONS;
-        let filter = Filter {
-            states,
-            ports,
-            peers,
-        };
+        let filter = Filter { states, ports, peers };
         assert_eq!(filter.is_of_ends(&socket), holds, "{filter:?}");
     }
 }
@@ -129,31 +125,19 @@ fn the_kernel_shows_what_the_filter_lets_through_and_nothing_else() {
     assert!(ports(&mut diag, &listening).is_empty());
     let both = |(local, remote): &(SocketAddr, SocketAddr)| (local.port(), remote.port());
     for one in &made {
-        let by_local = Filter {
-            ports: vec![one.0.port(), 1],
-            ..all.clone()
-        };
+        let by_local = Filter { ports: vec![one.0.port(), 1], ..all.clone() };
         assert_eq!(ports(&mut diag, &by_local), [both(one)]);
         let same_target = made.iter().filter(|other| other.1 == one.1);
         let mut expected: Vec<_> = same_target.map(both).collect();
         expected.sort_unstable();
         let by_peer = Filter {
-            peers: vec![
-                Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24),
-                Prefix::host(one.1.ip()),
-            ],
+            peers: vec![Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24), Prefix::host(one.1.ip())],
             ..all.clone()
         };
         assert_eq!(ports(&mut diag, &by_peer), expected);
-        let of_both = Filter {
-            ports: vec![1, 2, one.1.port()],
-            ..by_peer
-        };
+        let of_both = Filter { ports: vec![1, 2, one.1.port()], ..by_peer };
         assert_eq!(ports(&mut diag, &of_both), expected);
-        let neither = Filter {
-            ports: vec![1],
-            ..of_both
-        };
+        let neither = Filter { ports: vec![1], ..of_both };
         assert!(ports(&mut diag, &neither).is_empty());
     }
 }
@@ -167,10 +151,7 @@ fn a_strangers_socket_has_the_figures_that_its_owner_reads() {
     client.write_all(&[7; 10_000]).unwrap();
     server.read_exact(&mut [0; 10_000]).unwrap();
     let client_port = client.local_addr().unwrap().port();
-    let filter = Filter {
-        ports: vec![client_port],
-        ..Filter::new(Filter::CONNECTIONS)
-    };
+    let filter = Filter { ports: vec![client_port], ..Filter::new(Filter::CONNECTIONS) };
     let mut seen = None;
     SockDiag::open()
         .unwrap()
@@ -184,10 +165,7 @@ fn a_strangers_socket_has_the_figures_that_its_owner_reads() {
     let (info, memory, congestion) = seen.unwrap();
     let own = TcpInfo::read(&client).unwrap();
     let info = info.unwrap();
-    assert_eq!(
-        (info.bytes_acked, info.snd_mss),
-        (own.bytes_acked, own.snd_mss)
-    );
+    assert_eq!((info.bytes_acked, info.snd_mss), (own.bytes_acked, own.snd_mss));
     let own_memory = socket::memory(&client).unwrap();
     assert_eq!(memory.unwrap().send_buffer, own_memory.send_buffer);
     assert_eq!(congestion, socket::congestion(&client).ok());
@@ -226,18 +204,12 @@ fn subflows_of_mptcp_are_told_apart() {
     if let Err(error) = socket::mptcp_supported() {
         return skip(Need::Mptcp, error);
     }
-    let options = ListenOptions {
-        mptcp: Mptcp::On,
-        backlog: 8,
-    };
+    let options = ListenOptions { mptcp: Mptcp::On, backlog: 8 };
     let listener = socket::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
     let target = listener.local_addr().unwrap();
     let client = socket::tcp_socket(target, None, Mptcp::On).unwrap();
     let _client = socket::connect(client, target, PATIENCE).unwrap();
-    let filter = Filter {
-        ports: vec![target.port()],
-        ..Filter::new(Filter::CONNECTIONS)
-    };
+    let filter = Filter { ports: vec![target.port()], ..Filter::new(Filter::CONNECTIONS) };
     let mut subflows = 0;
     SockDiag::open()
         .unwrap()

@@ -13,11 +13,7 @@ use super::{QueueKind, ScenarioDraft, ShaperPlace, rate, usual};
 /// as right an answer as the receiver's.
 pub(super) fn full_speed(random: &mut Dice) -> ScenarioDraft {
     let draft = unlimited(random);
-    if random.chance(0.25) {
-        draft.routed()
-    } else {
-        draft
-    }
+    if random.chance(0.25) { draft.routed() } else { draft }
 }
 
 /// Full speed over the loopback device.
@@ -40,10 +36,7 @@ pub(super) fn full_speed_one_cpu(random: &mut Dice) -> ScenarioDraft {
 /// receiver's or of both.
 pub(super) fn full_speed_busy_host(random: &mut Dice) -> ScenarioDraft {
     let mut made = unlimited(random);
-    let mut shared = |cpu| CpuShare::Shared {
-        cpu,
-        neighbours: random.choose(&[1, 2]),
-    };
+    let mut shared = |cpu| CpuShare::Shared { cpu, neighbours: random.choose(&[1, 2]) };
     let (first, second) = (shared(0), shared(1));
     let conditions = &mut made.conditions;
     match random.below(3) {

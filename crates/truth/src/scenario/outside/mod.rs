@@ -213,10 +213,7 @@ impl ScenarioDraft {
 
 /// Conditions that set nothing but a usual congestion control and the usual size of writes.
 fn usual(random: &mut Dice) -> Conditions {
-    Conditions {
-        message_bytes: 131_072,
-        ..plain(random)
-    }
+    Conditions { message_bytes: 131_072, ..plain(random) }
 }
 
 /// A rate between two others with three significant digits, bits/s.
@@ -281,19 +278,14 @@ enum LeafQueue {
 impl KernelQueue {
     /// The arguments of `tc` that make it.
     fn setup(&self) -> Vec<String> {
-        let Self {
-            rate_bps: rate,
-            burst,
-            limit,
-            ..
-        } = self;
+        let Self { rate_bps: rate, burst, limit, .. } = self;
         match self.kind {
             QueueKind::Tbf => vec![format!(
                 "qdisc replace dev DEV root tbf rate {rate}bit burst {burst} limit {limit}"
             )],
-            QueueKind::Netem => vec![format!(
-                "qdisc replace dev DEV root netem rate {rate}bit limit 1000"
-            )],
+            QueueKind::Netem => {
+                vec![format!("qdisc replace dev DEV root netem rate {rate}bit limit 1000")]
+            }
             QueueKind::Htb(leaf) => {
                 let below = match leaf {
                     LeafQueue::Kernels => None,

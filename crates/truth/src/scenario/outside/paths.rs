@@ -39,10 +39,7 @@ pub(super) fn kernel_queues(random: &mut Dice) -> ScenarioDraft {
 
 /// A shaper of the kernel's under IPv6.
 pub(super) fn ipv6(random: &mut Dice) -> ScenarioDraft {
-    let conditions = Conditions {
-        family: Family::Ipv6,
-        ..few_flows(random)
-    };
+    let conditions = Conditions { family: Family::Ipv6, ..few_flows(random) };
     let kind = random.choose(&[QueueKind::Tbf, QueueKind::Htb(LeafQueue::Bytes)]);
     shaped(kind, conditions, random)
 }
@@ -84,10 +81,7 @@ pub(super) fn bufferbloat(random: &mut Dice) -> ScenarioDraft {
     }
     let mut made = ScenarioDraft::new(conditions, Cause::PathRate, random);
     if is_kernels {
-        let queue = KernelQueue {
-            limit: bytes,
-            ..queue(QueueKind::Tbf, rate_bps, 0.0, random)
-        };
+        let queue = KernelQueue { limit: bytes, ..queue(QueueKind::Tbf, rate_bps, 0.0, random) };
         made.shape(ShaperPlace::Router, &queue);
     }
     made.limited_to(rate_bps);
@@ -135,10 +129,7 @@ pub(super) fn qos_class(random: &mut Dice) -> ScenarioDraft {
 
 /// Usual conditions for one to eight flows.
 fn few_flows(random: &mut Dice) -> Conditions {
-    Conditions {
-        streams: random.choose(&[1, 1, 1, 2, 4, 8]),
-        ..usual(random)
-    }
+    Conditions { streams: random.choose(&[1, 1, 1, 2, 4, 8]), ..usual(random) }
 }
 
 /// A draft through one shaper, on a LAN or behind a delay of the lab.
@@ -165,10 +156,7 @@ pub(super) fn behind(
     random: &mut Dice,
 ) -> ScenarioDraft {
     let mut made = ScenarioDraft::new(conditions, Cause::PathRate, random);
-    made.shape(
-        random.choose(&[ShaperPlace::SendersDevice, ShaperPlace::Router]),
-        queue,
-    );
+    made.shape(random.choose(&[ShaperPlace::SendersDevice, ShaperPlace::Router]), queue);
     made.limited_to(queue.rate_bps);
     made
 }
@@ -177,9 +165,7 @@ pub(super) fn behind(
 /// product of rate and delay, so that a flow of any congestion control fills the line.
 pub(super) fn queue(kind: QueueKind, rate_bps: u64, rtt_s: f64, random: &mut Dice) -> KernelQueue {
     let bytes_per_s = rate_bps as f64 / 8.0;
-    let wait_s = random
-        .log_uniform(0.02, 0.2)
-        .max(rtt_s * random.uniform(1.0, 2.5));
+    let wait_s = random.log_uniform(0.02, 0.2).max(rtt_s * random.uniform(1.0, 2.5));
     let burst = (bytes_per_s * TIMER_S).max(MIN_BURST);
     KernelQueue {
         kind,
@@ -232,12 +218,7 @@ pub(super) fn large_bucket_policer(random: &mut Dice) -> ScenarioDraft {
     conditions.is_offload_off = is_kernels;
     let mut made = ScenarioDraft::new(conditions, Cause::Policer, random);
     if is_kernels {
-        let queue = KernelQueue {
-            kind: QueueKind::Tbf,
-            rate_bps,
-            burst,
-            limit: 4_542,
-        };
+        let queue = KernelQueue { kind: QueueKind::Tbf, rate_bps, burst, limit: 4_542 };
         made.shape(ShaperPlace::Router, &queue);
     }
     made.limited_to(rate_bps);
@@ -253,10 +234,8 @@ pub(super) fn black_hole(random: &mut Dice) -> ScenarioDraft {
     let rtt_s = random.log_uniform(0.005, 0.04);
     conditions.line = Some(queued_line(rate_bps, rtt_s, random));
     let mut made = ScenarioDraft::new(conditions, Cause::PathRate, random);
-    made.payloads_link().mtu = Some(Mtu {
-        bytes: random.log_whole(1280, 1480) as u32,
-        is_black_hole: true,
-    });
+    made.payloads_link().mtu =
+        Some(Mtu { bytes: random.log_whole(1280, 1480) as u32, is_black_hole: true });
     let probing = ("net.ipv4.tcp_mtu_probing".to_owned(), "1".to_owned());
     made.sysctls.extend([probing]);
     made.limited_to(rate_bps);
@@ -292,11 +271,7 @@ pub(super) fn short_transfer(random: &mut Dice) -> ScenarioDraft {
 /// A wireless link: Wi-Fi sends what has gathered at once, and rests; the rate of LTE wanders.
 pub(super) fn wifi_lte(random: &mut Dice) -> ScenarioDraft {
     let mean = rate(random, 5e6, 80e6) as f64;
-    let trace = if random.chance(0.5) {
-        aggregated(mean, random)
-    } else {
-        wandering(mean, random)
-    };
+    let trace = if random.chance(0.5) { aggregated(mean, random) } else { wandering(mean, random) };
     let rtt_s = random.log_uniform(0.005, 0.06);
     let mut made = on_trace(&trace, rtt_s, random);
     // No packet arrives before it is sent: three deviations are within the one-way delay, also
@@ -319,19 +294,14 @@ pub(super) fn rate_steps(random: &mut Dice) -> ScenarioDraft {
         return on_trace(&RecordedRate { steps }, rtt_s, random);
     }
     let fast = queue(QueueKind::Tbf, high, 0.0, random);
-    let slow = KernelQueue {
-        rate_bps: low,
-        ..fast
-    };
+    let slow = KernelQueue { rate_bps: low, ..fast };
     let mut made = ScenarioDraft::new(usual(random), Cause::PathRate, random);
     made.shape(ShaperPlace::Router, &fast);
     made.limited_to(low.midpoint(high));
     made.seconds = Some((1.0, 6.0));
     let commands = [slow.setup(), fast.setup()].concat();
-    made.around.shapers[0].steps = Some(RateSteps {
-        every: Span(Duration::from_secs_f64(every_s)),
-        commands,
-    });
+    made.around.shapers[0].steps =
+        Some(RateSteps { every: Span(Duration::from_secs_f64(every_s)), commands });
     made.around.shapers[0].words = format!("{slow} and {fast} in turn");
     made
 }
@@ -347,10 +317,7 @@ fn aggregated(mean: f64, random: &mut Dice) -> RecordedRate {
     let round_s = random.log_uniform(0.004, 0.02);
     let share = random.uniform(0.3, 0.7);
     RecordedRate {
-        steps: vec![
-            (round_s * share, (mean / share) as u64),
-            (round_s * (1.0 - share), 0),
-        ],
+        steps: vec![(round_s * share, (mean / share) as u64), (round_s * (1.0 - share), 0)],
     }
 }
 
@@ -359,9 +326,7 @@ fn wandering(mean: f64, random: &mut Dice) -> RecordedRate {
     let factors: Vec<f64> = (0..20).map(|_| (0.4 * random.normal()).exp()).collect();
     let scale = mean * factors.len() as f64 / factors.iter().sum::<f64>();
     let step = |factor: &f64| (0.1, (factor * scale) as u64);
-    RecordedRate {
-        steps: factors.iter().map(step).collect(),
-    }
+    RecordedRate { steps: factors.iter().map(step).collect() }
 }
 
 impl RecordedRate {

@@ -24,11 +24,7 @@ pub(super) fn competing_tcp(random: &mut Dice) -> ScenarioDraft {
     made.accepted.push(Cause::Congestion);
     made.limit_bps = None;
     let direction = made.conditions.direction;
-    made.around.traffic.push(OtherTraffic {
-        direction,
-        udp_bps: None,
-        flows,
-    });
+    made.around.traffic.push(OtherTraffic { direction, udp_bps: None, flows });
     made
 }
 
@@ -110,11 +106,7 @@ fn behind_kernels_shaper(seed: u64, number: u32, random: &mut Dice) -> Scenario 
         let is_slow = made.limit_bps.is_some_and(|bps| bps <= FAST_BPS);
         if is_slow {
             let conditions = made.conditions.clone();
-            return by_a_program(
-                made.scenario(OTHER_PROGRAMS, number, seed),
-                &conditions,
-                random,
-            );
+            return by_a_program(made.scenario(OTHER_PROGRAMS, number, seed), &conditions, random);
         }
     }
 }
@@ -146,16 +138,11 @@ fn takes_s(made: &Conditions) -> f64 {
 
 /// Leaves a scenario's traffic to one of the programs that can make it.
 fn by_a_program(made: Scenario, conditions: &Conditions, random: &mut Dice) -> Scenario {
-    let able: Vec<TrafficProgram> = TrafficProgram::ALL
-        .into_iter()
-        .filter(|one| can(*one, &made, conditions))
-        .collect();
+    let able: Vec<TrafficProgram> =
+        TrafficProgram::ALL.into_iter().filter(|one| can(*one, &made, conditions)).collect();
     let program = random.choose(&able);
     let by_reno = conditions.control == CongestionControl::Reno;
-    let mut made = Scenario {
-        family: OTHER_PROGRAMS.to_owned(),
-        ..made
-    };
+    let mut made = Scenario { family: OTHER_PROGRAMS.to_owned(), ..made };
     made.test.options.congestion = None;
     if by_reno {
         for host in [&mut made.client, &mut made.server] {
@@ -171,13 +158,10 @@ fn by_a_program(made: Scenario, conditions: &Conditions, random: &mut Dice) -> S
     }
     let words = describe(conditions, made.path.as_ref(), !by_reno);
     let around = made.around.describe();
-    made.describe = [vec![program.words().to_owned(), words], around]
-        .concat()
-        .join(", ");
+    made.describe = [vec![program.words().to_owned(), words], around].concat().join(", ");
     // Its receiver makes as many calls as its sender, of the same length: either may be the slower.
     if program == TrafficProgram::Iperf3 && made.cause == Cause::CpuSend {
-        made.accepted
-            .extend([Cause::CpuReceive, Cause::Unexplained]);
+        made.accepted.extend([Cause::CpuReceive, Cause::Unexplained]);
     }
     made.around.program = Some(program);
     made

@@ -55,12 +55,7 @@ impl Iperf3Access {
     pub fn new(users: &str, key: &str, allows_pkcs1: bool) -> Result<Self, AccessError> {
         let users = Users::parse(users)?;
         let key = PrivateKey::from_pem(key)?;
-        Ok(Self {
-            users,
-            key,
-            allows_pkcs1,
-            guesses: Guesses::default(),
-        })
+        Ok(Self { users, key, allows_pkcs1, guesses: Guesses::default() })
     }
 
     /// Whether a client with this token may test. After some wrong tokens from an address none is
@@ -80,11 +75,8 @@ impl Iperf3Access {
     fn check(&self, token: Option<&str>) -> Result<(), NotAllowed> {
         let cipher = token.and_then(from_base64).ok_or(NotAllowed::Token)?;
         let credentials = self.read(&cipher).ok_or(NotAllowed::Token)?;
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
-        self.users
-            .admit(&credentials, now, |bytes| self.key.sha256(bytes))
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        self.users.admit(&credentials, now, |bytes| self.key.sha256(bytes))
     }
 
     /// Clients since 3.17 pad by OAEP. A text that parses as credentials is taken for a token.

@@ -76,11 +76,8 @@ impl Call {
 
     /// Takes the turn to open UDP flows from the client's address; false if another test has it.
     pub(super) fn take_turn(&self) -> bool {
-        let mine = || OpeningTurn {
-            cookie: self.cookie,
-            at: Instant::now(),
-            bound: HashSet::new(),
-        };
+        let mine =
+            || OpeningTurn { cookie: self.cookie, at: Instant::now(), bound: HashSet::new() };
         let mut turns = lock(&self.turns.0);
         let turn = turns.entry(self.peer).or_insert_with(mine);
         if turn.cookie != self.cookie && turn.at.elapsed() > PATIENCE {

@@ -29,9 +29,7 @@ impl PrivateKey {
 
     pub(super) fn decrypt_oaep(&self, cipher: &[u8]) -> Option<Vec<u8>> {
         let mut plain = vec![0; self.oaep.min_output_size()];
-        let text = self
-            .oaep
-            .decrypt(&OAEP_SHA1_MGF1SHA1, cipher, &mut plain, None);
+        let text = self.oaep.decrypt(&OAEP_SHA1_MGF1SHA1, cipher, &mut plain, None);
         Some(text.ok()?.to_vec())
     }
 

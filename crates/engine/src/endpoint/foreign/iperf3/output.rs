@@ -8,11 +8,8 @@ use linerate_core::units::{BitRate, ByteCount, printable};
 
 /// One line for each stream.
 pub(super) fn text(report: &HalfReport) -> String {
-    let mut text = format!(
-        "linerate {} on {}\n",
-        report.facts.linerate,
-        printable(&report.facts.hostname)
-    );
+    let mut text =
+        format!("linerate {} on {}\n", report.facts.linerate, printable(&report.facts.hostname));
     for flow in &report.flows {
         // Writing to a String does not fail.
         let _ = writeln!(text, "{}", line(flow));
@@ -67,14 +64,8 @@ mod tests {
 
     #[test]
     fn control_characters_of_the_host_name_are_escaped() {
-        let facts = HostFacts {
-            hostname: "pit\u{1b}[2J".into(),
-            ..HostFacts::default()
-        };
-        let report = HalfReport {
-            facts: Box::new(facts),
-            ..HalfReport::default()
-        };
+        let facts = HostFacts { hostname: "pit\u{1b}[2J".into(), ..HostFacts::default() };
+        let report = HalfReport { facts: Box::new(facts), ..HalfReport::default() };
         assert!(text(&report).ends_with("on pit\\u{1b}[2J\n"));
     }
 }

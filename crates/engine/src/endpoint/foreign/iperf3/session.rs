@@ -44,9 +44,7 @@ const LAST_OF_BOTH: Duration = Duration::from_millis(200);
 /// Serves a client until it leaves.
 pub(in crate::endpoint) fn run(client: ForeignClient, stream: TcpStream, cookie: Cookie) {
     let peer = client.peer;
-    let Context {
-        registry, turns, ..
-    } = &*client.context;
+    let Context { registry, turns, .. } = &*client.context;
     let Some(call) = Call::new(registry, turns, cookie, peer.ip()) else {
         return client.log_end(Some("its cookie is another test's".to_owned()));
     };
@@ -102,10 +100,7 @@ struct Heard {
 
 impl Heard {
     fn new() -> Self {
-        Self {
-            bytes: 0,
-            at: now(),
-        }
+        Self { bytes: 0, at: now() }
     }
 
     /// How long nothing has arrived.
@@ -287,19 +282,12 @@ impl Iperf3Session {
             .and_then(|()| client.claim(&driven))
             .and_then(|()| client.place.begin_test());
         free.map_err(|why| (ErrorCode::BUSY, why))?;
-        Ok(RequestedTest {
-            params,
-            test,
-            driven: *driven,
-        })
+        Ok(RequestedTest { params, test, driven: *driven })
     }
 
     fn open(&mut self, arrivals: Receiver<Flow>) {
         self.server.accept(now());
-        self.stage = Iperf3Stage::Opening {
-            flows: Vec::new(),
-            arrivals,
-        };
+        self.stage = Iperf3Stage::Opening { flows: Vec::new(), arrivals };
     }
 
     /// Looks for flows that have arrived, and at the running half.
@@ -317,11 +305,7 @@ impl Iperf3Session {
                 self.log_intervals(&half);
                 self.stage = Iperf3Stage::Running { half, heard };
             }
-            Iperf3Stage::Draining {
-                half,
-                mut heard,
-                until,
-            } => {
+            Iperf3Stage::Draining { half, mut heard, until } => {
                 let patience = self.patience_for_last_bytes();
                 // What waits in the sockets is late on a busy host, and not silence.
                 let is_silent = heard.silence(&half) > patience && !half.has_unread();
@@ -358,10 +342,9 @@ impl Iperf3Session {
     }
 
     fn begin(&mut self) {
-        let (Iperf3Stage::Opening { flows, .. }, Some(asked)) = (
-            std::mem::replace(&mut self.stage, Iperf3Stage::Idle),
-            &self.asked,
-        ) else {
+        let (Iperf3Stage::Opening { flows, .. }, Some(asked)) =
+            (std::mem::replace(&mut self.stage, Iperf3Stage::Idle), &self.asked)
+        else {
             return;
         };
         let marks = match asked.params.transport {
@@ -369,20 +352,16 @@ impl Iperf3Session {
             Transport::Udp(layout) => Marks::Iperf3(layout),
         };
         self.started_at = format_rfc3339(SystemTime::now());
-        let options = HalfOptions {
-            quota: asked.quota(),
-            ..marks.into()
-        };
+        let options = HalfOptions { quota: asked.quota(), ..marks.into() };
         let (test, source) = (&asked.driven, FlowSource::Bound);
         match Half::start(End::Server, test, flows, source, options) {
             Ok(half) => {
                 let heard = Heard::new();
                 self.stage = Iperf3Stage::Running { half, heard };
             }
-            Err(error) => self.server.refuse(
-                ErrorCode::STREAM,
-                format!("the endpoint cannot start the test: {error}"),
-            ),
+            Err(error) => self
+                .server
+                .refuse(ErrorCode::STREAM, format!("the endpoint cannot start the test: {error}")),
         }
     }
 
@@ -393,16 +372,11 @@ impl Iperf3Session {
         else {
             return;
         };
-        let counted = self
-            .asked
-            .as_ref()
-            .is_some_and(|a| !matches!(a.test.extent, Extent::Time(_)));
+        let counted =
+            self.asked.as_ref().is_some_and(|a| !matches!(a.test.extent, Extent::Time(_)));
         if counted && self.receives() && !self.has_all(&half) {
-            self.stage = Iperf3Stage::Draining {
-                half,
-                heard: Heard::new(),
-                until: now() + ALL_LAST_BYTES,
-            };
+            self.stage =
+                Iperf3Stage::Draining { half, heard: Heard::new(), until: now() + ALL_LAST_BYTES };
         } else {
             self.report(half);
         }
@@ -493,10 +467,8 @@ impl Iperf3Session {
         let (Some((here, status)), Some(asked)) = (self.account.take(), &self.asked) else {
             return;
         };
-        let accounts = Accounts {
-            here: Results::of_half(&here, &asked.test),
-            there: results.cloned(),
-        };
+        let accounts =
+            Accounts { here: Results::of_half(&here, &asked.test), there: results.cloned() };
         self.log_running(0.0, Vec::new(), Some(accounts));
         let local = self.local;
         self.client.log_test(ForeignRun {

@@ -131,10 +131,7 @@ impl Data {
             send_bytes: send_bytes as u32,
             nodelay: self.asked.nodelay,
             measure_cpu: self.cpu.is_some(),
-            cpu_rate: self
-                .cpu
-                .as_ref()
-                .map_or(0.0, |_| linerate_sys::proc::stat::user_hz() as f32),
+            cpu_rate: self.cpu.as_ref().map_or(0.0, |_| linerate_sys::proc::stat::user_hz() as f32),
             length: match self.asked.length {
                 Length::Seconds(seconds) => seconds,
                 Length::Units(units) => (units as i32).wrapping_neg() as u32,
@@ -183,16 +180,12 @@ impl Data {
                 awaiting: Arc::default(),
                 // Connections from other addresses are closed.
                 admit: Box::new(move |stream, from| {
-                    (from.to_canonical() == peer).then_some(SourceArrival {
-                        stream,
-                        known_bytes: 0,
-                    })
+                    (from.to_canonical() == peer)
+                        .then_some(SourceArrival { stream, known_bytes: 0 })
                 }),
                 inbox: None,
             };
-            return Ok(Some(FirstData::Connections(FlowSource::CrrListener(
-                crr_listener,
-            ))));
+            return Ok(Some(FirstData::Connections(FlowSource::CrrListener(crr_listener))));
         }
         let stream = match listener.accept() {
             Ok((stream, peer)) if peer.ip().to_canonical() == self.peer => stream,
@@ -203,10 +196,7 @@ impl Data {
         let sends = self.asked.role == Role::Send;
         options::apply_tcp(&stream, &self.test.options, End::Server, sends)
             .map_err(io::Error::other)?;
-        Ok(Some(FirstData::Flow(Flow {
-            id: 0,
-            socket: FlowSocket::Tcp(stream),
-        })))
+        Ok(Some(FirstData::Flow(Flow { id: 0, socket: FlowSocket::Tcp(stream) })))
     }
 
     /// The flow of datagrams. If the client sends, the socket is first connected to the sender of
@@ -227,10 +217,7 @@ impl Data {
                 Err(_) => return Ok(None),
             }
         }
-        Ok(Some(FirstData::Flow(Flow {
-            id: 0,
-            socket: FlowSocket::Udp(socket.try_clone()?),
-        })))
+        Ok(Some(FirstData::Flow(Flow { id: 0, socket: FlowSocket::Udp(socket.try_clone()?) })))
     }
 
     pub(super) fn is_overdue(&self) -> bool {
@@ -251,21 +238,13 @@ impl Data {
 }
 
 pub(super) fn buffers_of(socket: &impl std::os::fd::AsFd) -> (u32, u32) {
-    (
-        socket::receive_buffer(socket).unwrap_or(0),
-        socket::send_buffer(socket).unwrap_or(0),
-    )
+    (socket::receive_buffer(socket).unwrap_or(0), socket::send_buffer(socket).unwrap_or(0))
 }
 
 fn listener(asked: &DataTest, address: SocketAddr) -> Result<TcpListener, Refusal> {
-    let options = ListenOptions {
-        backlog: BACKLOG,
-        mptcp: Mptcp::Off,
-    };
+    let options = ListenOptions { backlog: BACKLOG, mptcp: Mptcp::Off };
     let listener = socket::listen(address, options).map_err(|error| no_socket(address, &error))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(|error| no_socket(address, &error))?;
+    listener.set_nonblocking(true).map_err(|error| no_socket(address, &error))?;
     prepare(&listener, asked)?;
     if matches!(asked.role, Role::ConnectExchange | Role::Connect) {
         socket::bound_waits(&listener, Some(SLICE))
@@ -360,17 +339,9 @@ fn stream(asked: &DataTest, limits: &Limits) -> StreamTest {
     };
     let sent_datagrams = udp && asked.role == Role::Send;
     StreamTest {
-        send: if asked.sendfile {
-            SendMethod::ZeroCopy
-        } else {
-            SendMethod::Copy
-        },
+        send: if asked.sendfile { SendMethod::ZeroCopy } else { SendMethod::Copy },
         write_rate_bps: burst.filter(|_| !udp),
-        rate_bps: if sent_datagrams {
-            slower(burst, limits.rate_bps.map(BitRate))
-        } else {
-            None
-        },
+        rate_bps: if sent_datagrams { slower(burst, limits.rate_bps.map(BitRate)) } else { None },
         ..StreamTest::new(message.min(MAX_WRITE).into())
     }
 }
@@ -418,9 +389,7 @@ impl CpuWatch {
             iowait: percent(passed.iowait),
             irq: percent(passed.irq),
             softirq: percent(passed.softirq),
-            peak: end
-                .busiest_since(&self.begin)
-                .map(|(cpu, share)| (cpu, (share * 100.0) as f32)),
+            peak: end.busiest_since(&self.begin).map(|(cpu, share)| (cpu, (share * 100.0) as f32)),
         })
     }
 }

@@ -40,24 +40,19 @@ pub(in crate::endpoint) fn serve(
 ) {
     let stop = context.stop.clone();
     let guesses = Arc::<Guesses>::default();
-    accept(
-        listeners,
-        ForeignAdmission::FirstByte,
-        &stop,
-        |stream, peer| {
-            if guesses.are_used_up(peer.ip()) {
-                return context.log_refusal(peer, "netperf: too many wrong passphrases".to_owned());
-            }
-            let newcomer = options.passphrase.is_some().then_some(&stream);
-            let Some(client) = ForeignClient::admit(context, Tool::Netperf, peer, newcomer) else {
-                return;
-            };
-            let (passphrase, guesses) = (options.passphrase.clone(), Arc::clone(&guesses));
-            context.spawn("netperf", peer, move || {
-                NetperfSession::run(client, stream, passphrase, guesses);
-            });
-        },
-    );
+    accept(listeners, ForeignAdmission::FirstByte, &stop, |stream, peer| {
+        if guesses.are_used_up(peer.ip()) {
+            return context.log_refusal(peer, "netperf: too many wrong passphrases".to_owned());
+        }
+        let newcomer = options.passphrase.is_some().then_some(&stream);
+        let Some(client) = ForeignClient::admit(context, Tool::Netperf, peer, newcomer) else {
+            return;
+        };
+        let (passphrase, guesses) = (options.passphrase.clone(), Arc::clone(&guesses));
+        context.spawn("netperf", peer, move || {
+            NetperfSession::run(client, stream, passphrase, guesses);
+        });
+    });
 }
 
 /// What the session does at present.
@@ -209,10 +204,9 @@ impl NetperfSession {
                 self.client.end_test();
                 match nothing {
                     Some(results) => self.server.report(now(), &results),
-                    None => self.refuse(Refusal::new(
-                        errno::ETIMEDOUT,
-                        "nobody connected for the data",
-                    )),
+                    None => {
+                        self.refuse(Refusal::new(errno::ETIMEDOUT, "nobody connected for the data"))
+                    }
                 }
             }
             Ok(None) => self.stage = NetperfStage::Waiting(data),

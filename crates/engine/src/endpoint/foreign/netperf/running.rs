@@ -145,12 +145,8 @@ impl Running {
             status,
             here: report,
             there: None,
-            exchange: matches!(self.test.traffic, Traffic::Rr(_) | Traffic::Crr(_)).then(|| {
-                ExchangeTotals {
-                    transactions,
-                    ..ExchangeTotals::default()
-                }
-            }),
+            exchange: matches!(self.test.traffic, Traffic::Rr(_) | Traffic::Crr(_))
+                .then(|| ExchangeTotals { transactions, ..ExchangeTotals::default() }),
             test: self.test,
         });
         results
@@ -161,11 +157,8 @@ impl Running {
 /// time.
 fn results(asked: &DataTest, flow: &FlowHalf, transactions: u64, bytes: u64) -> Results {
     let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let mut results = Results {
-        seconds: flow.seconds as f32,
-        retransmitted: None,
-        ..Results::default()
-    };
+    let mut results =
+        Results { seconds: flow.seconds as f32, retransmitted: None, ..Results::default() };
     if let Some(tcp) = &flow.tcp {
         let (sender, receiver) = (tcp.sender(), tcp.receiver.as_ref());
         results.send_buffer = sender.map_or(0, |end| count(end.send_buffer_bytes));
