@@ -68,8 +68,8 @@ pub(crate) use rerun::RerunArgs;
 pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
 pub(crate) use shared::{
-    BaselineOptions, CsvOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RepeatOptions,
-    RunOptions, TitleOptions, WhichRun,
+    BaselineOptions, CsvOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RandomOptions,
+    RepeatOptions, RunOptions, TitleOptions, WhichRun, fresh_seed,
 };
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
@@ -227,7 +227,7 @@ pub(crate) struct CheckArgs {
     /// Flows of each run, 1 to 256 (default 1)
     #[arg(
         long, short = 'P', alias = "parallel", value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=256)
+        value_parser = parsers::number::<u32>(1, 256)
     )]
     pub(crate) streams: Option<u32>,
     /// Congestion control of the senders (default: as the hosts have it)
@@ -248,12 +248,11 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if either direction has fewer round trips per minute under load, such as 1000
     #[arg(
         long, value_name = "N", conflicts_with = "quick",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+        value_parser = parsers::number::<u32>(1, 1_000_000)
     )]
     pub(crate) fail_below_rpm: Option<u32>,
-    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
     /// Use only this kind of server: iperf3, netperf, stamp (default: what answers)
     #[arg(
         long, value_name = "TOOL", help_heading = "Path", requires = "host",
@@ -292,7 +291,7 @@ pub(crate) struct CaptureOptions {
     /// With this port; several as 80,443
     #[arg(
         long, short, value_name = "PORT", value_delimiter = ',',
-        value_parser = clap::value_parser!(u16).range(1..)
+        value_parser = parsers::number::<u16>(1, 65_535)
     )]
     pub(crate) port: Vec<u16>,
     /// With this address

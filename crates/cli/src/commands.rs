@@ -73,7 +73,7 @@ fn measure<C: Choice>(
     options: RunOptions,
     floor: Option<BitRate>,
 ) -> Result<(), Failure> {
-    let plan = plan::plan(workload, test, &options.repeats, plan::fresh_seed());
+    let plan = plan::plan(workload, test, &options.repeats);
     let plan = &plan.map_err(Failure::usage)?;
     for test in &plan.tests {
         let option = |name: &str| format!("{} {name}", typed::option("congestion"));
@@ -131,7 +131,6 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     let format = output::json_or_text(args.document.json);
     let output = Output::open(&args.document, format)?.titled(&args.title);
     let mut progress = Progress::new(format, args.document.quiet);
-    let seed = args.seed.unwrap_or_else(plan::fresh_seed);
     let remote =
         by_ssh.map(|host| Remote::start(&host.host, args.path.port.unwrap_or(0))).transpose()?;
     let (site, target, doubt) = match (&remote, &args.host, &args.path.lab) {
@@ -139,9 +138,9 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
             let target = remote.target(&args.path, &mut progress)?;
             (None, Some(target), None)
         }
-        (None, None, None) => demonstration(args.path.family(), seed, &mut progress),
+        (None, None, None) => demonstration(args.path.family(), args.random.seed, &mut progress),
         _ => {
-            let (site, target) = place(args.host, &args.path, seed, &mut progress)?;
+            let (site, target) = place(args.host, &args.path, args.random.seed, &mut progress)?;
             (site, Some(target), None)
         }
     };
@@ -156,7 +155,7 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
             congestion: args.congestion,
             udp_rate: args.rate,
         },
-        seed,
+        seed: args.random.seed,
     };
     let (mut check, error) = run::check(&examination, progress)?;
     if let Some(site) = &site {

@@ -157,7 +157,7 @@ impl CompareObserver for CompareProgress {
 /// What to compare, with all defaults, checked.
 fn resolve(args: &CompareArgs) -> anyhow::Result<CompareOptions> {
     ensure!(args.lab_b.is_none() || args.path.lab.is_some(), "--lab-b needs --lab, the path of A");
-    let seed = args.design.seed.unwrap_or_else(plan::fresh_seed);
+    let seed = args.design.random.seed;
     let [mut a, mut b] = [&args.a, &args.b].map(|side| side.clone().unwrap_or_default());
     a.load(&policy)?;
     b.load(&policy)?;

@@ -7,8 +7,7 @@ use anyhow::{anyhow, ensure};
 use linerate_core::connection::{CONNECTIONS_SCHEMA, ConnectionsDocument};
 use linerate_core::units::Span;
 use linerate_engine::connections::explain_connections;
-use linerate_report::Document;
-use linerate_report::document::schema;
+use linerate_report::document::{StoredDocument, schema};
 
 use crate::args::{ExplainArgs, WhichOptions};
 use crate::capture::{self, Opened};
@@ -35,7 +34,7 @@ pub(crate) fn execute(args: &ExplainArgs) -> Result<(), Failure> {
     let mut document = stored(args, opened).map_err(Failure::usage)?;
     document.annotate();
     let output = Output::open(&args.document, format)?;
-    output.read_by(files::explaining(file)).write(&*document)
+    output.read_by(files::explaining(file), document.command.clone()).write(&*document)
 }
 
 /// Why a file cannot be opened. Where its name is a number, a port or a process is meant.
@@ -52,7 +51,7 @@ fn no_file(file: &Path, error: anyhow::Error) -> Failure {
 }
 
 /// The document that a file holds.
-fn stored(args: &ExplainArgs, opened: Opened) -> anyhow::Result<Box<dyn Document>> {
+fn stored(args: &ExplainArgs, opened: Opened) -> anyhow::Result<StoredDocument> {
     let name = opened.name.clone();
     ensure!(
         args.capture.asked().is_none() && !args.capture.flows,

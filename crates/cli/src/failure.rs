@@ -153,7 +153,7 @@ pub(crate) fn note(text: &str) {
 
 /// The text with its URLs shown without passwords: one stands behind the name of a user, or is a
 /// parameter. In a URL of NATS a name that stands alone is a token, as secret as a password.
-fn without_passwords(text: &str) -> String {
+pub(crate) fn without_passwords(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, url)) = rest.split_once("://") {

@@ -11,8 +11,9 @@ use anyhow::{Context, anyhow};
 use linerate_core::record::Observed;
 use linerate_core::units::EndpointName;
 use linerate_history::{Filter, History, HistoryError, Place, Run, Since};
+use linerate_report::csv;
+use linerate_report::document::{self, StoredDocument};
 use linerate_report::text::{self, SavedRun, Style};
-use linerate_report::{Document, csv, document};
 use serde_json::json;
 
 use crate::args::{
@@ -99,7 +100,7 @@ fn test(run: &Run) -> String {
 }
 
 /// A saved document with what is concluded from it.
-pub(crate) fn stored(history: &History, id: i64) -> Result<Box<dyn Document>, Failure> {
+pub(crate) fn stored(history: &History, id: i64) -> Result<StoredDocument, Failure> {
     let found = history.document(id).map_err(unusable)?;
     let text = found.ok_or_else(|| {
         Failure::usage(anyhow!("the history has no run {id}; linerate history lists them"))

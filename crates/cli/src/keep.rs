@@ -8,14 +8,17 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
+use linerate_core::record::RECORD_SCHEMA;
 use linerate_core::units::{format_rfc3339, parse_rfc3339};
 use linerate_history::{Filter, History, HistoryError, NewRun, Place, Since};
 use linerate_report::Document;
+use linerate_report::document::{schema, with_command};
 use serde_json::Value;
 
 use crate::args::KeepOptions;
 use crate::config;
 use crate::failure::Failure;
+use crate::typed::flag;
 
 /// The history of `--save`, opened before the run.
 #[derive(Debug)]
@@ -36,12 +39,17 @@ impl Keeper {
         Ok(Some(Self { history: open(options.db.as_ref())?, labels: options.label.clone() }))
     }
 
-    /// Saves the document and returns the run's number.
+    /// Saves the document, which `command` has made, and returns the run's number.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn save(mut self, document: &dyn Document) -> Result<i64, Failure> {
-        let saved = save(&mut self.history, document, &self.labels, None);
+    pub(crate) fn save(
+        mut self,
+        document: &dyn Document,
+        command: &[String],
+    ) -> Result<i64, Failure> {
+        let json = with_command(command, document.json_line());
+        let saved = save_json(&mut self.history, document, &json, &self.labels, None);
         saved.context("--save").map_err(Failure::failed)
     }
 }
@@ -58,10 +66,38 @@ pub(crate) fn save(
     carried: Option<u64>,
 ) -> Result<i64, HistoryError> {
     let json = document.json_line();
+    let json = with_command(&command_of(document, &json), json);
+    save_json(history, document, &json, labels, carried)
+}
+
+/// The command of a run that a monitor or a mesh made: the one that makes the same record. Checks
+/// and loads do not say enough of theirs.
+fn command_of(document: &dyn Document, json: &str) -> Vec<String> {
+    let is_record = schema(json.as_bytes()).is_ok_and(|schema| schema == RECORD_SCHEMA);
+    let records = document.records().unwrap_or_default().into_iter();
+    let commands = records.filter(|_| is_record).map(|record| {
+        let options = record.plan.typed(&[]).into_iter();
+        let seed = format!("--seed {}", record.seed);
+        let words = ["linerate", record.workload.word(), &record.host, flag(record.family)];
+        let options: Vec<String> = options.chain([seed]).collect();
+        let options = options.iter().flat_map(|option| option.splitn(2, ' '));
+        words.into_iter().chain(options).map(str::to_owned).collect()
+    });
+    commands.last().unwrap_or_default()
+}
+
+/// Saves `json`, which has the document.
+fn save_json(
+    history: &mut History,
+    document: &dyn Document,
+    json: &str,
+    labels: &[(String, String)],
+    carried: Option<u64>,
+) -> Result<i64, HistoryError> {
     let observed = document.observed();
     let figures = observed.figures().map(|(name, value)| (name.to_owned(), value));
     let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
-    let about = About::new(&json);
+    let about = About::new(json);
     let pairs = pairs::of(document, labels);
     history.save(&NewRun {
         started_at: &begun(&about.started_at, SystemTime::now()),

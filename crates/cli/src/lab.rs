@@ -12,7 +12,7 @@ use linerate_core::remedy::shell_word;
 use linerate_engine::{
     LAB_EXEC, LAB_PROCESS, LabDirectory, LabOptions, LabState, hold_lab, start_holder,
 };
-use linerate_report::{Document, json, text};
+use linerate_report::{Document, text};
 
 use crate::args::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 use crate::failure::Failure;
@@ -155,7 +155,7 @@ fn show(directory: &LabDirectory, labs: Vec<LabState>, json: bool) -> Result<(),
     });
     let document = LabsDocument { schema: LAB_SCHEMA.to_owned(), labs: labs.collect() };
     if json {
-        return output::print(&json::document(&document));
+        return output::print(&output::json(&document));
     }
     output::print(&document.text(output::style()))
 }

@@ -13,7 +13,6 @@ use crate::args::{LoadArgs, PathOptions};
 use crate::failure::Failure;
 use crate::files;
 use crate::output::{self, Output, conclude};
-use crate::plan;
 use crate::progress::Progress;
 use crate::run;
 use crate::site::{Site, place};
@@ -32,7 +31,7 @@ pub(crate) fn execute(args: LoadArgs) -> Result<(), Failure> {
     if args.list {
         return output::print(&list());
     }
-    let seed = args.seed.unwrap_or_else(plan::fresh_seed);
+    let seed = args.random.seed;
     let (hosts, mix) = words(&args).map_err(Failure::usage)?;
     let choice = MixChoice { time: args.time, flows: args.flows, seed };
     let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();

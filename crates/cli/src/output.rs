@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use linerate_core::units::{BitRate, printable};
 use linerate_engine::{LAB_EXEC, stdout_was_closed};
+use linerate_report::document::with_command;
 use linerate_report::text::Style;
 use linerate_report::{Document, csv};
 use serde_json::Value;
@@ -17,6 +18,7 @@ pub(crate) use crate::failure::note;
 use crate::files::OutputFile;
 use crate::gate;
 use crate::keep::Keeper;
+use crate::typed;
 
 /// How a document is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(crate) struct Output {
     file: Option<OutputFile>,
     keeper: Option<Keeper>,
     title: TitleOptions,
+    /// The words of the command that makes or has made the document.
+    command: Vec<String>,
     /// The command that reads the document again, if it was read from a file.
     source: Option<String>,
 }
@@ -72,14 +76,14 @@ impl Output {
             file: OutputFile::of_output(file)?,
             keeper: None,
             title: TitleOptions::default(),
+            command: typed::line().of_document(),
             source: None,
         })
     }
 
-    /// The same for a document from a file, which `command` reads.
-    pub(crate) fn read_by(self, command: String) -> Self {
-        let source = Some(command);
-        Self { source, ..self }
+    /// The same for a document from a file, which `command` has made and `reader` reads.
+    pub(crate) fn read_by(self, reader: String, command: Vec<String>) -> Self {
+        Self { source: Some(reader), command, ..self }
     }
 
     /// Adds the title that the user gave the run.
@@ -100,12 +104,13 @@ impl Output {
     /// A write failed, or the document has no rows for `--csv`.
     pub(crate) fn write(self, document: &dyn Document) -> Result<(), Failure> {
         // The file first: it is the copy that the user keeps.
-        let title = &self.title;
+        let (title, command) = (&self.title, &self.command);
+        let whole = |json| titled(title, with_command(command, json));
         let of_file = self.file.as_ref().and_then(OutputFile::explained);
         let mut evidence = self.source.or(of_file);
-        let kept = self.file.map_or(Ok(()), |file| file.write(&titled(title, document.json())));
+        let kept = self.file.map_or(Ok(()), |file| file.write(&whole(document.json())));
         let saved = self.keeper.map_or(Ok(()), |keeper| {
-            let id = keeper.save(document)?;
+            let id = keeper.save(document, command)?;
             let show = format!("linerate history show {id}");
             note(&format!("saved as run {id}: {show}"));
             evidence.get_or_insert(show);
@@ -115,7 +120,7 @@ impl Output {
         let style = Style { evidence, ..style() };
         let printed = rendered(document, self.format, style).and_then(|text| {
             print(&match (self.format, &title.title) {
-                (Format::Json | Format::JsonStream, _) => titled(title, text),
+                (Format::Json | Format::JsonStream, _) => whole(text),
                 (Format::Text | Format::Details, Some(title)) => {
                     format!("{}\n{text}", printable(title))
                 }
@@ -178,6 +183,11 @@ fn titled(said: &TitleOptions, json: String) -> String {
         Some(format!("{blanks}\"{key}\": {text},"))
     });
     json.replacen('{', &format!("{{{}", keys.collect::<String>()), 1)
+}
+
+/// The document as JSON, with the command that makes it.
+pub(crate) fn json(document: &dyn Document) -> String {
+    with_command(&typed::line().of_document(), document.json())
 }
 
 /// `--json`, or a page.

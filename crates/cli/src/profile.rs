@@ -145,8 +145,7 @@ fn what_if_options(options: &ProfileOptions, test: &Test) -> anyhow::Result<Opti
 }
 
 fn test(args: &ProfileArgs) -> anyhow::Result<Test> {
-    let seed = args.profile.seed.unwrap_or_else(plan::fresh_seed);
-    let test = plan::resolve(args.test.draft(Workload::Stream)?, seed)?;
+    let test = plan::resolve(args.test.draft(Workload::Stream)?, args.profile.random.seed)?;
     ensure!(
         test.direction != Direction::Both,
         "--direction both: a profile is of one transfer, up or down"

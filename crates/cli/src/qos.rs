@@ -208,7 +208,7 @@ fn tell(document: &QosDocument, interface: Option<&str>, as_json: bool) -> Resul
 }
 
 fn show(document: &QosDocument, as_json: bool) -> Result<(), Failure> {
-    output::print(&if as_json { json::document(document) } else { document.text(output::style()) })
+    output::print(&if as_json { output::json(document) } else { document.text(output::style()) })
 }
 
 fn show_stats(
@@ -217,7 +217,7 @@ fn show_stats(
     as_json: bool,
 ) -> Result<(), Failure> {
     if as_json {
-        return output::print(&json::document(document));
+        return output::print(&output::json(document));
     }
     note(document, interface);
     output::print(&text::qos_stats(document, output::style()))

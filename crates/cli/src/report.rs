@@ -5,8 +5,9 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use linerate_report::document::StoredDocument;
+use linerate_report::html;
 use linerate_report::text::{Form, Style};
-use linerate_report::{Document, html};
 
 use crate::args::ReportArgs;
 use crate::capture::Opened;
@@ -52,7 +53,7 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
 }
 
 /// The documents in a file: one, or those of a report.
-pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<Box<dyn Document>>> {
+pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<StoredDocument>> {
     let name = opened.name.clone();
     if opened.is_capture() {
         bail!("{name}: a packet capture: linerate explain {name} --json --output FILE, then FILE");
@@ -75,14 +76,14 @@ pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<Box
     Ok(documents)
 }
 
-fn markdown(documents: &[Box<dyn Document>]) -> String {
+fn markdown(documents: &[StoredDocument]) -> String {
     let style = Style { form: Form::Markdown, ..Style::default() };
     let parts: Vec<String> = documents.iter().map(|one| one.text(style)).collect();
     parts.join("\n---\n\n")
 }
 
 /// Writes each chart into a file, numbered in the order of the page.
-fn pictures(directory: &Path, documents: &[Box<dyn Document>]) -> anyhow::Result<()> {
+fn pictures(directory: &Path, documents: &[StoredDocument]) -> anyhow::Result<()> {
     let charts = documents.iter().flat_map(|document| document.charts());
     for (number, chart) in (1..).zip(charts) {
         let path = directory.join(format!("{number:02}-{}.svg", chart.name));

@@ -129,7 +129,7 @@ fn check_options(name: &EndpointName, options: &PathOptions) -> anyhow::Result<(
             Family::from(source) == family,
             "{} {source} cannot be used with {}: it is of the other family",
             typed::here("--source", &[], &["bind"]),
-            flag(family)
+            typed::flag(family)
         );
     }
     Ok(())
@@ -154,14 +154,6 @@ fn wanted(
         (true, Some(Family::Ipv6)) => bail!("the host has no IPv6 address"),
         (true, None) => bail!("the host has no address"),
         (false, _) => Ok(addresses),
-    }
-}
-
-/// The option for a family.
-pub(crate) fn flag(family: Family) -> &'static str {
-    match family {
-        Family::Ipv4 => "-4",
-        Family::Ipv6 => "-6",
     }
 }
 

@@ -24,7 +24,7 @@ use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::site::Site;
-use crate::{plan, run, typed};
+use crate::{run, typed};
 
 /// Traces and prints; fails if the target was not reached.
 ///
@@ -35,11 +35,10 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
     check(args).map_err(Failure::usage)?;
     let origins = args.findings.as_table.as_deref().map(read_table).transpose()?;
     let output = Output::open(&args.document, format)?;
-    let seed = args.probes.seed.unwrap_or_else(plan::fresh_seed);
     // The lab comes before the lookup of names: it needs a process of one thread.
-    let site = lab(args, seed, format)?;
+    let site = lab(args, format)?;
     let (host, target) = target(args, site.as_ref())?;
-    let mut options = options(args, host, target, seed);
+    let mut options = options(args, host, target);
     options.origins = origins.map(Arc::new);
     let checked = options.config.check();
     checked.map_err(|error| Failure::usage(out_of_range(&error)))?;
@@ -145,18 +144,18 @@ fn check(args: &TraceArgs) -> anyhow::Result<()> {
         ensure!(
             is_of,
             "--source {source} cannot be used with {}: it is of the other family",
-            crate::target::flag(family)
+            typed::flag(family)
         );
     }
     Ok(())
 }
 
-fn lab(args: &TraceArgs, seed: u64, format: Format) -> Result<Option<Site>, Failure> {
+fn lab(args: &TraceArgs, format: Format) -> Result<Option<Site>, Failure> {
     let Some(spec) = &args.way.lab else {
         return Ok(None);
     };
     Progress::new(format, args.document.quiet).phase("making the lab");
-    Site::build(spec, args.way.family.chosen(), seed).map(Some)
+    Site::build(spec, args.way.family.chosen(), args.probes.random.seed).map(Some)
 }
 
 /// The target as it is named, and its address.
@@ -208,7 +207,7 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
     })
 }
 
-fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOptions {
+fn options(args: &TraceArgs, host: String, target: IpAddr) -> TraceOptions {
     let probes = &args.probes;
     let mut config = TraceConfig::new(target).with_kind(kind(args, target));
     if pace(args).is_some() {
@@ -232,7 +231,7 @@ fn options(args: &TraceArgs, host: String, target: IpAddr, seed: u64) -> TraceOp
         paths: args.findings.paths,
         mtu: args.findings.mtu,
         bandwidth: args.findings.bandwidth,
-        seed,
+        seed: probes.random.seed,
         ..TraceOptions::new(host, config)
     }
 }

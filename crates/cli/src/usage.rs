@@ -3,7 +3,9 @@
 
 mod elsewhere;
 
+use std::error::Error as _;
 use std::ffi::OsString;
+use std::net::AddrParseError;
 
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -13,7 +15,7 @@ use linerate_core::units::{self, listed, quoted, shortened};
 use crate::args::{self, Cli, Load, LoadLine};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::typed;
+use crate::typed::{self, CommandLine};
 
 /// Reads the command line and the user's configuration file. A help text or the version is printed
 /// here, and ends the process.
@@ -22,19 +24,24 @@ use crate::typed;
 /// One of them is wrong.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let words = help_as_an_option(words.into_iter().collect());
-    let mut read = matches(&words);
+    let mut read = self::read(&words);
     let is_to_be_added_to = match &read {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::MissingRequiredArgument,
     };
     if is_to_be_added_to {
-        let added = Config::load()?.added_to(&words, read.as_ref().ok());
+        let matches = read.as_ref().map(|(_, matches)| matches);
+        let added = Config::load()?.added_to(&words, matches.ok());
         if added != words {
             // If something is still missing, the error is about the words that were typed.
-            read = matches(&added).or(read);
+            read = self::read(&added).or(read);
         }
     }
-    let cli = read.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = read.and_then(|(command, matches)| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        typed::keep(CommandLine::new(&command, &matches));
+        Ok(cli)
+    });
     cli.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
@@ -43,18 +50,29 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Fa
     })
 }
 
-/// The words as clap reads them.
+/// The words as clap reads them, with the command that reads them.
 ///
 /// # Errors
 /// clap refuses them.
-pub(crate) fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+fn read(words: &[OsString]) -> Result<(clap::Command, ArgMatches), clap::Error> {
     let mut command = Cli::command();
     let named =
         words.get(1).and_then(|word| word.to_str()).and_then(|word| command.find_subcommand(word));
     if let Some(name) = named.map(|named| named.get_name().to_owned()) {
         command = command.mut_subcommand(name, |named| with_negatives(args::built(named)));
     }
-    command.try_get_matches_from(words)
+    let matches = command.try_get_matches_from_mut(words)?;
+    Ok((command, matches))
+}
+
+/// The command line that these words are.
+///
+/// # Errors
+/// clap refuses them.
+pub(crate) fn command_line(words: &[String]) -> anyhow::Result<CommandLine> {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let (command, matches) = read(&words).map_err(|error| anyhow!(line(&error, &words)))?;
+    Ok(CommandLine::new(&command, &matches))
 }
 
 /// Lets `-1` in `--repeat -1` be a value, which is out of range, and not an unknown option.
@@ -127,14 +145,7 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
             format!("{name} {}: it must be {}", quoted(&value), listed(&valid, "or"))
         }
         ErrorKind::ValueValidation => {
-            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            // It names the value, where a file has it.
-            let own = format!("`{}`: ", shortened(&value));
-            let why = match plain(why.strip_prefix(&own).unwrap_or(&why)) {
-                why if why == WHOLE && value.starts_with('-') => NEGATIVE.to_owned(),
-                why => why,
-            };
-            format!("{name} {}: {why}", quoted(&value))
+            format!("{name} {}: {}", quoted(&value), why(error, &value))
         }
         ErrorKind::TooManyValues => format!("{name} takes no value"),
         ErrorKind::NoEquals => format!("{name} takes its value after =, as in {name}=VALUE"),
@@ -185,24 +196,18 @@ fn strings(value: &ContextValue) -> Vec<String> {
     }
 }
 
-/// Rewrites errors of clap and the standard library about numbers.
-fn plain(why: &str) -> String {
-    let range = why.split_once(" is not in ").map(|(_, range)| range);
-    match (range.and_then(|range| range.split_once("..=")), why) {
-        // The range of the type means nothing to a user.
-        (Some((_, "4294967295" | "18446744073709551615")), _) => WHOLE.to_owned(),
-        (Some((least, most)), _) => format!("it must be {least} to {most}"),
-        (_, "invalid digit found in string" | "cannot parse integer from empty string") => {
-            WHOLE.to_owned()
+/// Why a value is refused. Errors that are of files, too, name the value themselves.
+fn why(error: &clap::Error, value: &str) -> String {
+    match error.source() {
+        Some(why) if why.is::<AddrParseError>() => "it must be an IPv4 or IPv6 address".to_owned(),
+        Some(why) => {
+            let why = why.to_string();
+            let named = why.strip_prefix(&format!("`{}`: ", shortened(value)));
+            named.map(str::to_owned).unwrap_or(why)
         }
-        (_, "number too large to fit in target type") => "the number is too large".to_owned(),
-        (_, "invalid IP address syntax") => "it must be an IPv4 or IPv6 address".to_owned(),
-        _ => why.to_owned(),
+        None => String::new(),
     }
 }
-
-const WHOLE: &str = "it must be a whole number";
-const NEGATIVE: &str = "it must not be negative";
 
 fn missing(arguments: &[String], words: &[OsString]) -> String {
     let names: Vec<_> = arguments.iter().map(|argument| name(argument)).collect();
@@ -274,7 +279,7 @@ fn unknown_option(option: &str, words: &[OsString]) -> String {
         return format!("{option:?} is one word too many{}", hint.unwrap_or_default());
     }
     if let Some((name, value)) = negative(option, words) {
-        return format!("{name} {value}: {NEGATIVE}");
+        return format!("{name} {value}: it must not be negative");
     }
     let after_colon = |hint| format!(": {hint}");
     let hint = (elsewhere::hint(&path, option).map(after_colon))
@@ -399,8 +404,9 @@ mod tests {
                 words.map(OsString::from).collect()
             };
             let given = words(line);
-            let read = matches(&given).ok();
-            assert_eq!(config.added_to(&given, read.as_ref()), words(added), "{line}");
+            let read = read(&given).ok();
+            let read = read.as_ref().map(|(_, matches)| matches);
+            assert_eq!(config.added_to(&given, read), words(added), "{line}");
         }
     }
 

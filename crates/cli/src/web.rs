@@ -190,7 +190,7 @@ impl WebSite {
         let run = history.list(&only).map_err(unreadable)?.pop();
         let series = run.map(|run| run.series).unwrap_or_default();
         let before = history.before(id).map_err(unreadable)?;
-        Ok(Answer::page(200, html::run(id, &series, before, &mut *document)))
+        Ok(Answer::page(200, html::run(id, &series, before, &mut document)))
     }
 
     fn compare(&self, ask: &Ask) -> Page {
@@ -203,7 +203,7 @@ impl WebSite {
             let [a, b] = numbers;
             return Err((409, format!("Runs {a} and {b} are of different tests: {differs}")));
         }
-        let page = html::beside(numbers, &was.until(&is), [&mut *a, &mut *b]);
+        let page = html::beside(numbers, &was.until(&is), [&mut a, &mut b]);
         Ok(Answer::page(200, page))
     }
 

@@ -3,6 +3,7 @@
 //! Adding a document takes its type, its [`Document`] beside its page (`text/`) and one entry of
 //! `documents!`: schema, JSON, `--csv`, `explain` and the checked-in JSON Schema follow from these.
 
+use std::ops::{Deref, DerefMut};
 use std::{fmt, iter};
 
 use linerate_core::analyze::{ANALYSIS_SCHEMA, Analysis};
@@ -26,12 +27,12 @@ use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{Schema, schema_for};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::error::Category;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::charts;
-use crate::json::Json;
+use crate::json::{self, Json};
 use crate::page::Page;
 use crate::style::Style;
 use crate::svg::Chart;
@@ -194,12 +195,77 @@ impl DocumentKind {
         name.split('/').next().unwrap_or(name)
     }
 
-    /// Its JSON Schema (2020-12), generated from the type.
+    /// Its JSON Schema (2020-12), generated from the type, with the key of the command.
     pub fn json_schema(&self) -> Schema {
         let mut all = JSON_SCHEMAS.iter();
         let (_, json_schema) =
             all.find(|(schema, _)| *schema == self.schema).expect("it is of the list");
-        described(json_schema())
+        let mut schema = json_schema();
+        let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
+        keys.expect("a document is an object").insert(COMMAND.to_owned(), command_schema());
+        described(schema)
+    }
+}
+
+/// The key of the command that made a document.
+const COMMAND: &str = "command";
+
+fn command_schema() -> Value {
+    json!({
+        "description": "The command that made the document, word by word, without its output \
+            options and without passwords: `linerate rerun` runs it again.",
+        "type": "array",
+        "items": {"type": "string"}
+    })
+}
+
+/// A document's JSON with the command that made it before its own keys, if that is known.
+pub fn with_command(command: &[String], json: String) -> String {
+    if command.is_empty() {
+        return json;
+    }
+    let blanks = if json.starts_with("{\n") { "\n  " } else { "" };
+    let words = json::line(&command);
+    json.replacen('{', &format!("{{{blanks}\"{COMMAND}\": {},", words.trim_end()), 1)
+}
+
+/// A document as it was read, with the command that made it.
+#[derive(Debug)]
+pub struct StoredDocument {
+    document: Box<dyn Document>,
+    /// The words of the command; none if the document does not say them.
+    pub command: Vec<String>,
+}
+
+impl StoredDocument {
+    /// The document as JSON, as it was read.
+    pub fn json(&self) -> String {
+        with_command(&self.command, self.document.json())
+    }
+
+    /// The same on one line.
+    pub fn json_line(&self) -> String {
+        with_command(&self.command, self.document.json_line())
+    }
+}
+
+impl From<Box<dyn Document>> for StoredDocument {
+    fn from(document: Box<dyn Document>) -> Self {
+        Self { document, command: Vec::new() }
+    }
+}
+
+impl Deref for StoredDocument {
+    type Target = dyn Document;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.document
+    }
+}
+
+impl DerefMut for StoredDocument {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.document
     }
 }
 
@@ -269,9 +335,12 @@ fn why(error: &serde_json::Error) -> String {
 ///
 /// # Errors
 /// [`ReadError`], with line and column where it is not whole.
-pub fn read(bytes: &[u8]) -> Result<Box<dyn Document>, ReadError> {
-    let kind = kind(bytes)?;
-    (kind.read)(bytes).map_err(|source| ReadError::NotWhole { schema: kind.schema, source })
+pub fn read(bytes: &[u8]) -> Result<StoredDocument, ReadError> {
+    let (kind, command) = kind(bytes)?;
+    let document = (kind.read)(bytes);
+    let document =
+        document.map_err(|source| ReadError::NotWhole { schema: kind.schema, source })?;
+    Ok(StoredDocument { document, command })
 }
 
 /// The schema that `bytes` name, if it is one of linerate's.
@@ -279,25 +348,30 @@ pub fn read(bytes: &[u8]) -> Result<Box<dyn Document>, ReadError> {
 /// # Errors
 /// [`ReadError`] if it is not.
 pub fn schema(bytes: &[u8]) -> Result<&'static str, ReadError> {
-    Ok(kind(bytes)?.schema)
+    Ok(kind(bytes)?.0.schema)
 }
 
-fn kind(bytes: &[u8]) -> Result<&'static DocumentKind, ReadError> {
-    /// The key `schema` of a document. The other keys are skipped here, but must be valid JSON.
+/// The kind of a document, and the command that made it.
+fn kind(bytes: &[u8]) -> Result<(&'static DocumentKind, Vec<String>), ReadError> {
+    /// Keys that every document has. The others are skipped here, but must be valid JSON.
     #[derive(Deserialize)]
-    struct SchemaHead {
+    struct DocumentHead {
         schema: String,
+        #[serde(default)]
+        command: Vec<String>,
     }
-    let head: SchemaHead = serde_json::from_slice(bytes).map_err(ReadError::NotADocument)?;
+    let head: DocumentHead = serde_json::from_slice(bytes).map_err(ReadError::NotADocument)?;
     if let Some(gone) = GONE.iter().find(|gone| **gone == head.schema) {
         return Err(ReadError::Gone(gone));
     }
-    let kind = DOCUMENTS.iter().find(|kind| kind.schema == head.schema);
-    kind.ok_or_else(|| {
-        let known: Vec<&str> = DOCUMENTS.iter().map(|kind| kind.schema).collect();
-        ReadError::UnknownSchema {
-            schema: head.schema.chars().take(60).collect(),
-            known: known.join(", "),
+    match DOCUMENTS.iter().find(|kind| kind.schema == head.schema) {
+        Some(kind) => Ok((kind, head.command)),
+        None => {
+            let known: Vec<&str> = DOCUMENTS.iter().map(|kind| kind.schema).collect();
+            Err(ReadError::UnknownSchema {
+                schema: head.schema.chars().take(60).collect(),
+                known: known.join(", "),
+            })
         }
-    })
+    }
 }

@@ -8,8 +8,7 @@ use std::fmt::Write;
 use linerate_core::record::{Environment, HostFacts};
 use serde_json::Value;
 
-use crate::Document;
-use crate::document::{ReadError, read};
+use crate::document::{ReadError, StoredDocument, read};
 use crate::style::{Form, Style};
 use crate::svg::{self, Chart, escaped};
 
@@ -30,8 +29,8 @@ const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" \
     content=\"default-src 'none';style-src 'unsafe-inline'\">\n";
 
 /// The page of these documents, whose conclusions the caller has just computed
-/// ([`Document::annotate`]).
-pub fn page(documents: &mut [Box<dyn Document>]) -> String {
+/// ([`Document::annotate`](crate::Document::annotate)).
+pub fn page(documents: &mut [StoredDocument]) -> String {
     let answers: Vec<String> = documents.iter().map(|one| escaped(&one.answer())).collect();
     let title = match answers.as_slice() {
         [only] => only.clone(),
@@ -46,7 +45,7 @@ pub fn page(documents: &mut [Box<dyn Document>]) -> String {
         page.push_str("</ol></nav>\n");
     }
     for (number, document) in documents.iter_mut().enumerate() {
-        article(&mut page, number, &mut **document, BROAD);
+        article(&mut page, number, document, BROAD);
     }
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(
@@ -74,7 +73,7 @@ fn head(title: &str, more: &str) -> String {
 const DOCTYPE: &str = "<!doctype html>";
 
 /// Writes a document: its answer, charts of `pixels` width, all figures, both hosts, and its JSON.
-fn article(page: &mut String, number: usize, document: &mut dyn Document, pixels: u32) {
+fn article(page: &mut String, number: usize, document: &mut StoredDocument, pixels: u32) {
     let json = document.json_line();
     let answer = escaped(&document.answer());
     let about = about(&json);
@@ -187,7 +186,7 @@ fn ends(page: &mut String, environment: &Environment) {
 ///
 /// # Errors
 /// [`ReadError`] if one of them is not a document.
-pub fn documents(bytes: &[u8]) -> Result<Vec<Box<dyn Document>>, ReadError> {
+pub fn documents(bytes: &[u8]) -> Result<Vec<StoredDocument>, ReadError> {
     if !bytes.starts_with(DOCTYPE.as_bytes()) {
         return Ok(vec![read(bytes)?]);
     }

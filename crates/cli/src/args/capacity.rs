@@ -7,6 +7,7 @@ use linerate_core::capacity::{MAX_HELD, MAX_MESSAGE, MAX_PER_S, MIN_MESSAGE};
 use linerate_core::units::{ByteCount, EndpointName, Span};
 
 use super::parsers::{self, Count};
+use super::shared::RandomOptions;
 use super::{DocumentOptions, PathOptions};
 
 #[derive(Debug, Args)]
@@ -57,11 +58,10 @@ pub(crate) struct PopulationOptions {
           conflicts_with_all = ["lab", "source"])]
     pub(crate) sources: Vec<IpAddr>,
     /// Most processes of each kind that hold them here, 1 to 256 (default as few as needed)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = parsers::number::<u64>(1, 256))]
     pub(crate) workers: Option<u64>,
-    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
 }
 
 /// What moves on a part of the connections after they were held.

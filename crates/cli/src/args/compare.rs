@@ -9,7 +9,7 @@ use linerate_core::units::{EndpointName, Percent};
 
 use super::options::{OfCompare, OfCrr, OfRr, OfStream, TestOptions};
 use super::parsers;
-use super::shared::{BaselineOptions, DocumentOptions, PathOptions};
+use super::shared::{BaselineOptions, DocumentOptions, PathOptions, RandomOptions};
 
 #[derive(Debug, Args)]
 #[command(after_help = after_help(), override_usage = USAGE)]
@@ -99,9 +99,8 @@ pub(crate) struct DesignOptions {
     /// Faults that exclude a pair, such as retransmissions,busy_host
     #[arg(long, value_name = "FAULTS", value_delimiter = ',')]
     pub(crate) forbid: Vec<Fault>,
-    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
 }
 
 /// Fewer pairs cannot reach 5 %, whatever they show.

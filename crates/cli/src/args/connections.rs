@@ -26,7 +26,7 @@ pub(crate) struct WhichOptions {
     /// With this local or remote port; several as 80,443
     #[arg(
         long, short, value_name = "PORT", value_delimiter = ',',
-        value_parser = clap::value_parser!(u16).range(1..)
+        value_parser = parsers::number::<u16>(1, 65_535)
     )]
     pub(crate) port: Vec<u16>,
     /// To or from this address, network (198.18.0.0/15) or name
@@ -46,7 +46,7 @@ pub(crate) struct OwnerOptions {
     #[arg(long, value_name = "NAME|PATH", conflicts_with = "container")]
     pub(crate) netns: Option<String>,
     /// In the network namespace of process PID, such as a container's first
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", value_parser = parsers::number::<u32>(1, u32::MAX.into()))]
     pub(crate) container: Option<u32>,
 }
 

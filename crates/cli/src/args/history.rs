@@ -73,6 +73,7 @@ pub(crate) struct DbOptions {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// The run's number, as `linerate history` lists it
+    #[arg(value_parser = parsers::run_number())]
     pub(crate) id: i64,
     /// Print the evidence, too: everything that was measured
     #[arg(short = 'v', long)]
@@ -87,8 +88,10 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CompareRunsArgs {
     /// The number of the earlier run
+    #[arg(value_parser = parsers::run_number())]
     pub(crate) a: i64,
     /// The number of the later run
+    #[arg(value_parser = parsers::run_number())]
     pub(crate) b: i64,
     /// Exit with 1 if a main figure of B is worse by more than P%
     #[arg(long, value_name = "P%", alias = "fail-on-regression",
@@ -192,7 +195,8 @@ pub(crate) enum ExportFormat {
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
     /// Delete all but the newest N
-    #[arg(long, value_name = "N", required_unless_present = "older", conflicts_with = "older")]
+    #[arg(long, value_name = "N", required_unless_present = "older", conflicts_with = "older",
+          value_parser = parsers::number::<u32>(0, u32::MAX.into()))]
     pub(crate) keep: Option<u32>,
     /// Delete runs that are older: 30d, 2w, 12h
     #[arg(long, value_name = "TIME", value_parser = parsers::age)]

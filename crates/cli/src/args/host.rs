@@ -53,7 +53,7 @@ pub(crate) struct NeedOptions {
     #[arg(long, value_name = "TIME", requires = "rate", value_parser = rtt)]
     pub(crate) rtt: Option<Span>,
     /// TCP connections at once, 1 to 2^30
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    #[arg(long, value_name = "N", value_parser = parsers::number::<u64>(1, 1 << 30))]
     pub(crate) connections: Option<u64>,
 }
 

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use linerate_core::link::PathSpec;
 
+use super::parsers;
+
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
 pub(crate) enum LabCommand {
@@ -34,7 +36,7 @@ pub(crate) struct LabUpArgs {
     #[arg(long, default_value = "lab")]
     pub(crate) name: String,
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parsers::seed())]
     pub(crate) seed: Option<u64>,
     /// Print the lab as JSON
     #[arg(long)]

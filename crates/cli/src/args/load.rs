@@ -5,7 +5,7 @@ use clap::builder::Resettable;
 use linerate_core::units::Span;
 
 use super::parsers;
-use super::shared::{CsvOptions, DocumentOptions, PathOptions};
+use super::shared::{CsvOptions, DocumentOptions, PathOptions, RandomOptions};
 
 /// With `--lab` there is no host: the first argument is the mix.
 #[derive(Debug, Args)]
@@ -25,12 +25,11 @@ pub(crate) struct LoadArgs {
     /// Flows of the members that scale, 1 to 256: tcp_nup, tcp_ndown, incast
     #[arg(
         long, short = 'P', alias = "parallel", value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=256)
+        value_parser = parsers::number::<u32>(1, 256)
     )]
     pub(crate) flows: Option<u32>,
-    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
     #[command(flatten)]
     pub(crate) path: PathOptions,
     #[command(flatten)]

@@ -92,7 +92,8 @@ pub(crate) struct MeshJoinArgs {
     pub(crate) key_file: Option<PathBuf>,
     /// Port of the endpoint, TCP and UDP; 0 takes a free one
     #[arg(
-        long, short, value_name = "PORT", default_value_t = DEFAULT_PORT, help_heading = "Site"
+        long, short, value_name = "PORT", default_value_t = DEFAULT_PORT, help_heading = "Site",
+        value_parser = parsers::port()
     )]
     pub(crate) port: u16,
     /// Local address to listen on (default: all)

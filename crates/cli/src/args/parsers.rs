@@ -138,6 +138,21 @@ pub(super) fn number<T: TryFrom<u64> + 'static>(least: u64, most: u64) -> impl P
     value(ValueKind::Number { least, most, unit }, number_of)
 }
 
+/// The seed of random choices.
+pub(super) fn seed() -> impl Parser<u64> {
+    number(0, u64::MAX)
+}
+
+/// The number of a saved run.
+pub(super) fn run_number() -> impl Parser<i64> {
+    number(1, 1 << 62)
+}
+
+/// A port on which something listens; 0 takes a free one.
+pub(super) fn port() -> impl Parser<u16> {
+    number(0, 65_535)
+}
+
 /// A size in bytes.
 pub(super) fn bytes(least: u64, most: u64) -> impl Parser<ByteCount> {
     value(ValueKind::Bytes { least, most }, |value| number_of(value).map(ByteCount))

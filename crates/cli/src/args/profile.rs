@@ -8,7 +8,7 @@ use linerate_core::units::EndpointName;
 
 use super::options::{OfProfile, TestOptions};
 use super::parsers;
-use super::shared::{DocumentOptions, PathOptions};
+use super::shared::{DocumentOptions, PathOptions, RandomOptions};
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -62,9 +62,8 @@ pub(crate) struct ProfileOptions {
     /// Write and read a file of the same size (max 1GiB) in DIR beside it
     #[arg(long, value_name = "DIR")]
     pub(crate) disk: Option<PathBuf>,
-    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
 }
 
 const EXAMPLES: &str = "\

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::parsers;
 use super::shared::{BaselineOptions, DocumentOptions};
 
 #[derive(Debug, Args)]
@@ -13,11 +14,11 @@ pub(crate) struct RerunArgs {
     /// Endpoint instead of the document's: host, host:port or [v6]:port
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// File with the endpoint's key, which no document holds
+    /// File with the endpoint's key (default: the document's)
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// Seed of every random choice, 0 to 2^64-1 (default: the document's)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parsers::seed())]
     pub(crate) seed: Option<u64>,
     /// Print the command line, and run nothing
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use linerate_core::units::EndpointName;
 
+use super::parsers;
 use super::shared::{DocumentOptions, PathOptions};
 
 #[derive(Debug, Args)]
@@ -18,7 +19,7 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<EndpointName>,
     /// Seed of every random choice, 0 to 2^64-1 (default: the file's)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parsers::seed())]
     pub(crate) seed: Option<u64>,
     /// Keep each run in FILE (default: beside the experiment, FILE.records.jsonl)
     #[arg(long, value_name = "FILE")]

@@ -34,7 +34,7 @@ pub(crate) struct ServeArgs {
 #[command(next_help_heading = "Listening")]
 pub(crate) struct ListenOptions {
     /// Port, 1 to 65535; 0 takes a free one and says which (default 5201)
-    #[arg(long, short)]
+    #[arg(long, short, value_parser = parsers::port())]
     pub(crate) port: Option<u16>,
     /// Local address to listen on (default: all)
     #[arg(long, value_name = "ADDRESS")]
@@ -107,22 +107,22 @@ pub(crate) const MAX_FLOWS: u32 = MAX_STREAMS;
 pub(crate) struct OtherOptions {
     /// Serve netperf clients too (default port 12865)
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = NETPERF_PORT, conflicts_with = "inetd")]
+    #[arg(default_missing_value = NETPERF_PORT, conflicts_with = "inetd", value_parser = parsers::port())]
     pub(crate) netperf: Option<u16>,
     /// File whose first line netperf clients must say as passphrase
     #[arg(long, value_name = "FILE", requires = "netperf")]
     pub(crate) netperf_passphrase: Option<PathBuf>,
     /// Take and count what ttcp clients send, TCP and UDP (default port 5001)
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "5001", conflicts_with = "inetd")]
+    #[arg(default_missing_value = "5001", conflicts_with = "inetd", value_parser = parsers::port())]
     pub(crate) ttcp: Option<u16>,
     /// Send to whoever connects by TCP, until they leave (default port 5002)
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "5002", conflicts_with = "inetd")]
+    #[arg(default_missing_value = "5002", conflicts_with = "inetd", value_parser = parsers::port())]
     pub(crate) ttcp_source: Option<u16>,
     /// Reflect STAMP and TWAMP light packets of clients that are there (default port 862)
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = STAMP_PORT, conflicts_with = "inetd")]
+    #[arg(default_missing_value = STAMP_PORT, conflicts_with = "inetd", value_parser = parsers::port())]
     pub(crate) stamp: Option<u16>,
     /// Reflect packets of these addresses too, such as 192.0.2.0/24
     #[arg(long, value_name = "NETWORK", requires = "stamp", value_delimiter = ',')]

@@ -1,6 +1,7 @@
 //! Groups of options that several commands share.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -88,6 +89,22 @@ impl fmt::Display for WhichRun {
     }
 }
 
+/// What random choices are drawn from.
+#[derive(Debug, Args)]
+pub(crate) struct RandomOptions {
+    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
+    #[arg(long, value_name = "N", value_parser = parsers::seed(),
+          default_value_t = fresh_seed(), hide_default_value = true)]
+    pub(crate) seed: u64,
+}
+
+/// A seed that no other run is likely to have. It has 32 bits, so that it can be typed and a JSON
+/// reader that knows only doubles keeps it.
+pub(crate) fn fresh_seed() -> u64 {
+    // The standard library seeds its hash maps from the operating system's random numbers.
+    RandomState::new().hash_one(std::process::id()) >> 32
+}
+
 /// How often a test is repeated.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Extent")]
@@ -102,9 +119,8 @@ pub(crate) struct RepeatOptions {
     #[arg(long, value_name = "P%",
           value_parser = parsers::percent(|p| p > 0.0 && p <= 100.0, "above 0% and up to 100%"))]
     pub(crate) precision: Option<Percent>,
-    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
 }
 
 /// How to reach the endpoint, and its key.
@@ -117,7 +133,7 @@ pub(crate) struct PathOptions {
     /// Port of the endpoint, 1 to 65535 (default 5201)
     #[arg(
         long, short, requires = "host", conflicts_with = "lab",
-        value_parser = clap::value_parser!(u16).range(1..)
+        value_parser = parsers::number::<u16>(1, 65_535)
     )]
     pub(crate) port: Option<u16>,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use linerate_core::link::PathSpec;
 use linerate_core::trace::ProbeKind;
 use linerate_core::units::{Dscp, Span};
 
-use super::shared::FamilyOptions;
+use super::shared::{FamilyOptions, RandomOptions};
 use super::{DocumentOptions, parsers};
 
 #[derive(Debug, Args)]
@@ -47,26 +47,27 @@ pub(crate) struct ProbeOptions {
     udp: bool,
     /// Probes of each hop, 1 to 100 (default 3; 1 with --watch or --count)
     #[arg(
-        long, short = 'q', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100)
+        long, short = 'q', value_name = "N", value_parser = parsers::number::<u8>(1, 100)
     )]
     pub(crate) queries: Option<u8>,
     /// The highest TTL, 1 to 255 (default 30)
     #[arg(
         long, short = 'm', aliases = ["max-hops", "max-ttl"], value_name = "N",
-        value_parser = clap::value_parser!(u8).range(1..)
+        value_parser = parsers::number::<u8>(1, 255)
     )]
     pub(crate) hops: Option<u8>,
     /// The lowest TTL, 1 to 255 (default 1)
     #[arg(
         long, short = 'f', aliases = ["first-ttl", "first-hop"], value_name = "N",
-        value_parser = clap::value_parser!(u8).range(1..)
+        value_parser = parsers::number::<u8>(1, 255)
     )]
     pub(crate) first: Option<u8>,
     /// Target port of TCP (default 443), first one of UDP (default 33434)
-    #[arg(long, short, value_parser = clap::value_parser!(u16).range(1..=65_023))]
+    #[arg(long, short, value_parser = parsers::number::<u16>(1, 65_023))]
     pub(crate) port: Option<u16>,
     /// Length of each probe from the IP header on, bytes (default 60; 80 for IPv6)
-    #[arg(long, alias = "psize", value_name = "BYTES")]
+    #[arg(long, alias = "psize", value_name = "BYTES",
+          value_parser = parsers::number::<u16>(0, 65_535))]
     pub(crate) size: Option<u16>,
     /// Code point of the probes: 0 to 63, or EF, AF41, CS1, LE, …
     #[arg(long, value_name = "DSCP")]
@@ -74,9 +75,8 @@ pub(crate) struct ProbeOptions {
     /// Longest wait for an answer, 1ms to 1min (default 1.4s)
     #[arg(long, short = 'w', value_name = "TIME", value_parser = parsers::time(1, parsers::MINUTE))]
     pub(crate) timeout: Option<Span>,
-    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
 }
 
 impl ProbeOptions {
@@ -110,7 +110,7 @@ pub(crate) struct FindingOptions {
     pub(crate) bandwidth: bool,
     /// The way back, and loss each way, by the endpoint there (default port 5201)
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "5201",
-          value_parser = clap::value_parser!(u16).range(1..))]
+          value_parser = parsers::number::<u16>(1, 65_535))]
     pub(crate) reverse: Option<u16>,
     /// File with the key of the endpoint of --reverse: 64 hexadecimal digits
     #[arg(long, value_name = "FILE", requires = "reverse", conflicts_with = "lab")]

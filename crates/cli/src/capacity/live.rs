@@ -124,7 +124,7 @@ mod tests {
         let Ok(Command::Capacity(args)) = command("capacity pit") else {
             panic!("capacity was asked for");
         };
-        let test = crate::capacity::test::test(&args, 1).unwrap();
+        let test = crate::capacity::test::test(&args).unwrap();
         let progress = Progress::new(crate::output::Format::Text, true);
         let mut live = Live::new(progress, &test);
         let mut see = |at_s, phase, open| {

@@ -10,7 +10,6 @@ use linerate_engine::{CapacityOptions, CapacityOutcome, Client, run_capacity_wor
 use crate::args::CapacityArgs;
 use crate::failure::Failure;
 use crate::output::{self, Output, conclude};
-use crate::plan;
 use crate::progress::Progress;
 use crate::run::signals;
 use crate::site::place;
@@ -23,7 +22,7 @@ use live::Live;
 /// open.
 pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let format = output::json_or_text(args.document.json);
-    let test = test::test(&args, plan::fresh_seed()).map_err(Failure::usage)?;
+    let test = test::test(&args).map_err(Failure::usage)?;
     let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;

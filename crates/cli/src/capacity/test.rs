@@ -26,7 +26,7 @@ const DEFAULT_MESSAGE: ByteCount = ByteCount(64);
 ///
 /// # Errors
 /// The first contradiction, or the first figure that is out of range.
-pub(crate) fn test(args: &CapacityArgs, fresh_seed: u64) -> anyhow::Result<CapacityTest> {
+pub(crate) fn test(args: &CapacityArgs) -> anyhow::Result<CapacityTest> {
     let population = &args.population;
     let (connections, udp_sockets) = counts(population)?;
     let find_limit = population.find_limit;
@@ -49,7 +49,7 @@ pub(crate) fn test(args: &CapacityArgs, fresh_seed: u64) -> anyhow::Result<Capac
         latency: connections > 0 && !find_limit,
         find_limit,
         sources: population.sources.clone(),
-        seed: population.seed.unwrap_or(fresh_seed),
+        seed: population.random.seed,
     };
     test.check()?;
     Ok(test)
@@ -125,7 +125,7 @@ mod tests {
         let Command::Capacity(args) = command(&format!("capacity pit {options}"))? else {
             panic!("capacity was asked for");
         };
-        test(&args, 7).map_err(|error| error.to_string())
+        test(&args).map_err(|error| error.to_string())
     }
 
     #[test]

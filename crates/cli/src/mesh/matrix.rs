@@ -8,8 +8,8 @@ use anyhow::anyhow;
 use linerate_core::units::{format_rfc3339, listed};
 use linerate_history::{History, PairRun, Place, Since, first_moment};
 use linerate_mesh::{MatrixCell, MatrixDocument, Mesh};
+use linerate_report::Document;
 use linerate_report::text::{self, Style};
-use linerate_report::{Document, json};
 
 use crate::args::{MeshMatrixArgs, MeshPairArgs};
 use crate::failure::Failure;
@@ -38,10 +38,10 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
         matrix.cells = matrix.worst().into_iter().take(most).cloned().collect();
     }
     if let Some(file) = file {
-        file.write(&json::document(&matrix))?;
+        file.write(&output::json(&matrix))?;
     }
     if args.json {
-        return output::print(&json::document(&matrix));
+        return output::print(&output::json(&matrix));
     }
     if args.worst.is_some() || args.verdict.is_some() {
         return output::print(&text::matrix_pairs(&matrix, output::style()));

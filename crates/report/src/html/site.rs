@@ -7,8 +7,8 @@ use std::fmt::Write;
 use super::{BROAD, HALF, article, figure, head};
 use linerate_core::record::Baseline;
 
-use crate::Document;
 use crate::charts::{self, PastRun};
+use crate::document::StoredDocument;
 use crate::number::begun;
 use crate::style::{Form, Style};
 use crate::svg::{escaped, spark};
@@ -238,7 +238,7 @@ fn runs(body: &mut String, line: &TimeLine<'_>) {
 
 /// The page of one run, whose conclusions have just been computed. `before` is the run before it in
 /// its series.
-pub fn run(id: i64, series: &str, before: Option<i64>, document: &mut dyn Document) -> String {
+pub fn run(id: i64, series: &str, before: Option<i64>, document: &mut StoredDocument) -> String {
     let title = format!("Run {id}");
     let mut body = format!(
         "<p>{title} of <a href=\"{}\">{}</a>",
@@ -255,7 +255,11 @@ pub fn run(id: i64, series: &str, before: Option<i64>, document: &mut dyn Docume
 }
 
 /// Two runs side by side, with the changes from the first to the second.
-pub fn beside(numbers: [i64; 2], changes: &Baseline, documents: [&mut dyn Document; 2]) -> String {
+pub fn beside(
+    numbers: [i64; 2],
+    changes: &Baseline,
+    documents: [&mut StoredDocument; 2],
+) -> String {
     let [a, b] = numbers;
     let title = format!("Run {b} beside run {a}");
     let style = Style { form: Form::Html, ..Style::default() };

@@ -22,7 +22,7 @@ fn a_report_of_every_document_opens_without_an_error_or_a_request() {
         let schema = schema["schema"].as_str().unwrap_or_default().replace(['.', '/'], "-");
         let name = format!("report-{number:02}-{schema}");
         let file = directory.path().join(&name);
-        fs::write(file.with_extension("html"), page(&mut [document])).unwrap();
+        fs::write(file.with_extension("html"), page(&mut [document.into()])).unwrap();
         for (width, is_dark) in [(1440, false), (360, true)] {
             browser.look(width, is_dark);
             browser.open(&format!("{own}{name}.html"));

@@ -1,8 +1,7 @@
 //! Documents as a page for a browser, and as Markdown.
 
 use linerate_report::Document;
-use linerate_report::document::Charted;
-use linerate_report::document::read;
+use linerate_report::document::{Charted, StoredDocument, read};
 use linerate_report::html::{documents as documents_of, page};
 use linerate_report::text::{Form, Style};
 use serde_json::Value;
@@ -17,8 +16,8 @@ fn shown(page: &str) -> String {
     parts.fold(first, |shown, part| shown + part.split_once("</script>").expect("it is closed").1)
 }
 
-fn page_of(document: Box<dyn Document>) -> String {
-    page(&mut [document])
+fn page_of(document: impl Into<StoredDocument>) -> String {
+    page(&mut [document.into()])
 }
 
 #[test]
@@ -46,7 +45,7 @@ fn every_document_makes_a_page_that_has_it() {
 
 #[test]
 fn a_page_of_several_documents_names_each_and_holds_each() {
-    let mut all = documents();
+    let mut all: Vec<StoredDocument> = documents().into_iter().map(Into::into).collect();
     let count = all.len();
     let page = page(&mut all);
     assert_eq!(page.matches("<article").count(), count);
@@ -56,7 +55,8 @@ fn a_page_of_several_documents_names_each_and_holds_each() {
 
 #[test]
 fn a_page_asks_for_nothing_from_anywhere_and_runs_nothing() {
-    let text = shown(&page(&mut documents())).to_lowercase();
+    let pages: String = documents().into_iter().map(page_of).collect();
+    let text = shown(&pages).to_lowercase();
     for foreign in
         ["http:", "https:", "src=", "@import", "<link", "<script", "<iframe", "onclick", "onload"]
     {

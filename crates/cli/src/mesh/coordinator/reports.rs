@@ -13,7 +13,7 @@ use linerate_history::{Filter, HistoryError};
 use linerate_mesh::bus::Delivery;
 use linerate_mesh::message::{Outcome, Report, decode};
 use linerate_mesh::{Input, Offered};
-use linerate_report::{Document, document};
+use linerate_report::document::{self, StoredDocument};
 
 use super::{Coordinator, RUN, since_1970, test_of};
 use crate::clock::now;
@@ -160,7 +160,7 @@ impl Coordinator<'_> {
         offered: &Offered,
         waited: Option<Nanos>,
         text: &str,
-    ) -> anyhow::Result<Box<dyn Document>> {
+    ) -> anyhow::Result<StoredDocument> {
         let schema = document::schema(text.as_bytes())?;
         ensure!(schema == RECORD_SCHEMA, "its document is not a record");
         let mut document = document::read(text.as_bytes())?;
