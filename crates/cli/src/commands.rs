@@ -118,7 +118,7 @@ fn detail(test: &Test) -> String {
 
 fn check(args: CheckArgs) -> Result<(), Failure> {
     if let Some(name) = &args.congestion {
-        let option = typed::here("--congestion", &['C'], &[]);
+        let option = typed::option("congestion");
         let known = knows_congestion(name).map_err(Failure::from);
         known.map_err(|failure| failure.at(format!("{option} {name}")))?;
     }

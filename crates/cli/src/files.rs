@@ -192,7 +192,7 @@ impl OutputFile {
     /// # Errors
     /// It cannot be opened for writing.
     pub(crate) fn of_output(path: Option<&Path>) -> Result<Option<Self>, Failure> {
-        let open = |path| Self::open(&typed::here("--output", &['o'], &[]), path);
+        let open = |path| Self::open(&typed::option("output"), path);
         path.map(open).transpose()
     }
 

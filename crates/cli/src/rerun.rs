@@ -61,13 +61,17 @@ fn again(
     if let Some(host) = host {
         // With --lab the first word is no host.
         if !line.has("lab") {
-            line = line.without(&["host"]);
+            line = line.without("host");
         }
-        line = line.without(&["lab", "port", "ipv4", "ipv6", "key_file"]).with("host", &[host]);
+        line = line.without("lab port ipv4 ipv6 key_file").to_host(host);
     }
-    let given = given.without(&["file", "host", "list"]);
-    let anew = ["seed", "key_file"].into_iter().filter(|id| given.has(id));
-    Ok(line.without(&anew.collect::<Vec<_>>()).and(given))
+    let given = given.without("file host list");
+    for anew in ["seed", "key_file"] {
+        if given.has(anew) {
+            line = line.without(anew);
+        }
+    }
+    Ok(line.and(given))
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ pub(crate) fn check_pace(target: &Target, plan: &Plan, is_typed: bool) -> Result
     if is_typed || is_private || !plan.tests.iter().any(floods) {
         return Ok(());
     }
-    let option = typed::here("-u", &['u'], &["udp"]);
+    let option = typed::option("-u");
     Err(Failure::usage(anyhow!("{option}: {FLOOD}")))
 }
 
@@ -121,14 +121,14 @@ fn check_options(name: &EndpointName, options: &PathOptions) -> anyhow::Result<(
         ensure!(
             named == given,
             "HOST {name} cannot be used with {} {given}: give one port",
-            typed::here("--port", &['p'], &[])
+            typed::option("port")
         );
     }
     if let (Some(source), Some(family)) = (options.source, options.family()) {
         ensure!(
             Family::from(source) == family,
             "{} {source} cannot be used with {}: it is of the other family",
-            typed::here("--source", &[], &["bind"]),
+            typed::option("source"),
             typed::flag(family)
         );
     }

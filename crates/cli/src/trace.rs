@@ -175,8 +175,8 @@ fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Fai
 fn out_of_range(error: &ConfigError) -> anyhow::Error {
     let ConfigError::OutOfRange { what, value, least, most } = error;
     let option = match *what {
-        "the lowest TTL" => typed::here("--first", &['f'], &["first-ttl"]),
-        "the size" => typed::here("--size", &[], &["psize"]),
+        "the lowest TTL" => typed::option("first"),
+        "the size" => typed::option("size"),
         _ => return anyhow!(error.clone()),
     };
     anyhow!("{option} {value}: it must be {least} to {most}")

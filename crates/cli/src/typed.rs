@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
-use linerate_core::plan::options;
 use linerate_core::units::Family;
 
 use crate::failure::without_passwords;
@@ -16,15 +15,25 @@ use crate::failure::without_passwords;
 pub(crate) struct CommandLine {
     /// The command's name, such as `stream`, or `host` and `show`.
     command: Vec<String>,
-    /// The words of each argument by its identifier: those without a name first.
-    arguments: Vec<(String, Vec<String>)>,
+    /// Those without a name first.
+    arguments: Vec<GivenArgument>,
+}
+
+/// An argument with the values that it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct GivenArgument {
+    /// clap's identifier.
+    id: String,
+    /// The name by which the user gave it.
+    typed: String,
+    words: Vec<String>,
 }
 
 impl CommandLine {
     const EMPTY: Self = Self { command: Vec::new(), arguments: Vec::new() };
 
-    /// The line that `program` read.
-    pub(crate) fn new(program: &Command, matches: &ArgMatches) -> Self {
+    /// The line of these words, which `program` read.
+    pub(crate) fn new(program: &Command, matches: &ArgMatches, words: &[OsString]) -> Self {
         let (mut command, mut matches) = (program, matches);
         let mut names = Vec::new();
         while let Some((name, below)) = matches.subcommand() {
@@ -37,27 +46,31 @@ impl CommandLine {
         let arguments = nameless.chain(named).filter_map(|argument| {
             let id = argument.get_id().as_str();
             let source = matches.value_source(id)?;
-            let is_given = source == ValueSource::CommandLine || id == SEED;
-            is_given.then(|| (id.to_owned(), words_of(argument, matches)))
+            let is_given = source == ValueSource::CommandLine || id == "seed";
+            is_given.then(|| GivenArgument {
+                id: id.to_owned(),
+                typed: as_typed(argument, words),
+                words: words_of(argument, matches),
+            })
         });
-        let arguments = arguments.collect();
-        Self { command: names, arguments }
+        Self { command: names, arguments: arguments.collect() }
     }
 
     pub(crate) fn has(&self, id: &str) -> bool {
-        self.arguments.iter().any(|(it, _)| it == id)
+        self.arguments.iter().any(|argument| argument.id == id)
     }
 
-    /// The line without these arguments.
-    pub(crate) fn without(mut self, ids: &[&str]) -> Self {
-        self.arguments.retain(|(id, _)| !ids.contains(&&**id));
+    /// The line without the arguments that `ids` lists.
+    pub(crate) fn without(mut self, ids: &str) -> Self {
+        self.arguments.retain(|argument| !ids.split(' ').any(|id| id == argument.id));
         self
     }
 
-    /// The line with these words before its other arguments.
-    pub(crate) fn with(mut self, id: &str, words: &[&str]) -> Self {
-        let words = words.iter().map(|word| (*word).to_owned()).collect();
-        self.arguments.insert(0, (id.to_owned(), words));
+    /// The line with a host before its other arguments.
+    pub(crate) fn to_host(mut self, host: &str) -> Self {
+        let words = vec![host.to_owned()];
+        let host = GivenArgument { id: "host".to_owned(), typed: "HOST".to_owned(), words };
+        self.arguments.insert(0, host);
         self
     }
 
@@ -69,7 +82,7 @@ impl CommandLine {
 
     /// All words, `linerate` first.
     pub(crate) fn words(&self) -> Vec<String> {
-        let arguments = self.arguments.iter().flat_map(|(_, words)| words);
+        let arguments = self.arguments.iter().flat_map(|argument| &argument.words);
         let words = self.command.iter().chain(arguments).cloned();
         ["linerate".to_owned()].into_iter().chain(words).collect()
     }
@@ -82,40 +95,13 @@ impl CommandLine {
     }
 }
 
-const SEED: &str = "seed";
-
-/// The arguments that say where a document goes and what it is held to, which a rerun is given
-/// anew.
-pub(crate) const OF_OUTPUT: &[&str] = &[
-    "against",
-    "baseline",
-    "csv",
-    "db",
-    "details",
-    "extra_data",
-    "fail_below",
-    "fail_below_rpm",
-    "fail_on",
-    "fail_on_worse",
-    "flame",
-    "folded",
-    "json",
-    "json_stream",
-    "label",
-    "output",
-    "quiet",
-    "save",
-    "title",
-];
+/// The arguments that say where a document goes and what it is held to: a rerun is given its own.
+pub(crate) const OF_OUTPUT: &str = "details json json_stream csv output quiet save label db title \
+     extra_data baseline against fail_on_worse fail_on fail_below fail_below_rpm flame folded";
 
 /// The words that give an argument the values that were read.
 fn words_of(argument: &Arg, matches: &ArgMatches) -> Vec<String> {
-    let id = argument.get_id().as_str();
-    let name = match (argument.get_long(), argument.get_short()) {
-        (Some(long), _) => format!("--{long}"),
-        (None, Some(short)) => format!("-{short}"),
-        (None, None) => String::new(),
-    };
+    let (id, name) = (argument.get_id().as_str(), name(argument));
     if !argument.get_action().takes_values() {
         return vec![name];
     }
@@ -154,43 +140,44 @@ pub(crate) fn flag(family: Family) -> &'static str {
     }
 }
 
-/// An option of a test, by its key, as it was typed to this process.
-pub(crate) fn option(key: &str) -> String {
-    let of_key = options().iter().filter(|option| option.key == key);
-    let (mut letters, mut aliases) = (Vec::new(), Vec::new());
-    for option in of_key {
-        letters.extend(option.short);
-        aliases.extend(option.aliases);
+/// The name by which the user gave an argument of this identifier, such as `-P` for `streams`.
+pub(crate) fn option(id: &str) -> String {
+    let line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let given = line.arguments.iter().find(|argument| argument.id == id);
+    match given {
+        Some(argument) => argument.typed.clone(),
+        None if id.starts_with('-') => id.to_owned(),
+        None => format!("--{id}"),
     }
-    here(&format!("--{key}"), &letters, &aliases)
 }
 
-/// An option with that letter and those other long names, as it was typed to this process.
-pub(crate) fn here(option: &str, letters: &[char], aliases: &[&str]) -> String {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    among(&words, option, letters, aliases)
-}
-
-/// The same on any command line; the long name if the option was not typed.
-pub(crate) fn among(
-    words: &[OsString],
-    option: &str,
-    letters: &[char],
-    aliases: &[&str],
-) -> String {
+/// The name by which an argument stands among these words; its own if it does not.
+pub(crate) fn as_typed(argument: &Arg, words: &[OsString]) -> String {
+    let aliases = argument.get_all_aliases().unwrap_or_default();
+    let letters = argument.get_all_short_aliases().unwrap_or_default();
     let words = words.iter().skip(1).filter_map(|word| word.to_str());
     let mut names = words.filter_map(|word| match word.strip_prefix("--") {
         Some(long) => {
             let name = long.split('=').next().unwrap_or(long);
-            let is_it = option.strip_prefix("--") == Some(name) || aliases.contains(&name);
+            let is_it = argument.get_long() == Some(name) || aliases.contains(&name);
             is_it.then(|| format!("--{name}"))
         }
         None => {
             let letter = word.strip_prefix('-')?.chars().next()?;
-            letters.contains(&letter).then(|| format!("-{letter}"))
+            let is_it = argument.get_short() == Some(letter) || letters.contains(&letter);
+            is_it.then(|| format!("-{letter}"))
         }
     });
-    names.next().unwrap_or_else(|| option.to_owned())
+    names.next().unwrap_or_else(|| name(argument))
+}
+
+/// The argument's own name; empty if it has none.
+fn name(argument: &Arg) -> String {
+    match (argument.get_long(), argument.get_short()) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(short)) => format!("-{short}"),
+        (None, None) => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -207,7 +194,8 @@ mod tests {
             ("linerate stream h", "--streams"),
         ] {
             let words: Vec<_> = line.split(' ').map(OsString::from).collect();
-            let typed = among(&words, "--streams", &['P'], &["parallel"]);
+            let streams = Arg::new("streams").long("streams").short('P').alias("parallel");
+            let typed = as_typed(&streams, &words);
             assert_eq!(typed, name, "{line}");
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Fa
     }
     let cli = read.and_then(|(command, matches)| {
         let cli = Cli::from_arg_matches(&matches)?;
-        typed::keep(CommandLine::new(&command, &matches));
+        typed::keep(CommandLine::new(&command, &matches, &words));
         Ok(cli)
     });
     cli.map_err(|error| match error.kind() {
@@ -72,7 +72,7 @@ fn read(words: &[OsString]) -> Result<(clap::Command, ArgMatches), clap::Error> 
 pub(crate) fn command_line(words: &[String]) -> anyhow::Result<CommandLine> {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     let (command, matches) = read(&words).map_err(|error| anyhow!(line(&error, &words)))?;
-    Ok(CommandLine::new(&command, &matches))
+    Ok(CommandLine::new(&command, &matches, &words))
 }
 
 /// Lets `-1` in `--repeat -1` be a value, which is out of range, and not an unknown option.
@@ -166,13 +166,8 @@ fn typed(option: &str, words: &[OsString]) -> String {
     let (command, _) = command_of(words);
     let long = option.strip_prefix("--").unwrap_or_default();
     let mut arguments = command.get_arguments();
-    let Some(argument) = arguments.find(|argument| argument.get_long() == Some(long)) else {
-        return option.to_owned();
-    };
-    let mut letters = argument.get_all_short_aliases().unwrap_or_default();
-    letters.extend(argument.get_short());
-    let aliases = argument.get_all_aliases().unwrap_or_default();
-    typed::among(words, option, &letters, &aliases)
+    let named = arguments.find(|argument| argument.get_long() == Some(long));
+    named.map_or_else(|| option.to_owned(), |argument| typed::as_typed(argument, words))
 }
 
 /// `--time` of `--time <TIME>`, and `HOST` of `[HOST]`.

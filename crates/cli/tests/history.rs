@@ -104,6 +104,27 @@ fn the_first_saved_run_of_a_test_is_run_although_there_is_none_to_compare_with()
 }
 
 #[test]
+fn a_document_keeps_its_command_wherever_it_is_written_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let text = fs::read_to_string(RECORD).expect("it is in the repository");
+    let mut record: serde_json::Value = serde_json::from_str(&text).expect("a document");
+    record["command"] = serde_json::json!(["linerate", "stream", "pit", "-R", "--seed", "7"]);
+    fs::write(here.join("r.json"), record.to_string()).unwrap();
+    done(here, "explain r.json --output copy.json --save");
+    done(here, "report copy.json -o page.html");
+    done(here, "explain page.html --output again.json");
+    fs::write(here.join("saved.json"), done(here, "history show 1 --json")).unwrap();
+    for file in ["r.json", "copy.json", "again.json", "saved.json"] {
+        let line = done(here, &format!("rerun {file} --list --seed 8 --quiet"));
+        assert_eq!(line, "linerate stream pit -R --seed 8 --quiet\n", "{file}");
+    }
+    let older = run(here, &format!("rerun {RECORD}"));
+    assert_eq!(older.status.code(), Some(2));
+    assert_says(&older, "it does not hold its `command`");
+}
+
+#[test]
 fn a_report_is_one_page_that_can_be_explained_again() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

@@ -224,9 +224,9 @@ pub fn with_command(command: &[String], json: String) -> String {
     if command.is_empty() {
         return json;
     }
-    let blanks = if json.starts_with("{\n") { "\n  " } else { "" };
+    let (before, after) = if json.starts_with("{\n") { ("\n  ", " ") } else { ("", "") };
     let words = json::line(&command);
-    json.replacen('{', &format!("{{{blanks}\"{COMMAND}\": {},", words.trim_end()), 1)
+    json.replacen('{', &format!("{{{before}\"{COMMAND}\":{after}{},", words.trim_end()), 1)
 }
 
 /// A document as it was read, with the command that made it.

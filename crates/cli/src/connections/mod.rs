@@ -54,7 +54,7 @@ pub(crate) fn failure(error: ConnectionsError) -> Failure {
     match error {
         ConnectionsError::NoProcessCalled { name } => Failure::usage(anyhow!(
             "{} {}: no process has that name (as `ps -o comm` shows it) or number",
-            typed::here("--process", &[], &["pid"]),
+            typed::option("process"),
             quoted(&name)
         )),
         ConnectionsError::NoProcess { pid } => {

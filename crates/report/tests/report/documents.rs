@@ -4,7 +4,7 @@ use linerate_core::host::HostDocument;
 use linerate_core::lab::{LAB_SCHEMA, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::{Caveat, CaveatKind, LabDirection, Status, Sweep};
 use linerate_report::Document;
-use linerate_report::document::{DOCUMENTS, read};
+use linerate_report::document::{DOCUMENTS, read, with_command};
 
 use crate::{
     analysis, capacity, connections, experiment, load, matrix, profile, qos, samples, trace,
@@ -85,6 +85,20 @@ fn every_document_reads_back_as_it_was_written() {
         let words: Vec<String> = words.collect();
         assert_eq!(read.pop(), Some(b'\n'));
         assert_eq!(String::from_utf8(read).unwrap(), words.join("\n"));
+    }
+}
+
+#[test]
+fn every_document_keeps_the_command_that_made_it() {
+    let command = ["linerate", "stream", "a \"b\" {"].map(str::to_owned);
+    for document in documents() {
+        for json in [document.json(), document.json_line()] {
+            let read = read(with_command(&command, json).as_bytes()).unwrap();
+            assert_eq!(read.command, command);
+            let written: serde_json::Value = serde_json::from_str(&read.json()).unwrap();
+            assert_eq!(written["command"], serde_json::json!(command));
+            assert!(!read.json_line().trim_end().contains('\n'));
+        }
     }
 }
 
