@@ -62,11 +62,11 @@ fn own_names() -> Vec<String> {
 /// another site, whose name an attacker made resolve to this host (DNS rebinding). No page can do
 /// that with an address. Who listens on loopback is asked for by loopback's names alone.
 fn refuse_name(host: &str, listen: IpAddr, names: &[String]) -> Option<Answer> {
-    let name = match host.strip_prefix('[') {
+    let without_port = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next(),
         None => host.split(':').next(),
     };
-    let name = name.unwrap_or_default().to_ascii_lowercase();
+    let name = without_port.unwrap_or_default().to_ascii_lowercase();
     let is_own = match name.parse::<IpAddr>() {
         Ok(address) => address.is_loopback() || !listen.is_loopback(),
         Err(_) => name == "localhost" || (!listen.is_loopback() && names.contains(&name)),
@@ -97,9 +97,9 @@ impl WrongPasswords {
         peer: IpAddr,
         now: Instant,
     ) -> Result<(), Answer> {
-        let given = authorization.strip_prefix("Basic ").and_then(from_base64);
-        let given = given.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let Some((_, given)) = given.as_deref().and_then(|it| it.split_once(':')) else {
+        let bytes = authorization.strip_prefix("Basic ").and_then(from_base64).unwrap_or_default();
+        let name_and_password = String::from_utf8_lossy(&bytes);
+        let Some((_, given)) = name_and_password.split_once(':') else {
             return Err(Answer::who_asks());
         };
         self.0.retain(|_, (since, _)| now.duration_since(*since) < PAUSE);

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use linerate_core::compare::{COMPARISON_SCHEMA, Comparison, asked_of_both};
+use linerate_core::compare::{COMPARISON_SCHEMA, asked_of_both};
 use linerate_core::plan::Plan;
 use linerate_core::record::{
-    Baseline as Beside, CHECK_SCHEMA, Check, Observed, RECORD_SCHEMA, SWEEP_SCHEMA, asked,
+    Baseline as Beside, CHECK_SCHEMA, Observed, RECORD_SCHEMA, SWEEP_SCHEMA, asked,
 };
 use linerate_core::units::Percent;
 use linerate_engine::CompareOptions;
@@ -17,7 +17,6 @@ use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT};
 use crate::gate;
 use crate::history::{self, Against};
-use crate::run::Measured;
 
 /// An earlier document, and how much worse the new one may be.
 pub(crate) struct Baseline {
@@ -64,38 +63,10 @@ pub(crate) fn of_check(
 }
 
 impl Baseline {
-    /// Puts the changes into the new document. Fails if a figure is worse than allowed.
-    pub(crate) fn beside_runs(&self, measured: &mut Measured) -> Result<(), Failure> {
-        let now = match measured {
-            Measured::Record(record) => Observed::runs([&**record]),
-            Measured::Sweep(sweep) => Observed::sweep(sweep),
-        };
-        let found = self.was.until(&now);
-        let held = self.hold(&found);
-        match measured {
-            Measured::Record(record) => record.baseline = Some(found),
-            Measured::Sweep(sweep) => sweep.baseline = Some(found),
-        }
-        held
-    }
-
-    /// As [`Baseline::beside_runs`].
-    pub(crate) fn beside_check(&self, check: &mut Check) -> Result<(), Failure> {
-        let found = self.was.until(&Observed::check(check));
-        let held = self.hold(&found);
-        check.baseline = Some(found);
-        held
-    }
-
-    /// As [`Baseline::beside_runs`].
-    pub(crate) fn beside_comparison(&self, comparison: &mut Comparison) -> Result<(), Failure> {
-        let found = self.was.until(&comparison.observed());
-        let held = self.hold(&found);
-        comparison.baseline = Some(found);
-        held
-    }
-
-    fn hold(&self, found: &Beside) -> Result<(), Failure> {
+    /// Puts the changes to the figures of `now` into the new document. Fails if one is worse than
+    /// allowed.
+    pub(crate) fn beside(&self, now: &Observed, to: &mut Option<Beside>) -> Result<(), Failure> {
+        let found = to.insert(self.was.until(now));
         gate::hold_change(found, self.worst)
     }
 }

@@ -5,6 +5,7 @@ use linerate_core::plan::{Extent, Test, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{BitRate, Family};
 use linerate_engine::{BulkOptions, CheckOptions, Target, knows_congestion};
+use linerate_report::Document;
 use serde_json::json;
 
 use crate::args::{CheckArgs, Choice, Command, RunOptions, SCHEME, TestOptions};
@@ -104,7 +105,8 @@ fn measure<C: Choice>(
     let (mut measured, error) = run::plan(&target, options.via, plan, progress, output.is_kept())?;
     let document = measured.document();
     site.iter().for_each(|site| site.describe(document));
-    let held = baseline.map_or(Ok(()), |baseline| baseline.beside_runs(&mut measured));
+    let now = measured.document().observed();
+    let held = baseline.map_or(Ok(()), |was| was.beside(&now, measured.baseline()));
     conclude(measured.document(), error, output, floor)?;
     held
 }
@@ -163,7 +165,8 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         site.reveal(&mut check);
     }
     check.caveats.extend(doubt);
-    let held = baseline.map_or(Ok(()), |baseline| baseline.beside_check(&mut check));
+    let now = check.observed();
+    let held = baseline.map_or(Ok(()), |was| was.beside(&now, &mut check.baseline));
     conclude(&check, error, output, args.fail_below)?;
     if let Some(floor) = args.fail_below_rpm {
         gate::hold_rpm(&check, floor).map_err(Failure::failed)?;

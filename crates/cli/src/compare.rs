@@ -84,7 +84,8 @@ fn finish(
     baseline: Option<&Baseline>,
     fail_on: Option<FailOn>,
 ) -> Result<(), Failure> {
-    let held = baseline.map_or(Ok(()), |baseline| baseline.beside_comparison(&mut document));
+    let now = document.observed();
+    let held = baseline.map_or(Ok(()), |was| was.beside(&now, &mut document.baseline));
     let error = error.map(|error| Failure::failed(anyhow!(error)));
     conclude(&document, error, output, None)?;
     if let Some(fail_on) = fail_on {

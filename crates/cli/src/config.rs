@@ -171,8 +171,8 @@ impl Config {
         };
         let key_file = self.key_file.as_ref().map(|key| key.display().to_string());
         let db = self.db.as_ref().map(ToString::to_string);
-        let colours = Colours::WORDS.iter().find(|(_, it)| *it == self.colours);
-        let colours = colours.map(|(word, _)| (*word).to_owned());
+        let mut words = Colours::WORDS.into_iter();
+        let colours = words.find(|(_, it)| *it == self.colours).map(|(word, _)| word.to_owned());
         let save = self.save;
         [
             line("host", self.host.clone(), "pit", "where no HOST is typed"),

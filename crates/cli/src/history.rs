@@ -222,12 +222,12 @@ const COLUMNS: [&str; 9] =
 
 fn prune(args: &PruneArgs) -> Result<(), Failure> {
     let mut history = kept(args.place.db.as_ref())?;
-    let gone = history.prune(&Filter {
+    let old = Filter {
         skip: args.keep.unwrap_or(0),
         before: args.older.map(Since::Ago),
         ..Filter::default()
-    });
-    let gone = gone.map_err(unusable)?;
+    };
+    let gone = history.prune(&old).map_err(unusable)?;
     let runs = if gone == 1 { "run" } else { "runs" };
     output::print(&format!("{gone} {runs} taken away\n"))
 }

@@ -74,16 +74,16 @@ pub(crate) fn save(
 /// and loads do not say enough of theirs.
 fn command_of(document: &dyn Document, json: &str) -> Vec<String> {
     let is_record = schema(json.as_bytes()).is_ok_and(|schema| schema == RECORD_SCHEMA);
-    let records = document.records().unwrap_or_default().into_iter();
-    let commands = records.filter(|_| is_record).map(|record| {
-        let options = record.plan.typed(&[]).into_iter();
-        let seed = format!("--seed {}", record.seed);
-        let words = ["linerate", record.workload.word(), &record.host, flag(record.family)];
-        let options: Vec<String> = options.chain([seed]).collect();
-        let options = options.iter().flat_map(|option| option.splitn(2, ' '));
-        words.into_iter().chain(options).map(str::to_owned).collect()
-    });
-    commands.last().unwrap_or_default()
+    match document.records().as_deref() {
+        Some([record]) if is_record => {
+            let words = ["linerate", record.workload.word(), &record.host, flag(record.family)];
+            let mut options = record.plan.typed(&[]);
+            options.push(format!("--seed {}", record.seed));
+            let typed = options.iter().flat_map(|option| option.splitn(2, ' '));
+            words.into_iter().chain(typed).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Saves `json`, which has the document.
@@ -272,7 +272,11 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use linerate_core::record::Record;
+    use linerate_report::document::read;
+
     use super::*;
+    use crate::plan::tests::planned;
 
     #[test]
     fn no_run_is_saved_with_a_time_of_the_future_or_none() {
@@ -284,6 +288,29 @@ mod tests {
             ("", "2026-11-23T09:00:00.000000Z"),
         ] {
             assert_eq!(begun(started_at, now), saved);
+        }
+    }
+
+    #[test]
+    fn a_run_of_a_monitor_is_saved_with_the_command_that_makes_it() {
+        for line in [
+            "stream pit -R -P 4 -t 2500ms --mss 536 -C reno --dscp EF",
+            "stream pit -u --rate 10mbit --size 1000 --count 50",
+            "rr pit -u --stamp --rate 10 --request 100",
+            "rr pit --video --request 400",
+            "crr pit --close client --reset --fast-open",
+        ] {
+            let plan = planned(line).unwrap();
+            let record = Record { host: "pit".to_owned(), ..Record::new(plan.tests[0].clone()) };
+            let mut history = linerate_history::in_memory().unwrap();
+            let id = save(&mut history, &record, &[], None).unwrap();
+            let stored = history.document(id).unwrap().unwrap();
+            let command = read(stored.as_bytes()).unwrap().command.join(" ");
+            assert_eq!(
+                planned(command.trim_start_matches("linerate ")).unwrap(),
+                plan,
+                "{command}"
+            );
         }
     }
 

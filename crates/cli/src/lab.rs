@@ -100,10 +100,9 @@ fn exec(args: LabExecArgs) -> Result<(), Failure> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::usage(anyhow!("no command")));
     };
-    let name = args.name.as_deref();
-    let name = name.map_or_else(String::new, |name| format!(" --name {}", shell_word(name)));
-    let host = shell_word(&args.host);
-    let how = format!("{} linerate lab exec {host}{name} -- ", std::process::id());
+    let option = args.name.as_deref().map(|name| format!(" --name {}", shell_word(name)));
+    let (host, option) = (shell_word(&args.host), option.unwrap_or_default());
+    let how = format!("{} linerate lab exec {host}{option} -- ", std::process::id());
     // Returns only if it cannot.
     let error = Command::new(program)
         .args(arguments)

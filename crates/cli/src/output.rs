@@ -161,8 +161,7 @@ fn rendered(document: &dyn Document, format: Format, style: Style) -> Result<Str
         Format::Json => document.json(),
         Format::JsonStream => document.json_line(),
         Format::Csv(rows) => {
-            let records = document.records();
-            let records = records.ok_or_else(|| {
+            let records = document.records().ok_or_else(|| {
                 Failure::usage(anyhow!("--csv: this document has no records; give --json"))
             })?;
             let names = document.run_names();

@@ -180,9 +180,10 @@ fn adapter(file: &PolicyFile, name: Option<&str>) -> anyhow::Result<Adapter> {
     let named = |name: &str| file.adapters.iter().find(|adapter| adapter.name == name);
     match (name, &file.adapters[..]) {
         (Some(name), _) => {
-            let found = named(name).or_else(|| named("*"));
-            let found = found.ok_or_else(|| anyhow!("there is no adapter `{name}` in it"))?;
-            Ok(Adapter { name: name.to_owned(), ..found.clone() })
+            let adapter = named(name)
+                .or_else(|| named("*"))
+                .ok_or_else(|| anyhow!("there is no adapter `{name}` in it"))?;
+            Ok(Adapter { name: name.to_owned(), ..adapter.clone() })
         }
         (None, [only]) => Ok(only.clone()),
         (None, all) => {

@@ -63,7 +63,7 @@ fn again(
         if !line.has("lab") {
             line = line.without("host");
         }
-        line = line.without("lab port ipv4 ipv6 key_file").to_host(host);
+        line = line.without("lab port ipv4 ipv6 key_file").with_host(host);
     }
     let given = given.without("file host list");
     for anew in ["seed", "key_file"] {

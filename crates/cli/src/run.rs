@@ -8,7 +8,7 @@ use anyhow::Context;
 use linerate_core::foreign::Tool;
 use linerate_core::load::{LoadDocument, Mix};
 use linerate_core::plan::{Plan, Repeats};
-use linerate_core::record::{Check, Record, Sweep};
+use linerate_core::record::{Baseline, Check, Record, Sweep};
 use linerate_engine::{Campaign, CheckOptions, Partner, Slot, Stop, Target, stop_on_signal};
 use linerate_report::Document;
 
@@ -67,6 +67,14 @@ impl Measured {
         match self {
             Self::Record(record) => &mut **record,
             Self::Sweep(sweep) => &mut **sweep,
+        }
+    }
+
+    /// What changed since an earlier run.
+    pub(crate) fn baseline(&mut self) -> &mut Option<Baseline> {
+        match self {
+            Self::Record(record) => &mut record.baseline,
+            Self::Sweep(sweep) => &mut sweep.baseline,
         }
     }
 }

@@ -144,8 +144,8 @@ pub(crate) fn traces<'a>(
     let mut traces: Vec<(String, RateTrace)> = Vec::new();
     for name in links.into_iter().filter_map(|link| link.trace.as_ref()) {
         if traces.iter().all(|(known, _)| known != name) {
-            let trace = files::parse("", &directory.join(name), MAX_TRACE, RateTrace::parse);
-            let trace = trace.map_err(|failure| failure.at(format!("trace={name}")))?;
+            let trace = files::parse("", &directory.join(name), MAX_TRACE, RateTrace::parse)
+                .map_err(|failure| failure.at(format!("trace={name}")))?;
             traces.push((name.clone(), trace));
         }
     }

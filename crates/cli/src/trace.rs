@@ -162,8 +162,8 @@ fn lab(args: &TraceArgs, format: Format) -> Result<Option<Site>, Failure> {
 fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Failure> {
     if let Some(site) = site {
         let target = site.target();
-        let address = target.addresses.first();
-        let address = address.ok_or_else(|| Failure::failed(anyhow!("the lab has no address")))?;
+        let found = target.addresses.first();
+        let address = found.ok_or_else(|| Failure::failed(anyhow!("the lab has no address")))?;
         return Ok((target.name, address.ip()));
     }
     let host = args.host.clone().unwrap_or_default();

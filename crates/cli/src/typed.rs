@@ -15,7 +15,7 @@ use crate::failure::without_passwords;
 pub(crate) struct CommandLine {
     /// The command's name, such as `stream`, or `host` and `show`.
     command: Vec<String>,
-    /// Those without a name first.
+    /// The arguments that were given, those without a name first.
     arguments: Vec<GivenArgument>,
 }
 
@@ -67,7 +67,7 @@ impl CommandLine {
     }
 
     /// The line with a host before its other arguments.
-    pub(crate) fn to_host(mut self, host: &str) -> Self {
+    pub(crate) fn with_host(mut self, host: &str) -> Self {
         let words = vec![host.to_owned()];
         let host = GivenArgument { id: "host".to_owned(), typed: "HOST".to_owned(), words };
         self.arguments.insert(0, host);

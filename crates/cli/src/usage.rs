@@ -130,8 +130,8 @@ fn line(error: &clap::Error, words: &[OsString]) -> String {
         }
         ErrorKind::MissingRequiredArgument => missing(&text(ContextKind::InvalidArg), words),
         ErrorKind::ArgumentConflict => {
-            let prior = text(ContextKind::PriorArg);
-            let prior = prior.iter().map(|prior| typed(self::name(prior), words));
+            let others = text(ContextKind::PriorArg);
+            let prior = others.iter().map(|other| typed(self::name(other), words));
             match &prior.collect::<Vec<_>>()[..] {
                 [] => format!("{name} is used alone, without other options"),
                 [same] if same == name => format!("{name} is given twice"),

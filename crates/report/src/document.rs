@@ -243,7 +243,7 @@ impl StoredDocument {
         with_command(&self.command, self.document.json())
     }
 
-    /// The same on one line.
+    /// The document as JSON on one line.
     pub fn json_line(&self) -> String {
         with_command(&self.command, self.document.json_line())
     }

@@ -130,11 +130,11 @@ impl Answer {
     /// A page for a browser with a status. It may load nothing from elsewhere, not be framed by
     /// another page, and run no script but this server's.
     pub fn page(status: u16, body: String) -> Self {
-        let page = Self::new(status, "text/html; charset=utf-8", body);
-        let page = page.with(header::CONTENT_SECURITY_POLICY, POLICY);
-        let page = page.with(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-        let page = page.with(header::CACHE_CONTROL, "no-cache");
-        page.with(header::REFERRER_POLICY, "same-origin")
+        Self::new(status, "text/html; charset=utf-8", body)
+            .with(header::CONTENT_SECURITY_POLICY, POLICY)
+            .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+            .with(header::CACHE_CONTROL, "no-cache")
+            .with(header::REFERRER_POLICY, "same-origin")
     }
 
     /// A script of this server.

@@ -326,10 +326,8 @@ impl Bus for NatsBus {
     }
 
     fn offer(&self, site: &str, key: &str, task: &[u8]) -> Result<(), BusError> {
-        let message = PublishMessage::build().payload(task.to_vec().into());
-        let mut message = message.message_id(key);
-        let clock = *lock(&self.clock);
-        if let Some(clock) = clock {
+        let mut message = PublishMessage::build().payload(task.to_vec().into()).message_id(key);
+        if let Some(clock) = *lock(&self.clock) {
             message = message.header(OFFERED, clock.now_ms().to_string());
         }
         self.send(format!("linerate.work.{}", token(site)), message)
@@ -337,9 +335,8 @@ impl Bus for NatsBus {
 
     fn clear(&self) -> Result<(), BusError> {
         self.wait("does not clear its work", Duration::ZERO, async {
-            let stream = self.context.get_stream_no_info(WORK).await;
-            let stream = stream.map_err(|error| error.to_string())?;
-            let purged = stream.purge().await;
+            let found = self.context.get_stream_no_info(WORK).await;
+            let purged = found.map_err(|error| error.to_string())?.purge().await;
             purged.map_err(|error| error.to_string())
         })?;
         Ok(())
@@ -357,8 +354,8 @@ impl Bus for NatsBus {
     }
 
     fn present(&self) -> Result<Vec<Seen>, BusError> {
-        let seen = lock(&self.seen);
-        let seen = seen.iter().map(|(site, (body, at))| Seen {
+        let entries = lock(&self.seen);
+        let seen = entries.iter().map(|(site, (body, at))| Seen {
             site: site.clone(),
             body: body.clone(),
             age: at.elapsed(),

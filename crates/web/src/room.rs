@@ -69,8 +69,8 @@ impl<T> Room<T> {
         for address in there.chain(newcomer) {
             *counts.entry(address).or_default() += 1;
         }
-        let idle = self.connections.iter();
-        let idle = idle.filter_map(|(id, it)| Some((counts[&it.address], Reverse(it.until?), *id)));
+        let all = self.connections.iter();
+        let idle = all.filter_map(|(id, it)| Some((counts[&it.address], Reverse(it.until?), *id)));
         let (_, _, id) = idle.max_by_key(|(count, until, id)| (*count, *until, Reverse(*id)))?;
         self.connections.remove(&id).map(|it| it.task)
     }

@@ -114,8 +114,8 @@ impl<F: Fn(&Ask) -> Answer + Send + Sync + 'static> PageServer<F> {
             let server = Arc::clone(self);
             spawn(async move {
                 let respond = service_fn(|request| server.respond(id, peer, request));
-                let mut http = http1::Builder::new();
-                let http = http.keep_alive(false).max_buf_size(MAX_HEAD);
+                let mut protocol = http1::Builder::new();
+                let http = protocol.keep_alive(false).max_buf_size(MAX_HEAD);
                 // A client that breaks off has nobody to be told.
                 let _ = http.serve_connection(TokioIo::new(stream), respond).await;
                 server.room().leave(id);

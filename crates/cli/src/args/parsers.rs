@@ -95,9 +95,9 @@ pub(super) fn age(text: &str) -> Result<u64, String> {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
         number.checked_mul(days * DAY / 1000)
     });
-    let seconds = days.or_else(|| Some(text.parse::<Span>().ok()?.as_secs_f64() as u64));
-    let seconds = seconds.filter(|seconds| *seconds <= 100 * 365 * DAY / 1000);
-    seconds.ok_or_else(|| "it must be a time such as 30d, 2w or 12h".to_owned())
+    days.or_else(|| Some(text.parse::<Span>().ok()?.as_secs_f64() as u64))
+        .filter(|seconds| *seconds <= 100 * 365 * DAY / 1000)
+        .ok_or_else(|| "it must be a time such as 30d, 2w or 12h".to_owned())
 }
 
 /// An age, or a date such as 2026-11-23, which a time of day may follow.

@@ -78,8 +78,7 @@ fn found(is_there: bool, what: &str, which: &WhichOptions) -> Result<(), Failure
 /// The selection in words.
 pub(crate) fn asked(which: &WhichOptions) -> Option<String> {
     let peer = which.peer.as_ref().map(|peer| format!("to {peer}"));
-    let process = which.owner.process.as_ref();
-    let process = process.map(|name| format!("of process {name}"));
+    let process = which.owner.process.as_ref().map(|name| format!("of process {name}"));
     in_words(&which.port, [peer, process])
 }
 
@@ -131,8 +130,7 @@ fn peers(text: &str) -> anyhow::Result<Vec<(IpAddr, u8)>> {
             let length = length.parse().ok().filter(|length| *length <= most)?;
             Some((address, length))
         };
-        let network = network();
-        let network = network.with_context(|| {
+        let network = network().with_context(|| {
             format!("--peer {text}: not a network, such as 198.18.0.0/15 or 2001:2::/48")
         })?;
         return Ok(vec![network]);

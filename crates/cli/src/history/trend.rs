@@ -48,8 +48,9 @@ fn found(history: &History, args: &ChangesArgs) -> anyhow::Result<Vec<Series>> {
             continue;
         }
         let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-        let changes = changes(&values, SEED)?.into_iter();
-        let changes = changes.map(|it| change(history, &points, it.at, [it.before, it.after]));
+        let changes = changes(&values, SEED)?
+            .into_iter()
+            .map(|it| change(history, &points, it.at, [it.before, it.after]));
         found.push(Series {
             changes: changes.collect::<Result<_, _>>()?,
             runs: points.len(),
@@ -124,6 +125,5 @@ fn beside(
         Some(addresses.collect::<Vec<_>>().join(" "))
     };
     let routes = route(&before).zip(route(&after)).filter(|(was, is)| was != is);
-    let routes = routes.map(|(was, is)| ("route", [was, is]));
-    Ok(differs.chain(routes).collect())
+    Ok(differs.chain(routes.map(|(was, is)| ("route", [was, is]))).collect())
 }

@@ -278,8 +278,8 @@ fn by_name(name: &str) -> Result<&'static Entry, Misuse> {
         [] => getopt(format!("unrecognized option '--{name}'")),
         _ => {
             let names: Vec<_> = close.iter().map(|entry| format!("'--{}'", entry.0)).collect();
-            let names = names.join(" ");
-            getopt(format!("option '--{name}' is ambiguous; possibilities: {names}"))
+            let all = names.join(" ");
+            getopt(format!("option '--{name}' is ambiguous; possibilities: {all}"))
         }
     }
 }

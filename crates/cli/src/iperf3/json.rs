@@ -167,8 +167,8 @@ pub(super) fn end(
 /// alone.
 pub(super) fn congestions<'a>(facts: &Facts, accounts: &'a Accounts) -> [Option<&'a str>; 2] {
     let here = accounts.here.congestion.as_deref();
-    let there = accounts.there.as_ref().filter(|_| facts.is_client);
-    let there = there.and_then(|there| there.congestion.as_deref());
+    let server = accounts.there.as_ref().filter(|_| facts.is_client);
+    let there = server.and_then(|server| server.congestion.as_deref());
     if facts.sends() { [here, there] } else { [there, here] }
 }
 

@@ -56,14 +56,10 @@ impl Page {
     /// Prints a line of text, unless the output is JSON.
     pub(super) fn line(&mut self, line: &str) {
         if !self.options.json {
-            let title = self.options.title.as_ref();
-            let title = title.map_or(String::new(), |title| format!("{title}:  "));
-            let when = self
-                .options
-                .timestamps
-                .as_ref()
-                .map_or(String::new(), |format| words::moment(format, false));
-            self.write(&format!("{when}{title}{line}\n"));
+            let Options { title, timestamps, .. } = &self.options;
+            let title = title.as_ref().map(|title| format!("{title}:  ")).unwrap_or_default();
+            let when = timestamps.as_ref().map(|format| words::moment(format, false));
+            self.write(&format!("{}{title}{line}\n", when.unwrap_or_default()));
         }
     }
 

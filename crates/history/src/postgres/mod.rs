@@ -104,9 +104,8 @@ impl Postgres {
         values: &[&(dyn ToSql + Sync)],
         read: impl FnMut(&Row) -> T,
     ) -> Result<Vec<T>> {
-        let rows = self.client().and_then(|mut client| client.query(sql, values));
-        let rows = rows.map_err(cannot("cannot be read"))?;
-        Ok(rows.iter().map(read).collect())
+        let found = self.client().and_then(|mut client| client.query(sql, values));
+        Ok(found.map_err(cannot("cannot be read"))?.iter().map(read).collect())
     }
 
     /// Writes all of it or nothing, while nobody else writes.
@@ -172,8 +171,8 @@ impl Store for Postgres {
             let months = times.iter().map(|time| &time[..7]).collect();
             schema::make_partitions(change, &months)?;
             let numbers = "SELECT nextval('run_id') FROM generate_series(1, $1::bigint)";
-            let ids = change.query(numbers, &[&(runs.len() as i64)])?;
-            let ids: Vec<i64> = ids.iter().map(|row| row.get(0)).collect();
+            let drawn = change.query(numbers, &[&(runs.len() as i64)])?;
+            let ids: Vec<i64> = drawn.iter().map(|row| row.get(0)).collect();
             let pairs = pairs(change, runs)?;
             let mut rows = CopyRows::default();
             for ((run, id), time) in runs.iter().zip(&ids).zip(&times) {
@@ -395,8 +394,8 @@ type Pairs = HashMap<[String; 3], i32>;
 
 /// The numbers of the pairs of these runs; new ones are added.
 fn pairs(change: &mut Transaction<'_>, runs: &[NewRun<'_>]) -> Try<Pairs> {
-    let all = runs.iter().flat_map(|run| run.pairs);
-    let all: BTreeSet<[&str; 3]> = all.map(|it| [&*it.test, &*it.from, &*it.to]).collect();
+    let results = runs.iter().flat_map(|run| run.pairs);
+    let all: BTreeSet<[&str; 3]> = results.map(|it| [&*it.test, &*it.from, &*it.to]).collect();
     if all.is_empty() {
         return Ok(Pairs::new());
     }
