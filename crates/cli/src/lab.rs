@@ -16,7 +16,7 @@ use linerate_report::{Document, text};
 
 use crate::args::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
 use crate::failure::Failure;
-use crate::{files, output, plan, site};
+use crate::{files, output, site};
 
 /// Does what the command line says.
 ///
@@ -52,7 +52,7 @@ fn up(args: LabUpArgs) -> Result<(), Failure> {
         None => String::new(),
     };
     let (directory, _) = look()?;
-    let seed = args.seed.unwrap_or_else(plan::fresh_seed).to_string();
+    let seed = args.random.seed.to_string();
     let mut arguments =
         ["lab", "hold", "--name", &args.name, "--seed", &seed].map(OsStr::new).to_vec();
     let spec = args.lab.map(|spec| spec.to_string());

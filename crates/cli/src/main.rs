@@ -41,7 +41,7 @@
 //! | [`output`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
-//! | [`typed`] | options by the names that were typed, for errors |
+//! | [`typed`] | the command line as it was typed, for errors, documents and `rerun` |
 //! | [`usage`] | what clap refuses, in one line |
 
 mod access;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use linerate_core::link::PathSpec;
 
-use super::parsers;
+use super::shared::RandomOptions;
 
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
@@ -35,9 +35,8 @@ pub(crate) struct LabUpArgs {
     /// Name of the lab, 1 to 32 lower-case letters, digits and hyphens
     #[arg(long, default_value = "lab")]
     pub(crate) name: String,
-    /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
-    #[arg(long, value_name = "N", value_parser = parsers::seed())]
-    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
     /// Print the lab as JSON
     #[arg(long)]
     pub(crate) json: bool,
