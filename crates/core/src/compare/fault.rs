@@ -9,10 +9,9 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::record::{CaveatKind, EndReport, Leg, Record, Status};
-use crate::units::suggestion;
+use crate::units::{TextError, suggestion};
 
 /// An event that makes a run unfit for a comparison.
 #[derive(
@@ -41,14 +40,6 @@ pub enum Fault {
     /// A figure to compare is missing, or is 0 in one run of the pair alone, so that there is no
     /// ratio. Always looked for.
     NoRatio,
-}
-
-/// The error for a word that names no fault.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{word}`: there is no such fault; {hint}")]
-pub struct FaultError {
-    word: String,
-    hint: String,
 }
 
 /// The faults that a user may declare.
@@ -118,16 +109,16 @@ impl fmt::Display for Fault {
 }
 
 impl FromStr for Fault {
-    type Err = FaultError;
+    type Err = TextError;
 
-    fn from_str(word: &str) -> Result<Self, FaultError> {
+    fn from_str(word: &str) -> Result<Self, TextError> {
         let found = FAULTS.into_iter().find(|fault| fault.name() == word);
         found.ok_or_else(|| {
             let word: String = word.chars().take(40).collect();
             let names = FAULTS.map(Fault::name);
             let hint = suggestion(&word, names)
                 .unwrap_or_else(|| format!("they are {}", names.join(", ")));
-            FaultError { word, hint }
+            TextError::new(&word, format!("there is no such fault; {hint}"))
         })
     }
 }

@@ -61,7 +61,7 @@ pub use admission::Owner;
 pub use client::{Client, ClientEvent};
 pub use server::{Server, ServerEvent};
 
-use crate::wire::{FrameError, SealError};
+use crate::wire::WireError;
 use message::{Refusal, RefusalReason};
 
 /// From the connection to the end of the handshake: long enough for three lost segments in a row, which
@@ -132,12 +132,9 @@ const HELD_UP: Duration = Duration::from_secs(3);
 /// Why a session failed.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SessionError {
-    /// The bytes are not linerate's frames.
+    /// The bytes are not linerate's frames, or the key is wrong.
     #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// The key is wrong.
-    #[error(transparent)]
-    Seal(#[from] SealError),
+    Wire(#[from] WireError),
     /// The peer refused.
     #[error("{}", .0.message)]
     Refused(Refusal),
@@ -166,7 +163,10 @@ impl SessionError {
     fn refusal(&self) -> Refusal {
         let reason = match self {
             Self::Refused(refusal) => refusal.reason,
-            Self::Seal(_) | Self::Key(_) => RefusalReason::Key,
+            Self::Wire(
+                WireError::WrongKey | WireError::CipherSetup | WireError::CipherNotReady,
+            )
+            | Self::Key(_) => RefusalReason::Key,
             Self::Timeout(_) => RefusalReason::Timeout,
             _ => RefusalReason::Protocol,
         };

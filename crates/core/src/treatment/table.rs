@@ -233,8 +233,8 @@ fn socket(option: &'static TestOption) -> Option<Entry> {
 
 static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let sockets = options().iter().filter_map(socket);
-    let hosts: Vec<Entry> = toml_reader::entries(include_str!("hosts.toml"));
-    let hosts = hosts.into_iter().map(|entry| Entry {
+    let entries: Vec<Entry> = toml_reader::entries(include_str!("hosts.toml"));
+    let hosts = entries.into_iter().map(|entry| Entry {
         setting: entry.host_setting().expect("a test reads all entries"),
         ..entry
     });

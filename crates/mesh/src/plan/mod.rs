@@ -164,8 +164,8 @@ fn read(text: &str, seed: u64) -> Result<Mesh, Fault> {
         return Fault::contradiction(root.offset, what, "a mesh has 2 to 3000 tables [[site]]");
     }
     let (mut groups, stated) = groups(&root)?;
-    let sites = sections.iter().map(|section| site(section, &mut groups));
-    let sites = sites.collect::<Result<Vec<_>, _>>()?;
+    let read = sections.iter().map(|section| site(section, &mut groups));
+    let sites = read.collect::<Result<Vec<_>, _>>()?;
     check_names("sites", &sections, sites.iter().map(|it| it.name.as_str()))?;
     check_groups(&sites, &groups.list, &sections, &stated)?;
     let mesh = Mesh {

@@ -61,14 +61,13 @@ impl Results {
     pub fn parse(json: &[u8], flows: u32) -> Result<Self, String> {
         let raw: Value =
             serde_json::from_slice(json).map_err(|error| format!("the results: {error}"))?;
-        let streams = raw["streams"].as_array();
-        let streams = streams.ok_or("the results have no streams")?;
-        let count = streams.len();
+        let told = raw["streams"].as_array().ok_or("the results have no streams")?;
+        let count = told.len();
         if count > flows as usize {
             return Err(format!("results of {count} streams in a test of {flows}"));
         }
-        let streams: Option<Vec<StreamResult>> = streams.iter().map(StreamResult::read).collect();
-        let streams = streams.ok_or("a stream's results that are no figures")?;
+        let read: Option<Vec<StreamResult>> = told.iter().map(StreamResult::read).collect();
+        let streams = read.ok_or("a stream's results that are no figures")?;
         let mut seen = HashSet::new();
         if !streams.iter().all(|stream| seen.insert(stream.id)) {
             return Err("two results of one stream".to_owned());
