@@ -120,7 +120,7 @@ pub enum NotOurs {
     /// It is too short.
     #[error("answer: it is cut off")]
     CutOff,
-    /// What it quotes is no packet of its family.
+    /// The packet that it quotes is none of its family.
     #[error("answer: what it quotes is no packet")]
     NoPacket,
     /// A valid message of another kind.

@@ -41,6 +41,7 @@ mod quantity;
 mod random;
 mod sizes;
 mod text;
+mod words;
 
 pub use caveat::{Caveat, CaveatKind, CaveatRemedy};
 pub use date::{

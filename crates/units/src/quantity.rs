@@ -24,7 +24,7 @@ pub struct BitRate(pub u64);
 pub struct ByteCount(pub u64);
 
 /// A span of time, to the nanosecond; in JSON a number of seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
 /// Hundredths; `Percent(5.0)` is 5 %.

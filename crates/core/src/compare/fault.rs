@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{CaveatKind, EndReport, Leg, Record, Status};
-use crate::units::{TextError, suggestion};
+use crate::units::{TextError, suggestion, words};
 
 /// An event that makes a run unfit for a comparison.
 #[derive(
@@ -58,23 +58,23 @@ pub const FAULTS: [Fault; 8] = [
 /// build more.
 const OTHER_LOAD: f64 = 20.0;
 
-impl Fault {
-    /// The fault's name on the command line and in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Retransmissions => "retransmissions",
-            Self::Timeouts => "timeouts",
-            Self::Loss => "loss",
-            Self::BufferOverruns => "buffer_overruns",
-            Self::Corruption => "corruption",
-            Self::BusyHost => "busy_host",
-            Self::Clock => "clock",
-            Self::Thermal => "thermal",
-            Self::Incomplete => "incomplete",
-            Self::NoRatio => "no_ratio",
-        }
+// As on the command line and in documents.
+words! {
+    Fault name {
+        "retransmissions" Retransmissions,
+        "timeouts" Timeouts,
+        "loss" Loss,
+        "buffer_overruns" BufferOverruns,
+        "corruption" Corruption,
+        "busy_host" BusyHost,
+        "clock" Clock,
+        "thermal" Thermal,
+        "incomplete" Incomplete,
+        "no_ratio" NoRatio,
     }
+}
 
+impl Fault {
     /// What of it a record shows, in words with its figure. [`Fault::NoRatio`] is of a pair, and
     /// shows in no record.
     pub fn seen_in(self, record: &Record) -> Option<String> {

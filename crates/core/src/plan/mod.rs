@@ -333,19 +333,19 @@ pub const MAX_REPEATS: u32 = 100;
 /// Most flows of a test, over both directions.
 pub const MAX_STREAMS: u32 = 256;
 /// Most messages of one system call.
-pub const MAX_BATCH: u32 = 128;
+const MAX_BATCH: u32 = 128;
 /// Longest run or warm-up, seconds: a day.
 pub const MAX_SECONDS: f64 = 86_400.0;
 /// Largest message of a stream, request or response, bytes.
 pub const MAX_MESSAGE: u64 = 64 << 20;
 /// Largest UDP payload over IPv6 without jumbograms (RFC 8200); over IPv4 it is 65,507.
-pub const MAX_DATAGRAM: u64 = 65_527;
+const MAX_DATAGRAM: u64 = 65_527;
 /// Smallest UDP payload: linerate's own header (see [`crate::wire`]).
-pub const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
+const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
 /// Most datagrams of a packet train.
 pub const MAX_TRAIN: u64 = 1024;
 /// Most objects of a page.
-pub const MAX_OBJECTS: u32 = 1000;
+const MAX_OBJECTS: u32 = 1000;
 /// Most requests in flight at once on one connection.
 pub const MAX_DEPTH: u32 = 1024;
 

@@ -74,13 +74,13 @@ pub const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence of the peer while a test runs: neither messages nor data of the test.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which each end sends a sign of life while a test runs.
-pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
+const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// From `End` to the report: an endpoint whose host was profiled names thousands of functions
 /// first, on CPUs that may have much else to do.
-pub const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// From `Treat` or `Untreat` to the answer: some devices renegotiate their link when they are
 /// changed, and the control connection stands still for as long.
-pub const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
+const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
 /// From `Trace` to the answer: an endpoint traces for [`crate::trace::LONGEST_REVERSE`] at most.
 pub const TRACING_TIMEOUT: Duration = Duration::from_secs(15);
 /// From `Hold` to its answer: an endpoint starts a process for each 20,000 connections.

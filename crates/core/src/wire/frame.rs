@@ -3,7 +3,7 @@
 use super::WireError;
 
 /// Bytes before the body: type, and a 24-bit big-endian length.
-pub const FRAME_HEADER: usize = 4;
+const FRAME_HEADER: usize = 4;
 
 /// The content of a frame's body, with its byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub use datagram::{
     DATAGRAM_HEADER, DatagramHeader, HANDSHAKE_BYTES, Handshake, HandshakeStep, Phase,
 };
 pub use error::WireError;
-pub use frame::{FRAME_HEADER, Frame, FrameKind, FrameReader};
+pub use frame::{Frame, FrameKind, FrameReader};
 pub use hello::{HELLO_BYTES, Hello, HelloKind, Token, is_hello_start};
 pub use pattern::Pattern;
 pub use seal::{Key, Seal, bytes_of_hex, is_same_secret};

@@ -391,7 +391,7 @@ pub const MAX_SITES: usize = 3000;
 /// Most groups of a mesh.
 pub const MAX_GROUPS: usize = 3000;
 /// Most groups of a site.
-pub const MAX_GROUPS_OF_SITE: usize = 8;
+const MAX_GROUPS_OF_SITE: usize = 8;
 /// Most tests of a mesh.
 pub const MAX_TESTS: usize = 16;
 /// Latency tests at once at a site, unless the file says otherwise.

@@ -46,7 +46,7 @@ use std::time::Duration;
 pub use auth::{Credentials, NotAllowed, Users, from_base64};
 pub use client::{Client, ClientError, ClientEvent};
 pub use code::ErrorCode;
-pub use datagram::{GREETING_BYTES, Greeting, Layout};
+pub use datagram::{Greeting, Layout};
 pub use params::{Params, Transport};
 pub use results::{Results, StreamResult};
 pub use server::{Server, ServerError, ServerEvent};

@@ -50,9 +50,9 @@ pub struct Results {
 
 impl Results {
     /// Longest JSON that a server takes: 256 streams, each written by a client of any version.
-    pub const MAX_FROM_CLIENT: usize = 256 << 10;
+    pub(super) const MAX_FROM_CLIENT: usize = 256 << 10;
     /// Longest that a client takes, which may carry what the server has printed.
-    pub const MAX_FROM_SERVER: usize = 8 << 20;
+    pub(super) const MAX_FROM_SERVER: usize = 8 << 20;
 
     /// Reads the results of a test of `flows` flows.
     ///
