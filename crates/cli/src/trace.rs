@@ -173,7 +173,7 @@ fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Fai
 
 /// What is out of range, by the option that it was given by.
 fn out_of_range(error: &ConfigError) -> anyhow::Error {
-    let ConfigError::OutOfRange { what, value, least, most } = error;
+    let ConfigError { what, value, least, most } = error;
     let option = match *what {
         "the lowest TTL" => typed::option("first"),
         "the size" => typed::option("size"),

@@ -10,10 +10,10 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+pub use crate::units::FileError;
 use crate::units::{Family, listed, shortened, suggestion};
 
 /// A value with its place.
@@ -61,18 +61,6 @@ pub struct Fault {
     pub problem: String,
 }
 
-/// An error in a file, with line and column.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("line {line}, column {column}: {problem}")]
-pub struct FileError {
-    /// Line, counted from 1.
-    pub line: usize,
-    /// Character of that line, counted from 1.
-    pub column: usize,
-    /// The error in words.
-    pub problem: String,
-}
-
 impl Fault {
     /// An error at a byte offset.
     pub fn new(offset: usize, problem: impl Display) -> Self {
@@ -83,7 +71,7 @@ impl Fault {
     /// The error, with line and column in the text.
     pub fn located(self, text: &str) -> FileError {
         let (line, column) = place(text, self.offset);
-        FileError { line, column, problem: self.problem }
+        FileError { line, column: Some(column), problem: self.problem }
     }
 
     /// The error of a file longer than `max` bytes, a whole number of MiB.
@@ -205,7 +193,6 @@ impl At<&str> {
         let known = words.iter().map(|(word, _)| *word);
         let hint = suggestion(self.value, known.clone()).unwrap_or_else(|| {
             let quoted: Vec<String> = known.map(|word| format!("\"{word}\"")).collect();
-            let quoted: Vec<&str> = quoted.iter().map(String::as_str).collect();
             format!("write {}", listed(&quoted, "or"))
         });
         Fault::malformed(self, what, &hint)
@@ -230,9 +217,9 @@ impl<'a> Section<'a> {
         keys: &str,
     ) -> Result<Self, Fault> {
         let is_known = |key: &str| keys.split(' ').any(|known| known == key);
-        let unknown = table.iter().map(|(key, _)| named(key));
-        let unknown = unknown.filter(|key| !is_known(key.value));
-        if let Some(key) = unknown.min_by_key(|key| key.offset) {
+        let named = table.iter().map(|(key, _)| named(key));
+        let first = named.filter(|key| !is_known(key.value)).min_by_key(|key| key.offset);
+        if let Some(key) = first {
             let otherwise = format!("its keys are {}", keys.replace(' ', ", "));
             return Err(Fault::unknown_key(key, place, keys.split(' '), otherwise));
         }
@@ -346,9 +333,9 @@ impl<'a> Section<'a> {
             return Ok(None);
         };
         let (min, max): (u64, u64) = ((*range.start()).into(), (*range.end()).into());
-        let number = u64::from_str_radix(at.value.as_str(), at.value.radix()).ok();
-        let number = number.filter(|number| (min..=max).contains(number));
-        let number = number.and_then(|number| N::try_from(number).ok());
+        let read = u64::from_str_radix(at.value.as_str(), at.value.radix()).ok();
+        let in_range = read.filter(|number| (min..=max).contains(number));
+        let number = in_range.and_then(|number| N::try_from(number).ok());
         let out_of_range = || {
             let text = shortened(&at.value.to_string());
             let problem = format!("`{key} = {text}` is out of range; it may be {min} to {max}");
@@ -398,8 +385,8 @@ impl<'a> Section<'a> {
         hint: &str,
     ) -> Result<Vec<(At<&'a str>, &'a Value<'a>)>, Fault> {
         let table = self.typed(key, hint, DeValue::as_table)?;
-        let entries = table.iter().flat_map(|at| at.value.iter());
-        let mut entries: Vec<_> = entries.map(|(name, value)| (named(name), value)).collect();
+        let keys = table.iter().flat_map(|at| at.value.iter());
+        let mut entries = Vec::from_iter(keys.map(|(name, value)| (named(name), value)));
         entries.sort_by_key(|(name, _)| name.offset);
         Ok(entries)
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Playing time of a chunk.
 pub const CHUNK: Duration = Duration::from_secs(2);
 /// A chunk's size at each rate, in requests: with 62,500 bytes each from 0.25 to 8 Mbit/s.
-pub const LADDER: [u64; 8] = [1, 2, 4, 6, 10, 16, 24, 32];
+const LADDER: [u64; 8] = [1, 2, 4, 6, 10, 16, 24, 32];
 /// Default size of a response, bytes.
 pub const UNIT_BYTES: u64 = 62_500;
 /// With less than this in the buffer the lowest rate is fetched.

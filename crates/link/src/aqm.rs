@@ -11,7 +11,7 @@ pub(super) const TARGET: Nanos = Nanos::from_millis(5);
 pub(super) const INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// CoDel's state.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct CoDel {
     marks_ect: bool,
     /// A queue of at most this is never signalled for [maxpacket].
@@ -33,15 +33,7 @@ struct Candidate {
 impl CoDel {
     /// With `marks_ect`, ECN-capable packets are marked and not dropped.
     pub(super) fn new(marks_ect: bool, max_packet_bytes: u32) -> Self {
-        Self {
-            marks_ect,
-            max_packet_bytes: max_packet_bytes.into(),
-            first_above: None,
-            is_dropping: false,
-            drop_next: Nanos::ZERO,
-            count: 0,
-            last_count: 0,
-        }
+        Self { marks_ect, max_packet_bytes: max_packet_bytes.into(), ..Self::default() }
     }
 
     /// Returns the next packet for the line at `now`, and whether to mark it; dropped packets go to

@@ -64,12 +64,11 @@ pub use packet::{
     Admission, Corruption, CorruptionPlace, Counters, Delivery, DropCause, DropCounts, Fate,
     Packet, SizeCounts,
 };
-pub use parse::{SpecError, SpecProblem};
-pub use rate::{RateTrace, RateTraceError};
+pub use parse::SpecError;
+pub use rate::RateTrace;
 pub use spec::{
     Aqm, Corrupt, Distribution, Framing, Jitter, LinkSpec, Loss, Mtu, PathSpec, QueueLimit, Reorder,
 };
-pub use trace::{TraceError, TraceProblem};
 
 use std::collections::VecDeque;
 
@@ -315,8 +314,8 @@ impl Link {
         self.counters.delivered_bytes += u64::from(packet.ip_bytes);
         self.counters.sizes.count(packet.ip_bytes);
         let dice = &mut self.corrupt_dice;
-        let corrupt = self.spec.corrupt;
-        let corrupt = corrupt.filter(|corrupt| dice.chance(corrupt.percent / 100.0));
+        let asked = self.spec.corrupt;
+        let corrupt = asked.filter(|corrupt| dice.chance(corrupt.percent / 100.0));
         let corruption = corrupt.map(|corrupt| Corruption {
             bit: dice.below(packet.ip_bytes as usize * 8) as u32,
             place: corrupt.place,

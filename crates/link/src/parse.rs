@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::keys::{CONTRADICTIONS, ELSEWHERE, KEYS, Key, KeyRefusal, Setter, WholePath};
 use super::spec::{LinkSpec, PathSpec};
-use linerate_units::{Nanos, shortened, suggestion};
+use linerate_units::{Nanos, parts, shortened, suggestion};
 
 /// An error in the text of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -15,69 +15,8 @@ use linerate_units::{Nanos, shortened, suggestion};
 pub struct SpecError {
     /// Column of the key or value at fault, in characters from 1.
     pub column: usize,
-    /// The problem.
-    pub problem: SpecProblem,
-}
-
-/// A problem in the text of a path.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum SpecProblem {
-    /// There is no such key.
-    #[error("there is no key `{key}`; {hint}")]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// A key that looks like it, or all keys.
-        hint: String,
-    },
-    /// An entry between commas is not `key=value`.
-    #[error("`{entry}` is not written as key=value")]
-    NoValue {
-        /// The entry.
-        entry: String,
-    },
-    /// A key is given twice for the same direction.
-    #[error("`{key}` is given twice; say it once, or with `up.` and `down.`")]
-    Repeated {
-        /// The key.
-        key: String,
-    },
-    /// A value cannot be parsed.
-    #[error("`{value}` is no value of `{key}`; write {hint}")]
-    Malformed {
-        /// The key.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// How values are written.
-        hint: &'static str,
-    },
-    /// A value is out of range.
-    #[error("`{key}={value}` is out of range; it may be {hint}")]
-    OutOfRange {
-        /// The key.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// The range.
-        hint: &'static str,
-    },
-    /// A rate without a unit is too low as bits/s.
-    #[error("`{key}={value}` is {value} bit/s; did you mean `{value}mbit`?")]
-    NoUnit {
-        /// The key.
-        key: &'static str,
-        /// The value.
-        value: String,
-    },
-    /// Two settings contradict each other.
-    #[error("`{key}` contradicts the rest: {hint}")]
-    Contradiction {
-        /// The key.
-        key: &'static str,
-        /// The reason, and what to do.
-        hint: &'static str,
-    },
+    /// The problem in words.
+    pub problem: String,
 }
 
 impl FromStr for PathSpec {
@@ -202,38 +141,33 @@ impl DirectionDraft {
 impl SpecEntry<'_> {
     fn error(&self, refusal: &KeyRefusal) -> SpecError {
         let (key, value) = (self.key.name, shortened(self.value));
-        let (example, range, column) = (self.key.example, self.key.range, self.value_column);
+        let (example, range) = (self.key.example, self.key.range);
         let problem = match refusal {
-            KeyRefusal::Malformed => SpecProblem::Malformed { key, value, hint: example },
-            KeyRefusal::OutOfRange => SpecProblem::OutOfRange { key, value, hint: range },
-            KeyRefusal::NoUnit => SpecProblem::NoUnit { key, value },
+            KeyRefusal::Malformed => format!("`{value}` is no value of `{key}`; write {example}"),
+            KeyRefusal::OutOfRange => {
+                format!("`{key}={value}` is out of range; it may be {range}")
+            }
+            KeyRefusal::NoUnit => {
+                format!("`{key}={value}` is {value} bit/s; did you mean `{value}mbit`?")
+            }
         };
-        SpecError { column, problem }
+        SpecError { column: self.value_column, problem }
     }
 }
 
 /// Splits the text at its commas, except those in parentheses. An empty text is a path without
 /// settings.
 fn entries(text: &str) -> Result<Vec<SpecEntry<'_>>, SpecError> {
-    let mut depth = 0u32;
-    let pieces = text.split(|c| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
     let mut entries: Vec<SpecEntry> = Vec::new();
     let mut begin = 1;
-    for piece in pieces.filter(|_| !text.trim().is_empty()) {
+    for piece in parts(text).filter(|_| !text.trim().is_empty()) {
         let column = begin + piece.chars().take_while(|c| c.is_whitespace()).count();
         let entry = entry(piece.trim(), column)?;
         let is_same =
             |other: &SpecEntry| (other.scope, other.key.name) == (entry.scope, entry.key.name);
         if entries.iter().any(is_same) {
-            let key = entry.key.name.to_owned();
-            let problem = SpecProblem::Repeated { key };
+            let key = entry.key.name;
+            let problem = format!("`{key}` is given twice; say it once, or with `up.` and `down.`");
             return Err(SpecError { column, problem });
         }
         entries.push(entry);
@@ -244,8 +178,7 @@ fn entries(text: &str) -> Result<Vec<SpecEntry<'_>>, SpecError> {
 
 fn entry(text: &str, column: usize) -> Result<SpecEntry<'_>, SpecError> {
     let Some((left, right)) = text.split_once('=') else {
-        let entry = shortened(text);
-        let problem = SpecProblem::NoValue { entry };
+        let problem = format!("`{}` is not written as key=value", shortened(text));
         return Err(SpecError { column, problem });
     };
     let (scope, name) = match left.split_once('.') {
@@ -263,8 +196,7 @@ fn entry(text: &str, column: usize) -> Result<SpecEntry<'_>, SpecError> {
             .map(|(own, _)| format!("did you mean `{own}`?"))
             .or_else(|| suggestion(name, names()))
             .unwrap_or_else(all);
-        let key = shortened(name);
-        let problem = SpecProblem::UnknownKey { key, hint };
+        let problem = format!("there is no key `{}`; {hint}", shortened(name));
         return Err(SpecError { column, problem });
     };
     let blanks = right.chars().take_while(|c| c.is_whitespace()).count();
@@ -277,7 +209,6 @@ fn entry(text: &str, column: usize) -> Result<SpecEntry<'_>, SpecError> {
     })
 }
 
-fn contradiction(column: usize, key: &'static str, hint: &'static str) -> SpecError {
-    let problem = SpecProblem::Contradiction { key, hint };
-    SpecError { column, problem }
+fn contradiction(column: usize, key: &str, hint: &str) -> SpecError {
+    SpecError { column, problem: format!("`{key}` contradicts the rest: {hint}") }
 }

@@ -3,8 +3,6 @@
 //! Work is counted in bit·ns/s: one nanosecond at `rate` bits/s supplies exactly `rate` units, and
 //! a bit costs 10⁹. Only times are rounded, so the rate is exact over any number of packets.
 
-use thiserror::Error;
-
 use linerate_units::Nanos;
 
 /// A recorded rate: piecewise constant, starting at the caller's epoch and repeating forever.
@@ -23,49 +21,17 @@ struct RateStep {
     units_before: u128,
 }
 
-/// Why a list of steps is not a rate trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum RateTraceError {
-    /// No step is at time zero.
-    #[error("a rate trace begins with a step at time 0")]
-    NoStart,
-    /// A step does not begin after the previous one.
-    #[error("step {index} of a rate trace does not begin after the step before it")]
-    Unordered {
-        /// Index of the step, from 0.
-        index: usize,
-    },
-    /// The period ends before the last step begins.
-    #[error("a rate trace repeats after its last step begins, not before")]
-    ShortPeriod,
-    /// No step has a rate above zero, or one has more than 1 Tbit/s.
-    #[error("the rates of a trace are 0 to 1 Tbit/s, and not all of them 0")]
-    Rate,
-}
-
 impl RateTrace {
     /// `steps` are (begin, bits/s), the first at zero; the trace repeats after `period`. A rate of
-    /// 0 is an outage.
-    ///
-    /// # Errors
-    /// If there is no first step at zero, the steps do not ascend, the period is too short, or a
-    /// rate is above 1 Tbit/s or all are 0.
-    pub fn new(steps: &[(Nanos, u64)], period: Nanos) -> Result<Self, RateTraceError> {
-        if steps.first().is_none_or(|(begin, _)| *begin != Nanos::ZERO) {
-            return Err(RateTraceError::NoStart);
-        }
-        if let Some(at) = steps.windows(2).position(|pair| pair[0].0 >= pair[1].0) {
-            return Err(RateTraceError::Unordered { index: at + 1 });
-        }
-        if steps[steps.len() - 1].0 >= period {
-            return Err(RateTraceError::ShortPeriod);
-        }
-        if steps.iter().any(|(_, rate)| *rate > MAX_RATE_BPS)
-            || steps.iter().all(|(_, rate)| *rate == 0)
-        {
-            return Err(RateTraceError::Rate);
-        }
-        Ok(Self::from_valid(steps, period))
+    /// 0 is an outage. `None` if there is no first step at zero, the steps do not ascend, the
+    /// period is too short, or a rate is above 1 Tbit/s or all are 0.
+    pub fn new(steps: &[(Nanos, u64)], period: Nanos) -> Option<Self> {
+        let begins = steps.iter().map(|(begin, _)| *begin).chain([period]);
+        let is_valid = steps.first().is_some_and(|(begin, _)| *begin == Nanos::ZERO)
+            && begins.is_sorted_by(|begin, next| begin < next)
+            && steps.iter().all(|(_, rate)| *rate <= MAX_RATE_BPS)
+            && steps.iter().any(|(_, rate)| *rate > 0);
+        is_valid.then(|| Self::from_valid(steps, period))
     }
 
     /// A constant rate; zero counts as 1 bit/s.
@@ -242,16 +208,15 @@ mod tests {
     #[test]
     fn steps_that_are_no_trace_are_refused() {
         let second = Nanos::from_millis(1000);
-        assert_eq!(RateTrace::new(&[], second), Err(RateTraceError::NoStart));
-        assert_eq!(RateTrace::new(&[(Nanos(1), 5)], second), Err(RateTraceError::NoStart));
-        assert_eq!(
-            RateTrace::new(&[(Nanos(0), 5), (Nanos(0), 6)], second),
-            Err(RateTraceError::Unordered { index: 1 })
-        );
-        assert_eq!(
-            RateTrace::new(&[(Nanos(0), 5), (second, 6)], second),
-            Err(RateTraceError::ShortPeriod)
-        );
-        assert_eq!(RateTrace::new(&[(Nanos(0), 0)], second), Err(RateTraceError::Rate));
+        let starts_late = [(Nanos(1), 5)];
+        let stands = [(Nanos(0), 5), (Nanos(0), 6)];
+        let outlasts_its_period = [(Nanos(0), 5), (second, 6)];
+        let passes_nothing = [(Nanos(0), 0)];
+        let too_fast = [(Nanos(0), MAX_RATE_BPS + 1)];
+        for steps in
+            [&[][..], &starts_late, &stands, &outlasts_its_period, &passes_nothing, &too_fast]
+        {
+            assert_eq!(RateTrace::new(steps, second), None, "{steps:?}");
+        }
     }
 }

@@ -104,8 +104,8 @@ impl World {
         let document = String::new();
         let report = Report::new(&task, Outcome::Finished { document });
         let [now, told] = self.clocks();
-        let offered = self.offers.find(&self.mesh, task.runner(), &report);
-        let offered = offered.expect("no clock loses a result");
+        let found = self.offers.find(&self.mesh, task.runner(), &report);
+        let offered = found.expect("no clock loses a result");
         let saved = Saved {
             ends: (offered.from, offered.to),
             began: offered.began(&self.mesh, told - Nanos(10_000_000_000), now, waited),
@@ -132,10 +132,9 @@ impl World {
         });
         let matrix = MatrixDocument::new(&self.mesh, 0, &rfc3339(now), cells);
         let (from, to) = (assignment.from as u32, assignment.to as u32);
-        let mut shown = matrix.cells.iter();
-        let shown = shown.find(|cell| (cell.from, cell.to) == (from, to));
+        let cell = matrix.cells.iter().find(|cell| (cell.from, cell.to) == (from, to));
         let newest = self.saved.len() - 1;
-        let shown = shown.and_then(|cell| cell.throughput_bps);
+        let shown = cell.and_then(|cell| cell.throughput_bps);
         assert_eq!(shown, Some(newest as f64), "a result is hidden");
     }
 

@@ -60,7 +60,6 @@ pub use matrix::{
 };
 pub use offer::{NotOffered, Offered, Offers};
 pub use plan::{
-    DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_GROUPS_OF_SITE, MAX_SITES, MAX_TESTS, Mesh, MeshTest,
-    Site, TestKind,
+    DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_SITES, MAX_TESTS, Mesh, MeshTest, Site, TestKind,
 };
 pub use schedule::{Assignment, Failure, Input, MissReason, Missed, Progress, Schedule, TaskId};

@@ -18,8 +18,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use linerate_units::FileError;
+
 /// Maximum number of prefixes of a table: four times the size of the Internet's.
-pub const MAX_PREFIXES: usize = 5_000_000;
+const MAX_PREFIXES: usize = 5_000_000;
 /// Maximum number of characters of a name; the rest is cut off.
 const MAX_NAME: usize = 60;
 /// Maximum number of origins of a prefix.
@@ -49,18 +51,6 @@ pub struct AsTable {
     origins: Vec<Origin>,
 }
 
-/// An error in a table, with its place.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {problem}")]
-pub struct AsTableError {
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-    /// The problem in words.
-    pub problem: String,
-}
-
 /// A table under construction.
 #[derive(Default)]
 struct Builder {
@@ -77,14 +67,14 @@ impl AsTable {
     /// Reads a table.
     ///
     /// # Errors
-    /// [`AsTableError`] for the first line that is invalid or exceeds a limit.
-    pub fn parse(text: &str) -> Result<Self, AsTableError> {
+    /// [`FileError`] for the first line that is invalid or exceeds a limit.
+    pub fn parse(text: &str) -> Result<Self, FileError> {
         let mut builder = Builder { lengths: vec![None; 129], ..Builder::default() };
         for (number, line) in (1..).zip(text.lines()) {
             let added = builder.add(line);
-            added.map_err(|(word, problem)| AsTableError {
+            added.map_err(|(word, problem)| FileError {
                 line: number,
-                column: column(line, word),
+                column: Some(column(line, word)),
                 problem,
             })?;
         }
@@ -324,7 +314,7 @@ mod tests {
         fn any_text_is_a_table_or_has_a_place_in_it(text in ".{0,80}(\\n.{0,40}){0,3}") {
             if let Err(error) = AsTable::parse(&text) {
                 let line = text.lines().nth(error.line - 1).unwrap();
-                prop_assert!(error.column <= line.chars().count() + 1);
+                prop_assert!(error.column <= Some(line.chars().count() + 1));
             }
         }
     }

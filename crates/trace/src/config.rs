@@ -43,19 +43,16 @@ pub struct TraceConfig {
 
 /// A setting that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// A number outside its range.
-    #[error("trace: {what} is {value}, allowed are {least} to {most}")]
-    OutOfRange {
-        /// Name of the setting.
-        what: &'static str,
-        /// Its value.
-        value: u64,
-        /// Minimum.
-        least: u64,
-        /// Maximum.
-        most: u64,
-    },
+#[error("trace: {what} is {value}, allowed are {least} to {most}")]
+pub struct ConfigError {
+    /// Name of the setting.
+    pub what: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// Minimum.
+    pub least: u64,
+    /// Maximum.
+    pub most: u64,
 }
 
 impl TraceConfig {
@@ -130,9 +127,7 @@ pub(super) fn check_ranges(ranges: &[(&'static str, u64, u64, u64)]) -> Result<(
     let is_out = |(_, value, least, most): &&(_, u64, u64, u64)| value < least || value > most;
     match ranges.iter().find(is_out) {
         None => Ok(()),
-        Some(&(what, value, least, most)) => {
-            Err(ConfigError::OutOfRange { what, value, least, most })
-        }
+        Some(&(what, value, least, most)) => Err(ConfigError { what, value, least, most }),
     }
 }
 

@@ -24,7 +24,7 @@ mod build;
 use std::net::IpAddr;
 
 use super::probe::{Answer, AnswerKind, ProbeId, ProbeIdentity, ProbeKind, Quoted};
-use super::quote::{Message, Problem, QuotedPacket, QuotedTransport, parse_message};
+use super::quote::{Message, NotOurs, QuotedPacket, QuotedTransport, parse_message};
 use linerate_units::Family;
 use linerate_units::checksum::{fold, sum};
 
@@ -42,20 +42,6 @@ const ICMPV6: u8 = 58;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
-
-/// Why a packet is not an answer to a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum NotOurs {
-    /// It cannot be parsed.
-    #[error("answer: {0}")]
-    Unreadable(#[from] Problem),
-    /// A valid message of another kind.
-    #[error("answer: a message that no probe causes")]
-    OtherMessage,
-    /// An answer to a packet that is not one of our probes.
-    #[error("answer: to a packet that is not ours")]
-    OtherPacket,
-}
 
 /// Writes probes and parses answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +129,7 @@ impl ProbeCodec {
         reply_ttl: Option<u8>,
         segment: &[u8],
     ) -> Result<Answer, NotOurs> {
-        let header: &[u8; 20] = segment.first_chunk().ok_or(Problem::Short)?;
+        let header: &[u8; 20] = segment.first_chunk().ok_or(NotOurs::CutOff)?;
         let flags = header[13];
         let kind = match flags & (SYN | RST | ACK) {
             f if f & RST != 0 => AnswerKind::TcpRst,

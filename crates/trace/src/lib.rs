@@ -98,13 +98,13 @@ mod reverse;
 mod tracer;
 mod watch;
 
-pub use asn::{AsTable, AsTableError, MAX_PREFIXES, Origin};
+pub use asn::{AsTable, Origin};
 pub use config::{ConfigError, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, TraceConfig};
 pub use document::{
     HopDocument, OneWayLoss, ProbeDocument, ReverseDocument, TRACE_SCHEMA, TraceDocument,
     TraceHeader, admit, end_in_words,
 };
-pub use identity::{MAX_FLOWS, NotOurs, ProbeCodec, least_size};
+pub use identity::{MAX_FLOWS, ProbeCodec, least_size};
 pub use ledger::{MAX_PROBES, Reply};
 pub use missing::HopFate;
 pub use mtu::{MtuConfig, MtuOutcome, Narrowing, PathMtu};
@@ -114,7 +114,7 @@ pub use multipath::{
 pub use outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
 pub use probe::{Answer, AnswerKind, MplsLabel, Probe, ProbeId, ProbeIdentity, ProbeKind, Quoted};
 pub use quote::{
-    Message, Problem, QuotedIcmp, QuotedPacket, QuotedTcp, QuotedTransport, QuotedUdp,
+    Message, NotOurs, QuotedIcmp, QuotedPacket, QuotedTcp, QuotedTransport, QuotedUdp,
     parse_message, unreachable_reason,
 };
 pub use reverse::{

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use linerate_units::{Dscp, Ecn};
+use linerate_units::{Dscp, Ecn, words};
 
 /// The number of a probe, from 0 in the order of sending; no two probes of a trace have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,18 +24,8 @@ pub enum ProbeKind {
     Tcp,
 }
 
-impl ProbeKind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Udp, Self::Icmp, Self::Tcp];
-
-    /// Name in JSON and on the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Icmp => "icmp",
-            Self::Tcp => "tcp",
-        }
-    }
+words! {
+    ProbeKind word { "udp" Udp, "icmp" Icmp, "tcp" Tcp }
 }
 
 /// A packet to be sent now.

@@ -114,23 +114,29 @@ pub struct QuotedTcp {
     pub sequence: u32,
 }
 
-/// Why bytes are not an ICMP message.
+/// Why a packet is not an answer to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Problem {
-    /// They are too short.
-    #[error("it is cut off")]
-    Short,
-    /// The quoted packet is not of the message's family.
-    #[error("what it quotes is no packet")]
+pub enum NotOurs {
+    /// It is too short.
+    #[error("answer: it is cut off")]
+    CutOff,
+    /// The packet that it quotes is none of its family.
+    #[error("answer: what it quotes is no packet")]
     NoPacket,
+    /// A valid message of another kind.
+    #[error("answer: a message that no probe causes")]
+    OtherMessage,
+    /// An answer to a packet that is not one of our probes.
+    #[error("answer: to a packet that is not ours")]
+    OtherPacket,
 }
 
 /// Parses a message, starting at its type. Its checksum is left to the kernel.
 ///
 /// # Errors
-/// [`Problem`] if the message or the quoted packet is cut off or malformed.
-pub fn parse_message(family: Family, message: &[u8]) -> Result<Message<'_>, Problem> {
-    let header: &[u8; 8] = message.first_chunk().ok_or(Problem::Short)?;
+/// [`NotOurs`] if the message or the quoted packet is cut off or malformed.
+pub fn parse_message(family: Family, message: &[u8]) -> Result<Message<'_>, NotOurs> {
+    let header: &[u8; 8] = message.first_chunk().ok_or(NotOurs::CutOff)?;
     let body = &message[8..];
     let (kind, length) = match family {
         Family::Ipv4 if header[0] == 0 => return Ok(echo_reply(header, body)),
@@ -161,8 +167,7 @@ pub fn unreachable_reason(family: Family, code: u8) -> &'static str {
         Family::Ipv4 => &UNREACHABLE_V4,
         Family::Ipv6 => &UNREACHABLE_V6,
     };
-    let words = words.get(usize::from(code)).copied();
-    words.unwrap_or("unreachable, with a code that no RFC names")
+    words.get(usize::from(code)).unwrap_or(&"unreachable, with a code that no RFC names")
 }
 
 /// RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1.
@@ -229,17 +234,17 @@ fn error_v6(header: &[u8; 8]) -> Option<AnswerKind> {
     }
 }
 
-fn packet_v4(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
-    let header: &[u8; 20] = bytes.first_chunk().ok_or(Problem::Short)?;
+fn packet_v4(bytes: &[u8]) -> Result<QuotedPacket<'_>, NotOurs> {
+    let header: &[u8; 20] = bytes.first_chunk().ok_or(NotOurs::CutOff)?;
     let length = usize::from(header[0] & 15) * 4;
     if header[0] >> 4 != 4 || length < 20 {
-        return Err(Problem::NoPacket);
+        return Err(NotOurs::NoPacket);
     }
     // Routers pad the quote: the packet's own length tells where it ends. Some routers write a
     // wrong length.
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let end = if total < length { bytes.len() } else { total };
-    let rest = bytes.get(length..end.min(bytes.len())).ok_or(Problem::Short)?;
+    let rest = bytes.get(length..end.min(bytes.len())).ok_or(NotOurs::CutOff)?;
     let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
     Ok(QuotedPacket {
         source: address_v4(&header[12..16]),
@@ -251,10 +256,10 @@ fn packet_v4(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
     })
 }
 
-fn packet_v6(bytes: &[u8]) -> Result<QuotedPacket<'_>, Problem> {
-    let header: &[u8; 40] = bytes.first_chunk().ok_or(Problem::Short)?;
+fn packet_v6(bytes: &[u8]) -> Result<QuotedPacket<'_>, NotOurs> {
+    let header: &[u8; 40] = bytes.first_chunk().ok_or(NotOurs::CutOff)?;
     if header[0] >> 4 != 6 {
-        return Err(Problem::NoPacket);
+        return Err(NotOurs::NoPacket);
     }
     let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let end = (40 + payload).min(bytes.len());

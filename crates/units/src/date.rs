@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use crate::UnitError;
+use crate::TextError;
 
 /// Year, month and day of a day since 1970-01-01 in the Gregorian calendar: `civil_from_days` of
 /// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms". Years begin in March, so that the
@@ -42,9 +42,9 @@ pub fn format_rfc3339_seconds(since_epoch: u64) -> String {
 ///
 /// # Errors
 /// It is no such time.
-pub fn parse_rfc3339(text: &str) -> Result<SystemTime, UnitError> {
+pub fn parse_rfc3339(text: &str) -> Result<SystemTime, TextError> {
     let why = "it is no time in UTC such as 2026-11-21T09:29:14.000123Z";
-    let since_epoch = since_epoch(text).ok_or_else(|| UnitError::new(text, why))?;
+    let since_epoch = since_epoch(text).ok_or_else(|| TextError::new(text, why))?;
     Ok(UNIX_EPOCH + since_epoch)
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::UnitError;
+use super::TextError;
 
 /// A DSCP, 0–63 (RFC 2474): the upper six bits of the IPv4 TOS octet or the IPv6 traffic class.
 #[derive(
@@ -64,9 +64,9 @@ impl<'de> Deserialize<'de> for Dscp {
 }
 
 impl FromStr for Dscp {
-    type Err = UnitError;
+    type Err = TextError;
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         let upper = text.trim().to_ascii_uppercase();
         if let Some((_, value)) = NAMES.iter().find(|(name, _)| *name == upper) {
             return Ok(Self(*value));
@@ -76,7 +76,7 @@ impl FromStr for Dscp {
             None => upper.parse().ok(),
         };
         number.and_then(Self::new).ok_or_else(|| {
-            UnitError::new(text, "it must be 0 to 63, or a name such as EF, AF41, CS1, LE")
+            TextError::new(text, "it must be 0 to 63, or a name such as EF, AF41, CS1, LE")
         })
     }
 }

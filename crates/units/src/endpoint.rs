@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-use super::{UnitError, shortened};
+use super::{TextError, shortened};
 
 /// The port of `linerate serve`, and iperf3's.
 pub const DEFAULT_PORT: u16 = 5201;
@@ -19,12 +19,12 @@ pub struct EndpointName {
 }
 
 impl FromStr for EndpointName {
-    type Err = UnitError;
+    type Err = TextError;
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let fail = |why: &str| UnitError::new(text, why);
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        let fail = |why: &str| TextError::new(text, why);
         if let Some(problem) = no_host(text) {
-            return Err(UnitError::new(text, problem));
+            return Err(TextError::new(text, problem));
         }
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, after) = rest

@@ -25,7 +25,7 @@
 //! assert_eq!(held, ByteCount(362_500));
 //! assert_eq!("EF".parse::<Dscp>()?.to_string(), "EF");
 //! assert!("12 parsecs".parse::<Span>().is_err());
-//! # Ok::<(), linerate_units::UnitError>(())
+//! # Ok::<(), linerate_units::TextError>(())
 //! ```
 
 mod caveat;
@@ -34,12 +34,14 @@ mod date;
 mod dscp;
 mod end;
 mod endpoint;
+mod error;
 mod ip;
 mod nanos;
 mod quantity;
 mod random;
 mod sizes;
 mod text;
+mod words;
 
 pub use caveat::{Caveat, CaveatKind, CaveatRemedy};
 pub use date::{
@@ -49,34 +51,10 @@ pub use date::{
 pub use dscp::Dscp;
 pub use end::End;
 pub use endpoint::{DEFAULT_PORT, EndpointName};
+pub use error::{FileError, TextError};
 pub use ip::{Ecn, Family, one_host};
 pub use nanos::Nanos;
 pub use quantity::{BitRate, ByteCount, Percent, Span};
 pub use random::{Dice, SplitMix64};
 pub use sizes::Sizes;
-pub use text::{is_hidden, listed, printable, quoted, shortened, suggestion};
-
-use thiserror::Error;
-
-/// A text that is not the quantity it should be.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{text}`: {why}")]
-pub struct UnitError {
-    text: String,
-    why: String,
-}
-
-impl UnitError {
-    fn new(text: &str, why: impl Into<String>) -> Self {
-        Self {
-            // What a user typed can be of any length; the message is one line of a terminal.
-            text: text.chars().take(60).collect(),
-            why: why.into(),
-        }
-    }
-
-    /// The reason alone, without the text.
-    pub fn why(&self) -> &str {
-        &self.why
-    }
-}
+pub use text::{is_hidden, listed, parts, printable, quoted, shortened, suggestion};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::UnitError;
+use super::TextError;
 
 /// Bits per second.
 #[derive(
@@ -24,7 +24,7 @@ pub struct BitRate(pub u64);
 pub struct ByteCount(pub u64);
 
 /// A span of time, to the nanosecond; in JSON a number of seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
 /// Hundredths; `Percent(5.0)` is 5 %.
@@ -82,7 +82,7 @@ impl JsonSchema for Span {
 }
 
 /// Splits `1.5Gbit` into 1.5 and `Gbit`; the number must be finite and not negative.
-fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a str), UnitError> {
+fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a str), TextError> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'));
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
@@ -92,28 +92,28 @@ fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a 
         } else {
             format!("it must be {wanted}")
         };
-        UnitError::new(text, why)
+        TextError::new(text, why)
     })?;
     Ok((number, unit.trim()))
 }
 
 /// Rounds to a whole number, and refuses one that a float cannot count exactly.
-fn whole(text: &str, value: f64) -> Result<u64, UnitError> {
+fn whole(text: &str, value: f64) -> Result<u64, TextError> {
     // 2⁵³: beyond it a float no longer counts single units, and no host has such a quantity.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value > EXACT {
-        return Err(UnitError::new(text, "it is too large"));
+        return Err(TextError::new(text, "it is too large"));
     }
     Ok(value.round() as u64)
 }
 
 impl FromStr for BitRate {
-    type Err = UnitError;
+    type Err = TextError;
 
     /// Decimal prefixes only, as link rates are: `k` = 10³, `m` = 10⁶, `g` = 10⁹, `t` = 10¹², of
     /// either case, followed by nothing, `bit`, `bit/s` or `bps`. A trailing `B/s` is bytes per
     /// second.
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         const WANTED: &str = "a rate such as 100mbit";
         let (number, unit) = number_and_unit(text, WANTED)?;
         let (prefix, bits) = if let Some(prefix) = unit.strip_suffix("B/s") {
@@ -132,7 +132,7 @@ impl FromStr for BitRate {
             "t" => 12,
             _ => {
                 let why = "its unit must be bit, kbit, mbit or gbit";
-                return Err(UnitError::new(text, why));
+                return Err(TextError::new(text, why));
             }
         };
         // The point is moved in the text: a product would be rounded twice, and what `typed` wrote
@@ -143,11 +143,11 @@ impl FromStr for BitRate {
 }
 
 impl FromStr for ByteCount {
-    type Err = UnitError;
+    type Err = TextError;
 
     /// `KiB`, `MiB`, `GiB`, `TiB` and iperf3's bare `K`, `M`, `G`, `T` are powers of 1024; `KB`,
     /// `MB`, `GB`, `TB` are powers of 1000.
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         const WANTED: &str = "a size such as 64KiB";
         let (number, unit) = number_and_unit(text, WANTED)?;
         let scale = match unit.to_ascii_lowercase().as_str() {
@@ -162,23 +162,23 @@ impl FromStr for ByteCount {
             "tb" => 1e12,
             _ => {
                 let why = "its unit must be B, KiB, MiB, GiB, TiB, KB, MB, GB or TB";
-                return Err(UnitError::new(text, why));
+                return Err(TextError::new(text, why));
             }
         };
         let bytes = number * scale;
         // 1.5KiB is a whole number of bytes, 0.1KiB is rounded to one, and 1.5 is a slip.
         if scale == 1.0 && bytes.fract() != 0.0 {
-            return Err(UnitError::new(text, "a byte is not divided"));
+            return Err(TextError::new(text, "a byte is not divided"));
         }
         whole(text, bytes).map(Self)
     }
 }
 
 impl FromStr for Span {
-    type Err = UnitError;
+    type Err = TextError;
 
     /// A bare number is seconds, as in iperf3's `-t`.
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         const WANTED: &str = "a time such as 29ms";
         let (number, unit) = number_and_unit(text, WANTED)?;
         let scale = match unit {
@@ -190,22 +190,22 @@ impl FromStr for Span {
             "h" => 3600.0,
             _ => {
                 let why = "its unit must be ns, us, ms, s, min or h";
-                return Err(UnitError::new(text, why));
+                return Err(TextError::new(text, why));
             }
         };
-        Self::from_secs_f64(number * scale).ok_or_else(|| UnitError::new(text, "it is too large"))
+        Self::from_secs_f64(number * scale).ok_or_else(|| TextError::new(text, "it is too large"))
     }
 }
 
 impl FromStr for Percent {
-    type Err = UnitError;
+    type Err = TextError;
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         const WANTED: &str = "a percentage such as 5%";
         let (number, unit) = number_and_unit(text, WANTED)?;
         match unit {
             "" | "%" => Ok(Self(number)),
-            _ => Err(UnitError::new(text, "its unit must be %")),
+            _ => Err(TextError::new(text, "its unit must be %")),
         }
     }
 }

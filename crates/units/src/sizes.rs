@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{ByteCount, UnitError};
+use super::{ByteCount, TextError};
 
 /// Message sizes of a sweep, in the order given: `1460`, `32,64,128`, `100..9100/500` (both ends
 /// included where the step meets them), or ranges and single sizes joined by commas. At most 1,000.
@@ -26,29 +26,29 @@ impl Sizes {
 }
 
 impl FromStr for Sizes {
-    type Err = UnitError;
+    type Err = TextError;
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         let mut sizes = Vec::new();
         for part in text.split(',') {
             match part.split_once("..") {
                 None => sizes.push(part.parse::<ByteCount>()?.0),
                 Some((first, rest)) => {
                     let (last, step) = rest.split_once('/').ok_or_else(|| {
-                        UnitError::new(text, "a range is FIRST..LAST/STEP, such as 100..9100/500")
+                        TextError::new(text, "a range is FIRST..LAST/STEP, such as 100..9100/500")
                     })?;
                     let [first, last, step] = [first, last, step].map(str::parse::<ByteCount>);
                     let (first, last, step) = (first?.0, last?.0, step?.0);
                     if step == 0 || first > last {
                         let why = "a range rises by a step of at least 1";
-                        return Err(UnitError::new(text, why));
+                        return Err(TextError::new(text, why));
                     }
                     let steps = (0..=(last - first) / step).take(MAX_SIZES + 1);
                     sizes.extend(steps.map(|i| first + i * step));
                 }
             }
             if sizes.len() > MAX_SIZES {
-                return Err(UnitError::new(text, "it has more than 1000 sizes"));
+                return Err(TextError::new(text, "it has more than 1000 sizes"));
             }
         }
         Ok(Self(sizes))

@@ -1,5 +1,7 @@
 //! Text from and for people: cleaning, quoting, lists, suggestions.
 
+use std::borrow::Borrow;
+
 /// The text with control characters, and those that hide or turn round what follows, written as
 /// `\u{1b}`.
 ///
@@ -41,12 +43,26 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`, with that word before the last.
-pub fn listed(names: &[&str], before_last: &str) -> String {
+pub fn listed<N: Borrow<str>>(names: &[N], before_last: &str) -> String {
     match names {
         [] => String::new(),
-        [name] => (*name).to_owned(),
-        [names @ .., last] => format!("{} {before_last} {last}", names.join(", ")),
+        [name] => name.borrow().to_owned(),
+        [names @ .., last] => format!("{} {before_last} {}", names.join(", "), last.borrow()),
     }
+}
+
+/// The parts of a list, at the commas that are not within parentheses: `a=1,loss=ge(1%,2%)` has
+/// two.
+pub fn parts(list: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    list.split(move |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
 }
 
 /// "did you mean", with the words that look like `text`; none if none does. Of words with dots,
@@ -115,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_last_of_several_names_stands_behind_a_word() {
-        assert_eq!(listed(&[], "and"), "");
+        assert_eq!(listed::<&str>(&[], "and"), "");
         assert_eq!(listed(&["a"], "and"), "a");
         assert_eq!(listed(&["a", "b", "c"], "or"), "a, b or c");
     }

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use linerate_core::plan::{Draft, Shorthand, TestOption, Workload, options};
-use linerate_core::units::{Sizes, UnitError, quoted};
+use linerate_core::units::{Sizes, TextError, quoted};
 
 use crate::typed;
 
@@ -69,7 +69,7 @@ impl<C: Choice> TestOptions<C> {
         let Some(swept) = self.typed.iter().find(is_swept) else {
             return Ok(vec![draft]);
         };
-        let sizes: Sizes = swept.text.parse().map_err(|error: UnitError| {
+        let sizes: Sizes = swept.text.parse().map_err(|error: TextError| {
             let name = typed::option(swept.key);
             anyhow!("{name} {}: {}", quoted(&swept.text), error.why())
         })?;

@@ -8,7 +8,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::monitor::HttpUrl;
 use linerate_core::plan::Workload;
-use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span, UnitError};
+use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span, TextError};
 use linerate_core::value::{Value, ValueKind};
 use linerate_history::{Place, Since};
 
@@ -188,7 +188,7 @@ pub(super) fn count(least: u64, most: u64) -> impl Parser<Count> {
 /// A percentage for which `holds` is true; `range` says so in words.
 pub(super) fn percent(holds: fn(f64) -> bool, range: &'static str) -> impl Parser<Percent> {
     move |text: &str| {
-        let percent: Percent = text.parse().map_err(|error: UnitError| error.why().to_owned())?;
+        let percent: Percent = text.parse().map_err(|error: TextError| error.why().to_owned())?;
         holds(percent.0).then_some(percent).ok_or_else(|| format!("it must be {range}"))
     }
 }

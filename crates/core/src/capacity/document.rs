@@ -20,7 +20,7 @@ pub const CAPACITY_SCHEMA: &str = "linerate.capacity/1";
 
 /// The number of connections that two ends held, and the cost.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityDocument {
     /// [`CAPACITY_SCHEMA`].
     pub schema: String,

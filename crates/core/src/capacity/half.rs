@@ -8,6 +8,7 @@ use serde_with_macros::skip_serializing_none;
 
 use super::request::MAX_CAUSES;
 use crate::record::{Caveat, CpuSeconds, HostFacts};
+use crate::units::words;
 
 /// Why a connection or a socket was not opened, or did not stay.
 #[derive(
@@ -52,28 +53,26 @@ pub enum FailureCause {
     Other,
 }
 
-impl FailureCause {
-    /// A description, with the kernel's error number.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Descriptors => "no descriptor left in the process (EMFILE)",
-            Self::Files => "no file left on the host (ENFILE)",
-            Self::Ports => "no local port left (EADDRNOTAVAIL)",
-            Self::Buffers => "no buffers (ENOBUFS)",
-            Self::Memory => "no memory (ENOMEM)",
-            Self::Refused => "refused (ECONNREFUSED)",
-            Self::TimedOut => "not answered in time",
-            Self::Reset => "reset by the peer",
-            Self::Closed => "closed by the peer",
-            Self::Unreachable => "no way there (EHOSTUNREACH)",
-            Self::Stranger => "did not name the session",
-            Self::Crowded => "more than the endpoint has room for",
-            Self::Garbled => "answered with something else",
-            Self::WorkerLost => "the process that held it ended",
-            Self::Watches => "no epoll watch left (ENOSPC)",
-            Self::NotPermitted => "not permitted (EPERM)",
-            Self::Other => "another cause",
-        }
+// With the kernel's error number.
+words! {
+    FailureCause words {
+        "no descriptor left in the process (EMFILE)" Descriptors,
+        "no file left on the host (ENFILE)" Files,
+        "no local port left (EADDRNOTAVAIL)" Ports,
+        "no buffers (ENOBUFS)" Buffers,
+        "no memory (ENOMEM)" Memory,
+        "refused (ECONNREFUSED)" Refused,
+        "not answered in time" TimedOut,
+        "reset by the peer" Reset,
+        "closed by the peer" Closed,
+        "no way there (EHOSTUNREACH)" Unreachable,
+        "did not name the session" Stranger,
+        "more than the endpoint has room for" Crowded,
+        "answered with something else" Garbled,
+        "the process that held it ended" WorkerLost,
+        "no epoll watch left (ENOSPC)" Watches,
+        "not permitted (EPERM)" NotPermitted,
+        "another cause" Other,
     }
 }
 

@@ -38,6 +38,5 @@ pub use request::{
 };
 pub use search::{FIRST_TRIED, MAX_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
 pub use test::{
-    CapacityError, CapacityTest, Load, LoadPace, MAX_HELD, MAX_MESSAGE, MAX_PER_S, MAX_SOURCES,
-    MIN_MESSAGE,
+    CapacityError, CapacityTest, Load, LoadPace, MAX_HELD, MAX_MESSAGE, MAX_PER_S, MIN_MESSAGE,
 };

@@ -22,11 +22,11 @@ pub const MIN_MESSAGE: u64 = super::wire::HEADER_BYTES as u64;
 /// Highest rate of connecting, of churn and of requests, per second.
 pub const MAX_PER_S: u64 = 10_000_000;
 /// Most source addresses.
-pub const MAX_SOURCES: usize = 256;
+const MAX_SOURCES: usize = 256;
 
 /// A whole run of `capacity`.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityTest {
     /// TCP connections to open and hold; 0 for none.
     pub connections: u64,

@@ -9,10 +9,9 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::record::{CaveatKind, EndReport, Leg, Record, Status};
-use crate::units::suggestion;
+use crate::units::{TextError, suggestion, words};
 
 /// An event that makes a run unfit for a comparison.
 #[derive(
@@ -43,14 +42,6 @@ pub enum Fault {
     NoRatio,
 }
 
-/// The error for a word that names no fault.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{word}`: there is no such fault; {hint}")]
-pub struct FaultError {
-    word: String,
-    hint: String,
-}
-
 /// The faults that a user may declare.
 pub const FAULTS: [Fault; 8] = [
     Fault::Retransmissions,
@@ -67,23 +58,23 @@ pub const FAULTS: [Fault; 8] = [
 /// build more.
 const OTHER_LOAD: f64 = 20.0;
 
-impl Fault {
-    /// The fault's name on the command line and in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Retransmissions => "retransmissions",
-            Self::Timeouts => "timeouts",
-            Self::Loss => "loss",
-            Self::BufferOverruns => "buffer_overruns",
-            Self::Corruption => "corruption",
-            Self::BusyHost => "busy_host",
-            Self::Clock => "clock",
-            Self::Thermal => "thermal",
-            Self::Incomplete => "incomplete",
-            Self::NoRatio => "no_ratio",
-        }
+// As on the command line and in documents.
+words! {
+    Fault name {
+        "retransmissions" Retransmissions,
+        "timeouts" Timeouts,
+        "loss" Loss,
+        "buffer_overruns" BufferOverruns,
+        "corruption" Corruption,
+        "busy_host" BusyHost,
+        "clock" Clock,
+        "thermal" Thermal,
+        "incomplete" Incomplete,
+        "no_ratio" NoRatio,
     }
+}
 
+impl Fault {
     /// What of it a record shows, in words with its figure. [`Fault::NoRatio`] is of a pair, and
     /// shows in no record.
     pub fn seen_in(self, record: &Record) -> Option<String> {
@@ -118,16 +109,16 @@ impl fmt::Display for Fault {
 }
 
 impl FromStr for Fault {
-    type Err = FaultError;
+    type Err = TextError;
 
-    fn from_str(word: &str) -> Result<Self, FaultError> {
+    fn from_str(word: &str) -> Result<Self, TextError> {
         let found = FAULTS.into_iter().find(|fault| fault.name() == word);
         found.ok_or_else(|| {
             let word: String = word.chars().take(40).collect();
             let names = FAULTS.map(Fault::name);
             let hint = suggestion(&word, names)
                 .unwrap_or_else(|| format!("they are {}", names.join(", ")));
-            FaultError { word, hint }
+            TextError::new(&word, format!("there is no such fault; {hint}"))
         })
     }
 }

@@ -118,7 +118,7 @@ pub struct Ledger {
 }
 
 /// The number of excluded pairs at which the comparison is given up.
-pub const MAX_EXCLUDED: u32 = 10;
+const MAX_EXCLUDED: u32 = 10;
 /// Fewer pairs than this do not show how far the pairs scatter.
 const MIN_PAIRS_TO_PREDICT: usize = 6;
 /// A fault that came in this many pairs under one treatment alone is attributed to the treatment.

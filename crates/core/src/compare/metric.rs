@@ -6,11 +6,10 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thiserror::Error;
 
 use crate::plan::{Test, Traffic};
 use crate::record::Record;
-use crate::units::suggestion;
+use crate::units::{TextError, suggestion};
 
 /// A figure of a [`Record`], by its path: `throughput_bps`, `latency_us.p99`,
 /// `receiver.cpu_seconds`, `sender.counters.TcpExtTCPTimeouts`; of one of two directions
@@ -25,14 +24,6 @@ use crate::units::suggestion;
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct Metric(String);
-
-/// The error for a path that leads to no figure.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{path}`: there is no such figure in a record; {hint}")]
-pub struct MetricError {
-    path: String,
-    hint: String,
-}
 
 impl Metric {
     /// Its value in a record, in the unit that its key names; `None` where the run has no such
@@ -97,14 +88,15 @@ impl Metric {
 }
 
 impl FromStr for Metric {
-    type Err = MetricError;
+    type Err = TextError;
 
-    fn from_str(text: &str) -> Result<Self, MetricError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         let text = if text == RPM[0] { RPM[1] } else { text };
         if Self::known().any(|known| matches(known, text)) {
             return Ok(Self(text.to_owned()));
         }
-        Err(MetricError { path: text.chars().take(MAX_SHOWN).collect(), hint: hint(text) })
+        let why = format!("there is no such figure in a record; {}", hint(text));
+        Err(TextError::new(text, why))
     }
 }
 
@@ -115,9 +107,9 @@ impl fmt::Display for Metric {
 }
 
 impl TryFrom<String> for Metric {
-    type Error = MetricError;
+    type Error = TextError;
 
-    fn try_from(text: String) -> Result<Self, MetricError> {
+    fn try_from(text: String) -> Result<Self, TextError> {
         text.parse()
     }
 }

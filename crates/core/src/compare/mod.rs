@@ -18,12 +18,10 @@ mod metric;
 pub(crate) mod samples;
 
 pub use document::{COMPARISON_SCHEMA, Comparison, IdleLoad, ReadBack, WouldDecide, asked_of_both};
-pub use fault::{FAULTS, Fault, FaultError};
-pub use ledger::{
-    ComparedMetric, ComparedPair, Ledger, MAX_EXCLUDED, OneSidedFault, SeenFault, Standing,
-};
+pub use fault::{FAULTS, Fault};
+pub use ledger::{ComparedMetric, ComparedPair, Ledger, OneSidedFault, SeenFault, Standing};
 pub use linerate_stats::paired::{
     ComparisonVerdict, Conclusion, Design, MAX_METRICS, MAX_PAIRS, MetricConclusion, Observation,
     Order, Schedule, Sequential, Side, log_ratio, observational,
 };
-pub use metric::{Metric, MetricError};
+pub use metric::Metric;

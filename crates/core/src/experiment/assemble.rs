@@ -20,9 +20,8 @@ pub struct Ending {
 
 impl Experiment {
     /// The document of the runs that were made; those of other experiments are left out.
-    pub fn assemble(&self, runs: Vec<Run>, ending: &Ending) -> ExperimentDocument {
-        let runs = runs.into_iter().filter(|run| self.cell_of(run).is_some());
-        let runs: Vec<Run> = runs.collect();
+    pub fn assemble(&self, mut runs: Vec<Run>, ending: &Ending) -> ExperimentDocument {
+        runs.retain(|run| self.cell_of(run).is_some());
         let by_cell = self.by_cell(&runs);
         let table = table::table(self, &by_cell, &ending.unavailable);
         let findings = findings::outcomes(self, &by_cell);
@@ -106,15 +105,15 @@ impl Experiment {
 
 /// Of what the runs amount to: too few for their interval, or no single figure.
 fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Caveat> {
-    let of_table = table.rows.iter().flat_map(|row| &row.figures);
-    let of_table: Vec<&Figure> = of_table.filter_map(|figure| figure.ours.as_ref()).collect();
+    let cells = table.rows.iter().flat_map(|row| &row.figures);
+    let of_table: Vec<&Figure> = cells.filter_map(|figure| figure.ours.as_ref()).collect();
     let of_findings = findings.iter().filter_map(|finding| finding.ours.as_ref());
     let all: Vec<&Figure> = of_table.iter().copied().chain(of_findings).collect();
-    let few = all.iter().filter_map(|figure| match figure {
+    let short = all.iter().filter_map(|figure| match figure {
         Figure::One(one) if !one.reaches_confidence() => Some(one.n),
         _ => None,
     });
-    let few = few.min().map(|n| {
+    let few = short.min().map(|n| {
         let message = match n {
             1 => "one run has no interval: nothing is known of its spread".to_owned(),
             n => format!(

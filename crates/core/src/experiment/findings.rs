@@ -21,8 +21,8 @@ fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> Do
     let judged = ours.as_ref().map(|ours| accepted.judge(ours, &samples));
     let agreement = judged.unwrap_or(Agreement::NotKnown);
     let report_agreement = accepted.judge_all(report);
-    let over = finding.over_measure.as_ref();
-    let over = over.map_or(String::new(), |over| format!(" ÷ {over}"));
+    let other = finding.over_measure.as_ref();
+    let over = other.map_or(String::new(), |over| format!(" ÷ {over}"));
     DocumentFinding {
         text: finding.text.clone(),
         metric: format!("{}{over}", finding.measure),

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::workload::SPECIAL_FIGURES;
-use crate::compare::{Metric, MetricError};
+use crate::compare::Metric;
 use crate::load::LOAD_FIGURES;
 use crate::record::{LabDirection, Record};
+use crate::units::TextError;
 
 /// A run of a cell and its results.
 #[skip_serializing_none]
@@ -95,10 +96,10 @@ impl Measure {
 }
 
 impl FromStr for Measure {
-    type Err = MetricError;
+    type Err = TextError;
 
     /// Reads the path of a figure.
-    fn from_str(text: &str) -> Result<Self, MetricError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         if let Some(counter) = lab_counter(text) {
             return Ok(counter);
         }

@@ -212,8 +212,8 @@ impl Cell {
             Work::Test(test) => serde_json::to_string(test),
             Work::Load(mix) => serde_json::to_string(mix),
             Work::Special(special) => serde_json::to_string(special),
-        };
-        let work = work.expect("a test has string keys");
+        }
+        .expect("a test has string keys");
         format!("{}|{work}|{}", self.place, self.treatments)
     }
 

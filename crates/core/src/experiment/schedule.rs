@@ -148,8 +148,7 @@ impl Estimate {
     /// Seconds that are left, given how many runs each cell still has; `None` as long as nothing is
     /// known of runs that end after so many bytes.
     pub fn remaining_s(&self, experiment: &Experiment, remaining: &[usize]) -> Option<f64> {
-        let left = remaining.iter().enumerate();
-        let left = left.filter(|(_, count)| **count > 0);
+        let left = remaining.iter().enumerate().filter(|(_, count)| **count > 0);
         left.map(|(cell, count)| Some(self.of_cell(experiment, cell)? * *count as f64)).sum()
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::{DEFAULT_MIX, Mix, MixChoice};
 use crate::plan::{Draft, PlanError, Test, Workload, options};
-use crate::units::{ByteCount, UnitError};
+use crate::units::{ByteCount, TextError};
 
 /// The workload of a cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,7 +133,7 @@ impl LoadDraft {
             "mix" => self.mix = Some(text.to_owned()),
             "time" => {
                 let time = text.parse();
-                self.choice.time = Some(time.map_err(|error: UnitError| error.to_string())?);
+                self.choice.time = Some(time.map_err(|error: TextError| error.to_string())?);
             }
             _ => self.choice.flows = Some(text.parse().map_err(|_| "`flows` is a number")?),
         }

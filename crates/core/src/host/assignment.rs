@@ -13,7 +13,7 @@ pub struct Assignment {
 }
 
 /// Largest number of settings that are set at once.
-pub const MAX_ASSIGNMENTS: usize = 200;
+pub(super) const MAX_ASSIGNMENTS: usize = 200;
 
 impl Assignment {
     /// Checks one.

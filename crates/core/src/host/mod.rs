@@ -35,7 +35,7 @@ mod view;
 mod tests;
 
 pub use advice::advise;
-pub use assignment::{Assignment, MAX_ASSIGNMENTS, assignments, check_keys};
+pub use assignment::{Assignment, assignments, check_keys};
 pub use document::{
     ChangeOutcome, HOST_SCHEMA, HostAbout, HostDocument, SettingChange, SettingReport, SettingState,
 };

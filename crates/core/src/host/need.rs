@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use crate::units::{BitRate, Span, listed};
+use crate::units::{BitRate, Span, listed, words};
 
 /// What a host is needed for.
 #[skip_serializing_none]
@@ -100,18 +100,8 @@ impl Need {
     }
 }
 
-impl Profile {
-    /// All profiles.
-    pub const ALL: [Self; 3] = [Self::Wan, Self::Lan, Self::ManyConnections];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Wan => "wan",
-            Self::Lan => "lan",
-            Self::ManyConnections => "many-connections",
-        }
-    }
+words! {
+    Profile name { "wan" Wan, "lan" Lan, "many-connections" ManyConnections }
 }
 
 impl fmt::Display for Profile {
@@ -124,7 +114,7 @@ impl FromStr for Profile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|profile| profile.name() == text);
-        known.ok_or_else(|| format!("it must be {}", listed(&Self::ALL.map(Self::name), "or")))
+        let known = Self::from_word(text);
+        known.ok_or_else(|| format!("it must be {}", listed(Self::WORDS, "or")))
     }
 }

@@ -60,8 +60,8 @@ impl Topology {
     /// Adds a link, and an interface to each of its nodes.
     pub(super) fn add_link(&mut self, wanted: Wanted) {
         let link = self.links.len();
-        let ends = wanted.nodes.into_iter().zip(wanted.interfaces);
-        let ends: Vec<_> = ends
+        let named = wanted.nodes.into_iter().zip(wanted.interfaces);
+        let ends: Vec<_> = named
             .zip(wanted.addresses)
             .map(|((node, name), addresses)| {
                 let interfaces = &mut self.nodes[node].interfaces;

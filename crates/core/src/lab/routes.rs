@@ -96,10 +96,10 @@ impl<'a> Graph<'a> {
         };
         let routers: Vec<usize> = [a, b].into_iter().filter(|n| self.forwards(*n)).collect();
         let to_network = self.hops_to(&routers);
-        let hosts = [(a, of_a), (b, of_b)].into_iter();
-        let hosts = hosts.filter(|(node, _)| !self.forwards(*node));
-        let hosts = hosts.map(|(node, prefix)| (node, prefix, self.hops_to(&[node])));
-        let hosts: Vec<_> = hosts.collect();
+        let ends = [(a, of_a), (b, of_b)].into_iter();
+        let hosts = ends.filter(|(node, _)| !self.forwards(*node));
+        let hops = |(node, prefix)| (node, prefix, self.hops_to(&[node]));
+        let hosts: Vec<_> = hosts.map(hops).collect();
         for (node, routes) in routes.iter_mut().enumerate() {
             if node == a || node == b {
                 continue;

@@ -201,8 +201,8 @@ fn read(text: &str, seed: u64) -> Result<Monitor, Fault> {
     let names = paths.iter().map(|path| path.name.as_str());
     check_names("paths", &sections, names)?;
     let sections = root.sections("test", "[[test]]", TEST_KEYS)?;
-    let tests = sections.iter().map(|section| test(section, &paths, seed));
-    let tests = tests.collect::<Result<Vec<_>, _>>()?;
+    let read = sections.iter().map(|section| test(section, &paths, seed));
+    let tests = read.collect::<Result<Vec<_>, _>>()?;
     if tests.is_empty() {
         return Err(root.missing("test", "each in a table [[test]]"));
     }

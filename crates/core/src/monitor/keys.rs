@@ -172,9 +172,8 @@ pub fn quiet(root: &Section<'_>) -> Result<Vec<QuietHours>, Fault> {
     let hint = "write \"22:00-06:00\", UTC";
     let mut quiet = Vec::new();
     for at in root.strings("quiet")?.unwrap_or_default() {
-        let hours = at.value.split_once('-');
-        let hours = hours.and_then(|(from, to)| Some((second_of_day(from)?, second_of_day(to)?)));
-        match hours {
+        let ends = at.value.split_once('-');
+        match ends.and_then(|(from, to)| Some((second_of_day(from)?, second_of_day(to)?))) {
             Some((from_s, to_s)) if from_s != to_s => quiet.push(QuietHours { from_s, to_s }),
             _ => return Fault::malformed(at, "part of a day", hint),
         }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::error::{self, Piece};
 use super::options::{DEFAULT_TIME, Default, TestOption, option_of, options};
 use super::{
     Closer, Direction, ExchangeTest, Extent, PlanError, Protocol, SocketOptions, StreamTest, Test,
-    Traffic, Workload,
+    Traffic, Workload, forbidden,
 };
 use crate::units::{Span, listed, quoted};
 use crate::value::Value;
@@ -97,14 +98,13 @@ impl Draft {
             return Err(match of_another {
                 Some(option) => self.is_of_another(option, typed.unwrap_or(option.key)),
                 None => {
-                    let workload = self.workload.word();
-                    PlanError::new("", format!("{workload} has no option `{key}`"))
+                    let what = format!("{} has no option `{key}`", self.workload.word());
+                    PlanError::new("", [what.into()])
                 }
             });
         };
-        let value = option.kind.read(text);
-        let value =
-            value.map_err(|why| PlanError::new(option.key, format!("{}: {why}", quoted(text))))?;
+        let read = option.kind.read(text);
+        let value = read.map_err(|why| PlanError::value(option.key, quoted(text), why))?;
         self.given.push(Given { option, value, typed });
         Ok(())
     }
@@ -142,22 +142,23 @@ impl Draft {
     }
 
     /// The error with each option as typed.
-    fn as_typed(&self, error: PlanError) -> PlanError {
-        let mut message = error.message;
-        if !self.has("protocol") {
-            // Nobody typed the protocol that a test has by default.
-            message = message.replace("`protocol` tcp", "TCP");
-        }
-        for (at, given) in self.given.iter().enumerate() {
-            let is_first = self.given[..at].iter().all(|it| it.option != given.option);
-            if let (true, Some(typed)) = (is_first, given.typed) {
-                let key = format!("`{}`", given.option.key);
-                let whole = format!("{key} {}", given.option.kind.written(&given.value));
-                let typed = format!("`{typed}`");
-                message = message.replace(&whole, &typed).replace(&key, &typed);
+    fn as_typed(&self, mut error: PlanError) -> PlanError {
+        for piece in &mut error.message {
+            let Piece::Option(name, value) = piece else { continue };
+            match self.given.iter().find(|given| given.option.key == *name) {
+                // A shorthand stands for its value.
+                Some(Given { option, value: given, typed: Some(typed) }) => {
+                    *name = typed;
+                    value.take_if(|value| *value == option.kind.written(given));
+                }
+                // Nobody typed the protocol that a test has by default.
+                None if *name == "protocol" && value.as_deref() == Some("tcp") => {
+                    *piece = "TCP".into();
+                }
+                _ => {}
             }
         }
-        PlanError { message, ..error }
+        error
     }
 
     fn test(&self, seed: u64) -> Result<Test, PlanError> {
@@ -189,8 +190,8 @@ impl Draft {
         let workload = self.workload.word();
         let have = if of.len() == 1 { "has" } else { "have" };
         let of = listed(&of, "and");
-        let message = format!("{workload} has no option `{name}`; {of} {have} it");
-        PlanError { key: name, message }
+        let has_not = format!("{workload} has no option ").into();
+        PlanError::new(name, [has_not, error::option(name), format!("; {of} {have} it").into()])
     }
 
     fn check_alone(&self, given: &Given, before: &[Given]) -> Result<(), PlanError> {
@@ -200,13 +201,13 @@ impl Draft {
         }
         for other in before {
             if other.name() == given.name() {
-                return Err(PlanError::new(given.name(), "is given twice"));
+                return forbidden(given.name(), [" is given twice".into()]);
             }
             let excludes = |one: &TestOption, two: &TestOption| one.excludes.contains(&two.key);
             let is_same = other.option.key == option.key;
             if is_same || excludes(option, other.option) || excludes(other.option, option) {
-                let what = format!("cannot be used with `{}`", other.name());
-                return Err(PlanError::new(given.name(), what));
+                let cannot = " cannot be used with ".into();
+                return forbidden(given.name(), [cannot, error::option(other.name())]);
             }
         }
         Ok(())

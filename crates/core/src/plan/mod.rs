@@ -7,22 +7,23 @@
 
 mod build;
 mod ends;
+mod error;
 mod options;
 
-use std::fmt;
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
-use thiserror::Error;
 
 use crate::units::{BitRate, ByteCount, Dscp, Percent, Span};
 use crate::wire::STAMP_BYTES;
+use error::{Piece, option};
 
 pub use crate::units::End;
 pub use build::Draft;
 pub use ends::Role;
+pub use error::PlanError;
 pub use options::{Default, Over, Shorthand, SocketTreatment, TestOption, option_of, options};
 
 /// The kind of traffic.
@@ -332,69 +333,32 @@ pub const MAX_REPEATS: u32 = 100;
 /// Most flows of a test, over both directions.
 pub const MAX_STREAMS: u32 = 256;
 /// Most messages of one system call.
-pub const MAX_BATCH: u32 = 128;
+const MAX_BATCH: u32 = 128;
 /// Longest run or warm-up, seconds: a day.
 pub const MAX_SECONDS: f64 = 86_400.0;
 /// Largest message of a stream, request or response, bytes.
 pub const MAX_MESSAGE: u64 = 64 << 20;
 /// Largest UDP payload over IPv6 without jumbograms (RFC 8200); over IPv4 it is 65,507.
-pub const MAX_DATAGRAM: u64 = 65_527;
+const MAX_DATAGRAM: u64 = 65_527;
 /// Smallest UDP payload: linerate's own header (see [`crate::wire`]).
-pub const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
+const MIN_DATAGRAM: u64 = crate::wire::DATAGRAM_HEADER as u64;
 /// Most datagrams of a packet train.
 pub const MAX_TRAIN: u64 = 1024;
 /// Most objects of a page.
-pub const MAX_OBJECTS: u32 = 1000;
+const MAX_OBJECTS: u32 = 1000;
 /// Most requests in flight at once on one connection.
 pub const MAX_DEPTH: u32 = 1024;
-
-/// An option with a value that it cannot have, or not in this test. The message names options
-/// between backticks.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{message}")]
-pub struct PlanError {
-    key: &'static str,
-    message: String,
-}
-
-impl PlanError {
-    fn new(key: &'static str, what: impl fmt::Display) -> Self {
-        let message = match key {
-            "" => what.to_string(),
-            key => format!("`{key}` {what}"),
-        };
-        Self { key, message }
-    }
-
-    /// The key of the option; empty if there is no such option.
-    pub fn key(&self) -> &'static str {
-        self.key
-    }
-
-    /// The message with options as on the command line: `--mss`, or as typed ([`Draft::set_as`]).
-    pub fn on_command_line(&self) -> String {
-        self.named(|key| format!("--{key}"))
-    }
-
-    /// The message with the name that `name` gives to each key of an option.
-    pub fn named(&self, name: impl Fn(&str) -> String) -> String {
-        let parts = self.message.split('`').enumerate().map(|(at, part)| match part {
-            key if at % 2 == 1 && !key.starts_with('-') => name(key),
-            part => part.to_owned(),
-        });
-        parts.collect()
-    }
-}
 
 fn within(key: &'static str, value: u64, least: u64, most: u64) -> Result<(), PlanError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    forbidden(key, format!("{value}: it must be {least} to {most}"))
+    Err(PlanError::value(key, value, format!("it must be {least} to {most}")))
 }
 
-fn forbidden(key: &'static str, what: impl fmt::Display) -> Result<(), PlanError> {
-    Err(PlanError::new(key, what))
+/// Refuses an option; the message begins with its name.
+fn forbidden<const N: usize>(key: &'static str, message: [Piece; N]) -> Result<(), PlanError> {
+    Err(PlanError::new(key, [&[option(key)], &message[..]].concat()))
 }
 
 impl SocketOptions {
@@ -474,9 +438,8 @@ impl Test {
         self.check_warm_up()?;
         self.check_source_port()?;
         if self.flows() > MAX_STREAMS {
-            let (streams, each) = (self.streams, MAX_STREAMS / 2);
-            let what = format!("{streams}: it must be 1 to {each} in both directions");
-            return forbidden("streams", what);
+            let why = format!("it must be 1 to {} in both directions", MAX_STREAMS / 2);
+            return Err(PlanError::value("streams", self.streams, why));
         }
         match &self.traffic {
             Traffic::Stream(stream) => self.check_stream(stream),
@@ -503,7 +466,7 @@ impl Test {
         if self.warm_up.0.is_zero() {
             return Ok(());
         }
-        forbidden("warm-up", format!("cannot be used with `{other}`"))
+        forbidden("warm-up", [" cannot be used with ".into(), option(other)])
     }
 
     fn check_stream(&self, stream: &StreamTest) -> Result<(), PlanError> {
@@ -511,13 +474,13 @@ impl Test {
             within("size", stream.message_bytes, MIN_DATAGRAM, MAX_DATAGRAM)?;
         }
         if stream.verify && stream.receive == ReceiveMethod::Discard {
-            let what = "cannot be used with `discard`: no byte is looked at";
-            return forbidden("verify", what);
+            let why = ": no byte is looked at".into();
+            return forbidden("verify", [" cannot be used with ".into(), option("discard"), why]);
         }
         // These hand over messages in ways of their own.
         let other = [(stream.verify, "verify"), (stream.send == SendMethod::ZeroCopy, "zerocopy")];
         if let (Some(_), Some((_, other))) = (stream.batch, other.iter().find(|(on, _)| *on)) {
-            return forbidden("batch", format!("cannot be used with `{other}`"));
+            return forbidden("batch", [" cannot be used with ".into(), option(other)]);
         }
         if stream.train {
             self.check_train(stream)?;
@@ -534,7 +497,7 @@ impl Test {
             }
             _ => {
                 let what = "a train is so many datagrams of one UDP flow without a rate";
-                forbidden("", what)
+                Err(PlanError::new("", [what.into()]))
             }
         }
     }
@@ -548,27 +511,30 @@ impl Test {
             let least = STAMP_BYTES as u64;
             within("request", exchange.request_bytes, least, MAX_DATAGRAM)?;
             if exchange.response_bytes != exchange.request_bytes {
-                let what = "must be as large as `request` with `stamp`";
-                return forbidden("response", what);
+                let as_large = " must be as large as ".into();
+                let message = [as_large, option("request"), " with ".into(), option("stamp")];
+                return forbidden("response", message);
             }
         }
         if exchange.video {
             within("streams", u64::from(self.streams), 1, 1)?;
         }
         if matches!(self.extent, Extent::Bytes(_)) {
-            let what = "is no option of requests: they end by `time` or `count`";
-            return forbidden("bytes", what);
+            let what = " is no option of requests: they end by ".into();
+            return forbidden("bytes", [what, option("time"), " or ".into(), option("count")]);
         }
         if self.direction != Direction::Up {
-            let what = "is no option of requests: they go from the client";
-            return forbidden("direction", what);
+            let what = " is no option of requests: they go from the client".into();
+            return forbidden("direction", [what]);
         }
         if self.workload() == Workload::Crr {
             if self.protocol == Protocol::Udp {
-                let message = "crr cannot be used with `protocol` udp: it opens connections, and \
-                    UDP has none";
-                let (key, message) = ("protocol", message.to_owned());
-                return Err(PlanError { key, message });
+                let udp = Piece::Option("protocol", Some("udp".to_owned()));
+                let why = ": it opens connections, and UDP has none".into();
+                return Err(PlanError::new(
+                    "protocol",
+                    ["crr cannot be used with ".into(), udp, why],
+                ));
             }
             within("depth", u64::from(exchange.depth), 1, 1)?;
         }
@@ -576,8 +542,8 @@ impl Test {
         let largest = exchange.request_bytes.max(exchange.response_bytes);
         let in_flight = u64::from(exchange.depth) * largest;
         if in_flight > MAX_MESSAGE {
-            let what = format!("times the size is {in_flight} bytes: it must be up to 64MiB");
-            return forbidden("depth", what);
+            let what = format!(" times the size is {in_flight} bytes: it must be up to 64MiB");
+            return forbidden("depth", [what.into()]);
         }
         Ok(())
     }

@@ -9,8 +9,10 @@ mod field;
 mod table;
 
 use std::borrow::Cow;
+use std::iter;
 
-use super::{PlanError, Protocol, Role, Test, Workload, forbidden};
+use super::error::{Piece, option};
+use super::{PlanError, Protocol, Role, Test, Workload};
 use crate::value::{Value, ValueKind};
 
 pub(super) use table::DEFAULT_TIME;
@@ -53,15 +55,16 @@ pub struct TestOption {
     set: fn(&mut Test, &Value),
 }
 
-/// The transports that have an option, with advice for the others.
+/// The transports that have an option, with advice for the others: words, which end with these
+/// options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     /// Every workload.
     Any,
     /// TCP and MPTCP.
-    Tcp(&'static str),
+    Tcp(&'static str, &'static [&'static str]),
     /// UDP.
-    Udp(&'static str),
+    Udp(&'static str, &'static [&'static str]),
 }
 
 /// The value of an option that is not given.
@@ -165,8 +168,8 @@ impl TestOption {
         if self.kind.admits(value) {
             return Ok(());
         }
-        let what = format!("{}: it must be {}", self.kind.written(value), self.kind);
-        forbidden(self.key, what)
+        let why = format!("it must be {}", self.kind);
+        Err(PlanError::value(self.key, self.kind.written(value), why))
     }
 
     /// Checks that the transport has this option.
@@ -177,18 +180,18 @@ impl TestOption {
         let Some(why) = self.over.why_not(protocol) else {
             return Ok(());
         };
-        let protocol = protocol.word();
-        let what = format!("cannot be used with `protocol` {protocol}: {why}");
-        forbidden(self.key, what)
+        let protocol = Piece::Option("protocol", Some(protocol.word().to_owned()));
+        let cannot = [option(self.key), " cannot be used with ".into(), protocol, ": ".into()];
+        Err(PlanError::new(self.key, [&cannot, &why[..]].concat()))
     }
 
     /// The reason if a test cannot have it.
-    pub(crate) fn why_unfit(&self, test: &Test) -> Option<&'static str> {
-        if self.workloads.contains(&test.workload()) {
-            self.over.why_not(test.protocol)
-        } else {
-            Some("the workload has no such option")
+    pub(crate) fn why_unfit(&self, test: &Test) -> Option<String> {
+        if !self.workloads.contains(&test.workload()) {
+            return Some("the workload has no such option".to_owned());
         }
+        let why = self.over.why_not(test.protocol)?;
+        Some(PlanError::new(self.key, why).to_string())
     }
 
     /// Sets its value in a test.
@@ -226,11 +229,16 @@ impl PartialEq for TestOption {
 impl Eq for TestOption {}
 
 impl Over {
-    fn why_not(self, protocol: Protocol) -> Option<&'static str> {
-        match (self, protocol) {
-            (Self::Tcp(why), Protocol::Udp) => Some(why),
-            (Self::Udp(why), Protocol::Tcp | Protocol::Mptcp) => Some(why),
-            _ => None,
-        }
+    fn why_not(self, protocol: Protocol) -> Option<Vec<Piece>> {
+        let (why, instead) = match (self, protocol) {
+            (Self::Tcp(why, instead), Protocol::Udp) => (why, instead),
+            (Self::Udp(why, instead), Protocol::Tcp | Protocol::Mptcp) => (why, instead),
+            _ => return None,
+        };
+        let others = instead
+            .iter()
+            .enumerate()
+            .flat_map(|(at, other)| [if at == 0 { " " } else { " or " }.into(), option(other)]);
+        Some(iter::once(why.into()).chain(others).collect())
     }
 }

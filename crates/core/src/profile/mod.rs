@@ -33,7 +33,7 @@ pub use document::{
     DiskBeside, EndLayers, FunctionCost, LayerCost, PROFILE_SCHEMA, ProfileDocument,
 };
 pub use layers::Layer;
-pub use request::{DEFAULT_HZ, MAX_HZ, MIN_HZ, ProfileRequest};
+pub use request::{MAX_HZ, MIN_HZ, ProfileRequest};
 pub use sample::{
     CpuSamples, EndProfile, FoldedStack, How, MAX_FRAMES, MAX_FUNCTION, MAX_STACKS, Overhead,
     SampleClock, TaskClass, USER_FRAME,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Samples a second of each CPU, unless asked otherwise, over both ends if they run on one kernel.
 /// No multiple of a usual timer's rate, so that the samples do not march in step with it. In a
 /// virtual machine whose timer interrupts cost 20 µs each they take 1 % of a busy CPU.
-pub const DEFAULT_HZ: u32 = 499;
+const DEFAULT_HZ: u32 = 499;
 /// Fewest samples a second.
 pub const MIN_HZ: u32 = 10;
 /// Most samples a second: beyond it, the samples themselves are what is measured.

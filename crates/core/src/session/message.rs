@@ -18,7 +18,7 @@ use crate::stats::LatencyBuckets;
 /// Longest body that an endpoint takes from a client.
 pub const MAX_CLIENT_FRAME: usize = 64 << 10;
 /// Longest body that a client takes from an endpoint: a report of 256 flows with their samples.
-pub const MAX_SERVER_FRAME: usize = 8 << 20;
+pub(super) const MAX_SERVER_FRAME: usize = 8 << 20;
 
 /// Client to endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -61,7 +61,7 @@ pub use admission::Owner;
 pub use client::{Client, ClientEvent};
 pub use server::{Server, ServerEvent};
 
-use crate::wire::{FrameError, SealError};
+use crate::wire::WireError;
 use message::{Refusal, RefusalReason};
 
 /// From the connection to the end of the handshake: long enough for three lost segments in a row, which
@@ -74,13 +74,13 @@ pub const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence of the peer while a test runs: neither messages nor data of the test.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which each end sends a sign of life while a test runs.
-pub const ALIVE_EVERY: Duration = Duration::from_secs(1);
+const ALIVE_EVERY: Duration = Duration::from_secs(1);
 /// From `End` to the report: an endpoint whose host was profiled names thousands of functions
 /// first, on CPUs that may have much else to do.
-pub const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// From `Treat` or `Untreat` to the answer: some devices renegotiate their link when they are
 /// changed, and the control connection stands still for as long.
-pub const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
+const TREATING_TIMEOUT: Duration = Duration::from_secs(30);
 /// From `Trace` to the answer: an endpoint traces for [`crate::trace::LONGEST_REVERSE`] at most.
 pub const TRACING_TIMEOUT: Duration = Duration::from_secs(15);
 /// From `Hold` to its answer: an endpoint starts a process for each 20,000 connections.
@@ -132,12 +132,9 @@ const HELD_UP: Duration = Duration::from_secs(3);
 /// Why a session failed.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SessionError {
-    /// The bytes are not linerate's frames.
+    /// The bytes are not linerate's frames, or the key is wrong.
     #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// The key is wrong.
-    #[error(transparent)]
-    Seal(#[from] SealError),
+    Wire(#[from] WireError),
     /// The peer refused.
     #[error("{}", .0.message)]
     Refused(Refusal),
@@ -166,7 +163,10 @@ impl SessionError {
     fn refusal(&self) -> Refusal {
         let reason = match self {
             Self::Refused(refusal) => refusal.reason,
-            Self::Seal(_) | Self::Key(_) => RefusalReason::Key,
+            Self::Wire(
+                WireError::WrongKey | WireError::CipherSetup | WireError::CipherNotReady,
+            )
+            | Self::Key(_) => RefusalReason::Key,
             Self::Timeout(_) => RefusalReason::Timeout,
             _ => RefusalReason::Protocol,
         };

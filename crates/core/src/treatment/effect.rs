@@ -180,7 +180,7 @@ fn set(
     test: &mut Test,
 ) -> Result<(), TreatmentError> {
     if let Some(why) = option.why_unfit(test) {
-        return Err(TreatmentError::unfit(name, why));
+        return Err(TreatmentError::unfit(name, &why));
     }
     if option.value_in(test) != option.default_in(test) {
         return Err(TreatmentError::Given { name });

@@ -16,7 +16,7 @@ use crate::units::shortened;
 use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value, ValueKind};
 
 /// Largest number of treatments on one side, and in a message to an endpoint.
-pub const MAX_TREATMENTS: usize = 32;
+const MAX_TREATMENTS: usize = 32;
 
 /// One treatment with its value.
 #[derive(Debug, Clone)]

@@ -43,7 +43,7 @@ mod tests;
 pub use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value, ValueKind};
 pub use change::{DeviceSetting, HostChange, RouteSetting};
 pub use error::TreatmentError;
-pub use list::{MAX_TREATMENTS, Treatment, Treatments};
+pub use list::{Treatment, Treatments};
 pub use pair::{Pair, pair};
 pub use sysctl::{Sysctl, sysctl_of, sysctls};
 pub use table::{Entry, Scope, acts_words, refused, table};

@@ -28,8 +28,7 @@ impl Treatment {
             return None;
         }
         let name = self.name();
-        let bare = name.trim_start_matches("client.");
-        let bare = bare.trim_start_matches("server.");
+        let bare = name.trim_start_matches("client.").trim_start_matches("server.");
         let (whose, does) = match (right, acts) {
             (End::Server, Role::Receiver) => ("this host", "sends"),
             (End::Server, Role::Sender) => ("this host", "receives"),
@@ -68,8 +67,7 @@ impl Pair {
             return Vec::new();
         }
         let differing = self.differing();
-        let found = differing.filter_map(|it| it.misplaced(test.direction));
-        let mut found: Vec<Caveat> = found.collect();
+        let mut found = Vec::from_iter(differing.filter_map(|it| it.misplaced(test.direction)));
         found.dedup();
         found
     }
@@ -77,12 +75,12 @@ impl Pair {
     /// The figures to compare beside the rate where the sides differ in CPU cost: the CPU time of
     /// threads and soft interrupts at the ends concerned.
     pub fn cpu_figures(&self) -> Vec<&'static str> {
-        let acting = self.differing().filter(|it| it.costs_cpu());
-        let acting: Vec<_> = acting.map(Treatment::acts).collect();
-        let concerns = |role: Role| acting.iter().any(|acts| acts.is_none_or(|it| it == role));
+        let concerns = |role: Role| {
+            let mut costly = self.differing().filter(|it| it.costs_cpu());
+            costly.any(|it| it.acts().is_none_or(|acts| acts == role))
+        };
         let paths = [(Role::Sender, SENDER_CPU), (Role::Receiver, RECEIVER_CPU)];
-        let paths = paths.into_iter().filter(|(role, _)| concerns(*role));
-        paths.map(|(_, path)| path).collect()
+        Vec::from_iter(paths.into_iter().filter(|it| concerns(it.0)).map(|(_, path)| path))
     }
 }
 

@@ -11,7 +11,7 @@ use super::change::{DeviceSetting, RouteSetting};
 use super::error::TreatmentError;
 use crate::plan::{Role, TestOption, options};
 use crate::toml_reader;
-use crate::units::{shortened, suggestion};
+use crate::units::{shortened, suggestion, words};
 use crate::value::{Value, ValueKind};
 
 /// The part of a host that a treatment changes.
@@ -96,17 +96,11 @@ pub fn acts_words(acts: Option<Role>) -> &'static str {
     }
 }
 
-impl Scope {
-    /// The scope in a word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Socket => "socket",
-            Self::Device => "device",
-            Self::Route => "route",
-            Self::Host => "host",
-        }
-    }
+words! {
+    Scope name { "socket" Socket, "device" Device, "route" Route, "host" Host }
+}
 
+impl Scope {
     /// The ends to which the scope applies, and the prefix of the other end.
     pub fn ends(self) -> &'static str {
         match self {
@@ -233,8 +227,8 @@ fn socket(option: &'static TestOption) -> Option<Entry> {
 
 static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let sockets = options().iter().filter_map(socket);
-    let hosts: Vec<Entry> = toml_reader::entries(include_str!("hosts.toml"));
-    let hosts = hosts.into_iter().map(|entry| Entry {
+    let entries: Vec<Entry> = toml_reader::entries(include_str!("hosts.toml"));
+    let hosts = entries.into_iter().map(|entry| Entry {
         setting: entry.host_setting().expect("a test reads all entries"),
         ..entry
     });

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use policy::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy};
 
-use crate::units::{BitRate, ByteCount, Dscp, Span, UnitError, listed};
+use crate::units::{BitRate, ByteCount, Dscp, Span, TextError, listed};
 
 /// The kind of a value, with the range that is accepted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -261,7 +261,7 @@ impl ValueKind {
 }
 
 /// Parses a quantity with its unit; `None` if the text does not begin with a number.
-fn unit<T: FromStr<Err = UnitError>>(text: &str) -> Result<Option<T>, String> {
+fn unit<T: FromStr<Err = TextError>>(text: &str) -> Result<Option<T>, String> {
     match text.parse() {
         Ok(quantity) => Ok(Some(quantity)),
         Err(_) if !text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => Ok(None),

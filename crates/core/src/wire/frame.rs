@@ -1,9 +1,9 @@
 //! Frames: type, length, body.
 
-use thiserror::Error;
+use super::WireError;
 
 /// Bytes before the body: type, and a 24-bit big-endian length.
-pub const FRAME_HEADER: usize = 4;
+const FRAME_HEADER: usize = 4;
 
 /// The content of a frame's body, with its byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,22 +23,6 @@ pub struct Frame {
     pub kind: FrameKind,
     /// The body.
     pub body: Vec<u8>,
-}
-
-/// Why bytes cannot be read as a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum FrameError {
-    /// The type is unknown.
-    #[error("a frame begins with byte {0:#04x}, which is none of linerate's")]
-    Kind(u8),
-    /// The body is longer than the receiver accepts now.
-    #[error("a frame of {length} bytes was announced where at most {limit} are taken")]
-    TooLong {
-        /// The announced length.
-        length: usize,
-        /// The limit.
-        limit: usize,
-    },
 }
 
 impl Frame {
@@ -86,7 +70,7 @@ impl FrameReader {
     ///
     /// # Errors
     /// After one the stream is useless: the next frame cannot be found.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, WireError> {
         let waiting = &self.buffer[self.taken..];
         let Some(&first) = waiting.first() else {
             return Ok(None);
@@ -96,14 +80,14 @@ impl FrameReader {
             1 => FrameKind::Clear,
             2 => FrameKind::Handshake,
             3 => FrameKind::Sealed,
-            other => return Err(FrameError::Kind(other)),
+            other => return Err(WireError::FrameKind(other)),
         };
         let Some(header) = waiting.first_chunk::<FRAME_HEADER>() else {
             return Ok(None);
         };
         let length = (u32::from_be_bytes(*header) & 0x00ff_ffff) as usize;
         if length > self.limit {
-            return Err(FrameError::TooLong { length, limit: self.limit });
+            return Err(WireError::FrameTooLong { length, limit: self.limit });
         }
         let end = FRAME_HEADER + length;
         let Some(body) = waiting.get(FRAME_HEADER..end) else {
@@ -147,13 +131,13 @@ mod tests {
     fn a_frame_over_the_limit_is_refused_by_its_header_alone() {
         let mut reader = FrameReader::new(100);
         reader.push(&[1, 0, 0, 101]);
-        assert_eq!(reader.next_frame(), Err(FrameError::TooLong { length: 101, limit: 100 }));
+        assert_eq!(reader.next_frame(), Err(WireError::FrameTooLong { length: 101, limit: 100 }));
     }
 
     #[test]
     fn another_protocol_is_known_by_its_first_byte() {
         let mut reader = FrameReader::new(100);
         reader.push(b"H");
-        assert_eq!(reader.next_frame(), Err(FrameError::Kind(b'H')));
+        assert_eq!(reader.next_frame(), Err(WireError::FrameKind(b'H')));
     }
 }

@@ -1,9 +1,8 @@
 //! The first bytes of every TCP connection.
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use super::WIRE_VERSION;
+use super::{WIRE_VERSION, WireError};
 
 /// Length of a [`Hello`].
 pub const HELLO_BYTES: usize = 64;
@@ -44,20 +43,6 @@ pub struct Hello {
     pub kind: HelloKind,
 }
 
-/// Why bytes are not a hello of this version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum HelloError {
-    /// Another protocol.
-    #[error("the peer does not speak linerate's protocol")]
-    NotLinerate,
-    /// linerate's protocol of another version.
-    #[error("the peer speaks version {0} of linerate's protocol, this is version {WIRE_VERSION}")]
-    Version(u16),
-    /// A kind of connection that this version does not have.
-    #[error("the peer asked for a connection of kind {0}, which this version does not have")]
-    Kind(u8),
-}
-
 /// Whether `first`, the first byte of a connection, can begin a [`Hello`].
 pub fn is_hello_start(first: u8) -> bool {
     first == FIRST
@@ -92,13 +77,13 @@ impl Hello {
     ///
     /// # Errors
     /// What the bytes are instead.
-    pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, HelloError> {
+    pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, WireError> {
         if bytes[..9] != MAGIC {
-            return Err(HelloError::NotLinerate);
+            return Err(WireError::NotLinerate);
         }
         let version = u16::from_be_bytes([bytes[10], bytes[11]]);
         if version != WIRE_VERSION {
-            return Err(HelloError::Version(version));
+            return Err(WireError::Version(version));
         }
         let kind = match bytes[9] {
             1 => HelloKind::Control { sealed: bytes[12] & FLAG_SEALED != 0 },
@@ -106,7 +91,7 @@ impl Hello {
                 token: Token(std::array::from_fn(|at| bytes[16 + at])),
                 flow: u32::from_be_bytes([bytes[32], bytes[33], bytes[34], bytes[35]]),
             },
-            kind => return Err(HelloError::Kind(kind)),
+            kind => return Err(WireError::Kind(kind)),
         };
         Ok(Self { version, kind })
     }

@@ -12,6 +12,7 @@
 //!   delays.
 
 mod datagram;
+mod error;
 mod frame;
 mod hello;
 mod pattern;
@@ -21,10 +22,11 @@ mod stamp;
 pub use datagram::{
     DATAGRAM_HEADER, DatagramHeader, HANDSHAKE_BYTES, Handshake, HandshakeStep, Phase,
 };
-pub use frame::{FRAME_HEADER, Frame, FrameError, FrameKind, FrameReader};
-pub use hello::{HELLO_BYTES, Hello, HelloError, HelloKind, Token, is_hello_start};
+pub use error::WireError;
+pub use frame::{Frame, FrameKind, FrameReader};
+pub use hello::{HELLO_BYTES, Hello, HelloKind, Token, is_hello_start};
 pub use pattern::Pattern;
-pub use seal::{Key, KeyError, Seal, SealError, bytes_of_hex, is_same_secret};
+pub use seal::{Key, Seal, bytes_of_hex, is_same_secret};
 pub use stamp::{
     STAMP_ANSWERED_AT, STAMP_BYTES, STAMP_PORT, StampAnswer, StampArrival, StampRequest, reflect,
 };

@@ -9,7 +9,8 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use snow::params::HashChoice;
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use subtle::ConstantTimeEq;
-use thiserror::Error;
+
+use super::WireError;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// Noise limits a message to 65,535 bytes, of which 16 are the tag.
@@ -26,25 +27,15 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// A key file without a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "a key is 64 hexadecimal digits (32 bytes), this has {digits}; make one with: head -c 32 \
-     /dev/urandom | od -An -tx1 | tr -d ' \\n'"
-)]
-pub struct KeyError {
-    digits: usize,
-}
-
 impl Key {
     /// The key in the text of a key file: 64 hexadecimal digits, blanks and line ends ignored.
     ///
     /// # Errors
     /// The text is anything else; it is not repeated in the message, since it may be secret.
-    pub fn from_text(text: &str) -> Result<Self, KeyError> {
+    pub fn from_text(text: &str) -> Result<Self, WireError> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let digits = text.chars().take_while(char::is_ascii_hexdigit).count();
-        bytes_of_hex(&text).map(Self).ok_or(KeyError { digits })
+        bytes_of_hex(&text).map(Self).ok_or(WireError::NoKey { digits })
     }
 
     /// A message authentication code: only who has the key can make it. HMAC (RFC 2104) with
@@ -69,20 +60,6 @@ pub fn is_same_secret(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }
 
-/// Why a handshake or a message failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum SealError {
-    /// The peer has another key or none, or the bytes were altered.
-    #[error("the peer's key is another one (or the bytes were altered on the way)")]
-    WrongKey,
-    /// The cipher could not be set up.
-    #[error("the cipher could not be set up")]
-    Setup,
-    /// A message came before the handshake was done, or after it failed.
-    #[error("an encrypted message came before the handshake was done")]
-    NotReady,
-}
-
 enum SealState {
     Handshake(Box<snow::HandshakeState>),
     Transport(Box<snow::TransportState>),
@@ -104,8 +81,8 @@ impl Seal {
     /// The client's end, which sends first.
     ///
     /// # Errors
-    /// [`SealError::Setup`] if the operating system has no randomness.
-    pub fn client(key: &Key) -> Result<Self, SealError> {
+    /// [`WireError::CipherSetup`] if the operating system has no randomness.
+    pub fn client(key: &Key) -> Result<Self, WireError> {
         Self::new(key, true)
     }
 
@@ -113,19 +90,19 @@ impl Seal {
     ///
     /// # Errors
     /// As [`Seal::client`].
-    pub fn server(key: &Key) -> Result<Self, SealError> {
+    pub fn server(key: &Key) -> Result<Self, WireError> {
         Self::new(key, false)
     }
 
-    fn new(key: &Key, client: bool) -> Result<Self, SealError> {
-        let parameters = PATTERN.parse().map_err(|_| SealError::Setup)?;
+    fn new(key: &Key, client: bool) -> Result<Self, WireError> {
+        let parameters = PATTERN.parse().map_err(|_| WireError::CipherSetup)?;
         let builder = snow::Builder::new(parameters).psk(0, &key.0);
         let handshake =
             builder
                 .and_then(|builder| {
                     if client { builder.build_initiator() } else { builder.build_responder() }
                 })
-                .map_err(|_| SealError::Setup)?;
+                .map_err(|_| WireError::CipherSetup)?;
         Ok(Self { state: SealState::Handshake(Box::new(handshake)) })
     }
 
@@ -137,13 +114,13 @@ impl Seal {
     /// This end's next message of the handshake.
     ///
     /// # Errors
-    /// [`SealError::Setup`] out of turn.
-    pub fn write_handshake(&mut self) -> Result<Vec<u8>, SealError> {
+    /// [`WireError::CipherSetup`] out of turn.
+    pub fn write_handshake(&mut self) -> Result<Vec<u8>, WireError> {
         let SealState::Handshake(handshake) = &mut self.state else {
-            return Err(SealError::Setup);
+            return Err(WireError::CipherSetup);
         };
         let mut out = vec![0; 128];
-        let n = handshake.write_message(&[], &mut out).map_err(|_| SealError::Setup)?;
+        let n = handshake.write_message(&[], &mut out).map_err(|_| WireError::CipherSetup)?;
         out.truncate(n);
         self.advance();
         Ok(out)
@@ -152,15 +129,15 @@ impl Seal {
     /// The peer's next message of the handshake.
     ///
     /// # Errors
-    /// [`SealError::WrongKey`].
-    pub fn read_handshake(&mut self, message: &[u8]) -> Result<(), SealError> {
+    /// [`WireError::WrongKey`].
+    pub fn read_handshake(&mut self, message: &[u8]) -> Result<(), WireError> {
         let SealState::Handshake(handshake) = &mut self.state else {
-            return Err(SealError::NotReady);
+            return Err(WireError::CipherNotReady);
         };
         let mut out = vec![0; message.len().min(CHUNK)];
         if handshake.read_message(message, &mut out).is_err() {
             self.state = SealState::Broken;
-            return Err(SealError::WrongKey);
+            return Err(WireError::WrongKey);
         }
         self.advance();
         Ok(())
@@ -184,15 +161,16 @@ impl Seal {
     /// Encrypts a message as a sequence of Noise messages, all but the last of full length.
     ///
     /// # Errors
-    /// [`SealError::NotReady`].
-    pub fn seal(&mut self, message: &[u8]) -> Result<Vec<u8>, SealError> {
+    /// [`WireError::CipherNotReady`].
+    pub fn seal(&mut self, message: &[u8]) -> Result<Vec<u8>, WireError> {
         let SealState::Transport(transport) = &mut self.state else {
-            return Err(SealError::NotReady);
+            return Err(WireError::CipherNotReady);
         };
         let mut sealed = Vec::with_capacity(message.len() + TAG * (message.len() / CHUNK + 1));
         let mut out = vec![0; CHUNK];
         for piece in message.chunks(CHUNK - TAG) {
-            let n = transport.write_message(piece, &mut out).map_err(|_| SealError::NotReady)?;
+            let n =
+                transport.write_message(piece, &mut out).map_err(|_| WireError::CipherNotReady)?;
             sealed.extend_from_slice(&out[..n]);
         }
         Ok(sealed)
@@ -201,15 +179,15 @@ impl Seal {
     /// Decrypts what [`Seal::seal`] made.
     ///
     /// # Errors
-    /// [`SealError::WrongKey`] if anything was altered, repeated or left out.
-    pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+    /// [`WireError::WrongKey`] if anything was altered, repeated or left out.
+    pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, WireError> {
         let SealState::Transport(transport) = &mut self.state else {
-            return Err(SealError::NotReady);
+            return Err(WireError::CipherNotReady);
         };
         let mut message = Vec::with_capacity(sealed.len());
         let mut out = vec![0; CHUNK];
         for piece in sealed.chunks(CHUNK) {
-            let n = transport.read_message(piece, &mut out).map_err(|_| SealError::WrongKey)?;
+            let n = transport.read_message(piece, &mut out).map_err(|_| WireError::WrongKey)?;
             message.extend_from_slice(&out[..n]);
         }
         Ok(message)
@@ -272,7 +250,7 @@ mod tests {
         let mut client = Seal::client(&key("a")).unwrap();
         let mut server = Seal::server(&key("b")).unwrap();
         let first = client.write_handshake().unwrap();
-        assert_eq!(server.read_handshake(&first), Err(SealError::WrongKey));
+        assert_eq!(server.read_handshake(&first), Err(WireError::WrongKey));
     }
 
     #[test]
@@ -281,11 +259,11 @@ mod tests {
         let sealed = client.seal(b"begin").unwrap();
         let mut altered = sealed.clone();
         altered[2] ^= 1;
-        assert_eq!(server.open(&altered), Err(SealError::WrongKey));
+        assert_eq!(server.open(&altered), Err(WireError::WrongKey));
         let (mut client, mut server) = pair();
         let sealed = client.seal(b"begin").unwrap();
         server.open(&sealed).unwrap();
-        assert_eq!(server.open(&sealed), Err(SealError::WrongKey));
+        assert_eq!(server.open(&sealed), Err(WireError::WrongKey));
     }
 
     #[test]

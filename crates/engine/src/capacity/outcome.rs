@@ -22,22 +22,8 @@ pub(super) fn begun(client: &Client, test: &CapacityTest, started_at: String) ->
         family: client.peer().ip().into(),
         status: Status::Partial,
         test: test.clone(),
-        tcp: None,
-        udp: None,
-        latency: Vec::new(),
-        churn: None,
-        load: None,
-        client: CapacityHalf::default(),
-        server: None,
-        stopped_by: None,
-        next_limit: None,
-        limits: Vec::new(),
-        search: None,
-        seconds: 0.0,
-        close_seconds: None,
-        environment: Environment::default(),
-        caveats: Vec::new(),
         seed: test.seed,
+        ..CapacityDocument::default()
     }
 }
 

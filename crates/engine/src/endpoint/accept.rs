@@ -12,7 +12,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::foreign::iperf3::{ACCESS_DENIED, COOKIE_BYTES, Cookie};
 use linerate_core::session::message::{Refusal, RefusalReason};
 use linerate_core::session::{GREETING_TIMEOUT, refusal_frame};
-use linerate_core::wire::{HELLO_BYTES, Hello, HelloError, HelloKind, is_hello_start};
+use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, WireError, is_hello_start};
 
 use super::budget::{Budget, Cost};
 use super::clients::Clients;
@@ -45,7 +45,7 @@ struct Pending {
 /// What a pending connection has turned out to be.
 enum Greeting {
     Gone,
-    Hello(Result<Hello, HelloError>),
+    Hello(Result<Hello, WireError>),
     /// The connection of an iperf3 client.
     Cookie(Cookie),
 }
@@ -179,7 +179,7 @@ impl Acceptor {
         }
     }
 
-    fn greet(&mut self, pending: Pending, hello: Result<Hello, HelloError>) {
+    fn greet(&mut self, pending: Pending, hello: Result<Hello, WireError>) {
         match hello.map(|hello| hello.kind) {
             Ok(HelloKind::Control { sealed }) => self.start_session(pending, sealed),
             Ok(HelloKind::Data { token, flow }) => {
@@ -191,8 +191,8 @@ impl Acceptor {
             }
             Err(error) => {
                 let reason = match error {
-                    HelloError::Version(_) => RefusalReason::Version,
-                    HelloError::NotLinerate | HelloError::Kind(_) => RefusalReason::Protocol,
+                    WireError::Version(_) => RefusalReason::Version,
+                    _ => RefusalReason::Protocol,
                 };
                 self.refuse(pending, reason, error.to_string());
             }
@@ -282,7 +282,7 @@ impl Pending {
             }
             if !is_hello_start(self.hello[0]) {
                 if !Cookie::can_begin(&self.hello) {
-                    return Some(Greeting::Hello(Err(HelloError::NotLinerate)));
+                    return Some(Greeting::Hello(Err(WireError::NotLinerate)));
                 }
                 if let Some(cookie) = self.hello.first_chunk() {
                     return Some(Greeting::Cookie(Cookie(*cookie)));

@@ -161,9 +161,8 @@ fn surest(
         let z = (sum - count * (all + 1.0) / 2.0 - 0.5) / variance.sqrt();
         Some(z).filter(|_| others >= 1.0 && variance > 0.0).unwrap_or(0.0)
     };
-    let scored = sums.into_iter();
-    let scored = scored.map(|(candidate, sum)| (score(sum), candidate));
-    let mut scored: Vec<(f64, Candidate)> = scored.collect();
+    let scores = sums.into_iter().map(|(candidate, sum)| (score(sum), candidate));
+    let mut scored: Vec<(f64, Candidate)> = scores.collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().find_map(|(z, candidate)| {
         let p_value = (tested * two_sided_normal(z.max(0.0)) / 2.0).min(1.0);

@@ -164,8 +164,8 @@ fn read(text: &str, seed: u64) -> Result<Mesh, Fault> {
         return Fault::contradiction(root.offset, what, "a mesh has 2 to 3000 tables [[site]]");
     }
     let (mut groups, stated) = groups(&root)?;
-    let sites = sections.iter().map(|section| site(section, &mut groups));
-    let sites = sites.collect::<Result<Vec<_>, _>>()?;
+    let read = sections.iter().map(|section| site(section, &mut groups));
+    let sites = read.collect::<Result<Vec<_>, _>>()?;
     check_names("sites", &sections, sites.iter().map(|it| it.name.as_str()))?;
     check_groups(&sites, &groups.list, &sections, &stated)?;
     let mesh = Mesh {
@@ -391,7 +391,7 @@ pub const MAX_SITES: usize = 3000;
 /// Most groups of a mesh.
 pub const MAX_GROUPS: usize = 3000;
 /// Most groups of a site.
-pub const MAX_GROUPS_OF_SITE: usize = 8;
+const MAX_GROUPS_OF_SITE: usize = 8;
 /// Most tests of a mesh.
 pub const MAX_TESTS: usize = 16;
 /// Latency tests at once at a site, unless the file says otherwise.

@@ -33,8 +33,8 @@ impl Links {
                 members[*group].push(site as u16);
             }
         }
-        let of_site = mesh.sites.iter();
-        let of_site = of_site.map(|site| site.groups.iter().map(|group| *group as u16).collect());
+        let sites = mesh.sites.iter();
+        let of_site = sites.map(|site| site.groups.iter().map(|group| *group as u16).collect());
         Self {
             of_site: of_site.collect(),
             members,

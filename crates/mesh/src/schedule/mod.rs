@@ -368,11 +368,10 @@ impl Schedule {
         let deadline = self.deadlines.peek().map(|it| it.0.0);
         let wake = self.wakes.peek().map(|it| it.0.0);
         let begin = (self.now < self.begin).then_some(self.begin);
-        let rounds = self.tests.iter();
-        let rounds = rounds.filter_map(|it| it.tournament.poll_timeout(&self.present));
-        let rounds = rounds.filter(|at| *at > self.now);
+        let tests = self.tests.iter();
+        let rounds = tests.filter_map(|it| it.tournament.poll_timeout(&self.present));
         let others = [deadline, wake, begin].into_iter().flatten();
-        rounds.chain(others).min()
+        rounds.filter(|at| *at > self.now).chain(others).min()
     }
 
     /// The next assignment to send.

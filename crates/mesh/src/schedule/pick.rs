@@ -67,8 +67,7 @@ impl Schedule {
     }
 
     fn open_round(&mut self, test: usize) {
-        let able = (0..self.sites.len()).map(|site| self.is_able(test, site));
-        let able: Vec<bool> = able.collect();
+        let able = Vec::from_iter((0..self.sites.len()).map(|site| self.is_able(test, site)));
         let mut missed = Vec::new();
         let sites = &self.sites;
         self.tests[test].tournament.open(
@@ -208,11 +207,10 @@ impl Schedule {
         }
         let free = if self.is_bandwidth(test) { &self.idle } else { &self.present };
         let due = tournament.due_of(site).words().zip(free.words());
-        let others = members(due.map(|(due, free)| due & free));
-        let others = others.map(|other| (tournament.age(site, other), other));
         let mut oldest = None;
-        for found in others {
-            if oldest.is_none_or(|oldest| found > oldest) && self.can_begin(test, site, found.1) {
+        for other in members(due.map(|(due, free)| due & free)) {
+            let found = (tournament.age(site, other), other);
+            if oldest.is_none_or(|oldest| found > oldest) && self.can_begin(test, site, other) {
                 oldest = Some(found);
             }
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, UnitError, suggestion};
+use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, TextError, suggestion};
 
 use super::error::{no_value, not_known};
 use super::words::{self, ICMP, ICMPV6, PROTOCOLS, Words};
@@ -555,7 +555,7 @@ fn right(is_right: bool, (what, text, hint): (&'static str, &str, &str)) -> Resu
     Err(no_value(what, text, hint))
 }
 
-fn unit<T: FromStr<Err = UnitError>>(what: &'static str, text: &str) -> Result<T> {
-    let wrong = |error: UnitError| no_value(what, text, error.why());
+fn unit<T: FromStr<Err = TextError>>(what: &'static str, text: &str) -> Result<T> {
+    let wrong = |error: TextError| no_value(what, text, error.why());
     text.parse().map_err(wrong)
 }

@@ -68,7 +68,7 @@ fn holds(bytes: &[u8], read: fn(&str, &mut dyn Names) -> Result<PolicyFile, File
         Err(error) => {
             let FileError { line, column, .. } = error;
             let found = text.split('\n').nth(line - 1).expect("a line of the text");
-            assert!((1..=found.chars().count() + 1).contains(&column), "{error}");
+            assert!((1..=found.chars().count() + 1).contains(&column.expect("a place")), "{error}");
             assert!(error.to_string().lines().count() <= 2, "{error}");
         }
     }

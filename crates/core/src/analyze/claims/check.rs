@@ -41,9 +41,9 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, AnalyzeError> 
     let by = entry.by.iter().map(|name| table.column(name));
     let split =
         Split { by: by.collect::<Result<_, _>>()?, factor: Some(table.column(&entry.factor)?) };
-    let only = entry.only.iter();
-    let only = only.map(|(name, word)| Ok((table.column(name)?, word.text())));
-    let only: Vec<(Column, String)> = only.collect::<Result<_, AnalyzeError>>()?;
+    let only = (entry.only.iter())
+        .map(|(name, word)| Ok((table.column(name)?, word.text())))
+        .collect::<Result<Vec<(Column, String)>, AnalyzeError>>()?;
     let is_meant = |row: &usize| {
         let mut only = only.iter();
         only.all(|(column, text)| table.text(*row, *column) == Some(text.as_str()))
@@ -137,8 +137,7 @@ fn judge_one(claim: &Claim, row: &ClaimRow) -> (ClaimVerdict, String) {
             format!("({} against {})", digits(b, 5), digits(a, 5))
         }
     };
-    let printed = claim.printed.as_ref().map(|[a, b]| [a.value, b.value]);
-    let printed = printed.map(|sides| (sides, "as printed"));
+    let printed = claim.printed.as_ref().map(|[a, b]| ([a.value, b.value], "as printed"));
     let sides = [Some(([a, b], average_of(claim))), printed];
     let fits = |of: fn(Unit, f64, f64) -> f64| {
         let mut sides = sides.into_iter().flatten();
@@ -226,12 +225,12 @@ fn judge_all(claim: &Claim, rows: &[ClaimRow]) -> (ClaimVerdict, String) {
     let mut outside: Vec<&ClaimRow> = rows.iter().filter(|row| !row.agrees).collect();
     let beyond = |row: &ClaimRow| accepted.beyond(row.figure);
     outside.sort_by(|a, b| beyond(b).total_cmp(&beyond(a)));
-    let named = outside.iter().map(|row| match &row.settings[..] {
+    let name = |row: &&ClaimRow| match &row.settings[..] {
         [] => told(claim, row.figure),
         of_group => format!("{} at {}", told(claim, row.figure), settings(of_group)),
-    });
-    let named: Vec<String> = named.collect();
-    let (count, named) = (outside.len(), listed(&named, MAX_NAMED));
+    };
+    let names: Vec<String> = outside.iter().map(name).collect();
+    let (count, named) = (outside.len(), listed(&names, MAX_NAMED));
     let why = format!("{range}; {count} outside: {named}");
     (ClaimVerdict::Disagrees, why)
 }

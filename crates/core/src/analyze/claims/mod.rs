@@ -154,8 +154,8 @@ impl Claims {
     }
 
     fn none_applies(&self, files: &[&str]) -> AnalyzeError {
-        let tables = self.claims.iter().map(|claim| &claim.entry.table);
-        let mut tables: Vec<&str> = tables.flatten().map(String::as_str).collect();
+        let claimed = self.claims.iter().flat_map(|claim| &claim.entry.table);
+        let mut tables: Vec<&str> = claimed.map(String::as_str).collect();
         tables.sort_unstable();
         tables.dedup();
         let (files, tables) = (files.join(", "), tables.join(", "));

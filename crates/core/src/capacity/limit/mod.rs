@@ -168,8 +168,7 @@ impl<'a> LimitView<'a> {
     fn halves(&self) -> impl Iterator<Item = (LimitEnd, &'a CapacityHalf)> + use<'a> {
         let client = Some((LimitEnd::Client, &self.document.client));
         let server = self.document.server.as_ref();
-        let server = server.map(|server| (LimitEnd::Server, server));
-        client.into_iter().chain(server)
+        client.into_iter().chain(server.map(|server| (LimitEnd::Server, server)))
     }
 
     /// One half for each host: of two ends on one kernel the client's, whose limits bind both.

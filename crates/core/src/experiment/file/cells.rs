@@ -12,7 +12,7 @@ use crate::link::PathSpec;
 use crate::plan::Workload;
 use crate::toml_reader::{At, FAMILIES, Fault, KeyText};
 use crate::treatment::Treatments;
-use crate::units::{Family, shortened};
+use crate::units::{Family, parts, shortened};
 
 /// Everything in the file of which cells are built.
 pub(super) struct Resolver<'a> {
@@ -68,10 +68,10 @@ impl<'a> Resolver<'a> {
 
     /// The levels in words, for the start of a sentence.
     fn title(&self, levels: &[usize]) -> String {
-        let names = self.factors.iter().zip(levels);
-        let names: Vec<String> = names
-            .map(|(factor, level)| format!("{} {}", factor.name, factor.levels[*level].name))
-            .collect();
+        let name = |(factor, level): (&FileFactor, &usize)| {
+            format!("{} {}", factor.name, factor.levels[*level].name)
+        };
+        let names: Vec<String> = self.factors.iter().zip(levels).map(name).collect();
         if names.is_empty() { String::new() } else { shortened(&names.join(", ")) + ": " }
     }
 
@@ -80,8 +80,8 @@ impl<'a> Resolver<'a> {
         settings: &[&LevelSetting<'a>],
         levels: &[usize],
     ) -> Result<Work, Fault> {
-        let of_levels = settings.iter().enumerate();
-        let of_levels = of_levels.map(|(level, setting)| (Some(level), *setting));
+        let numbered = settings.iter().enumerate();
+        let of_levels = numbered.map(|(level, setting)| (Some(level), *setting));
         let quick = self.quick.iter().map(|quick| (None, quick));
         let tables = [(None, &self.base)].into_iter().chain(of_levels).chain(quick);
         let (commands, entries): (Vec<CellEntry>, Vec<CellEntry>) = tables
@@ -116,8 +116,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<Option<(usize, Treatments)>, Fault> {
         let own = self.base.treatments.iter();
         let of_levels = settings.iter().flat_map(|setting| &setting.treatments);
-        let given = own.chain(of_levels).filter(|at| at.value.trim() != "none");
-        let given: Vec<&At<&str>> = given.collect();
+        let given = Vec::from_iter(own.chain(of_levels).filter(|at| at.value.trim() != "none"));
         let Some(last) = given.last() else {
             return Ok(None);
         };
@@ -264,12 +263,12 @@ fn fitting(
 
 /// The spec that fragments make together. A key takes the place of the same key before it, and one
 /// for both directions that of those for one.
-fn joined(fragments: &[At<&str>]) -> String {
+fn joined<'a>(fragments: &[At<&'a str>]) -> String {
     let mut entries: Vec<(&str, &str)> = Vec::new();
     for fragment in fragments {
-        let own = parts_of(fragment.value).into_iter();
-        let own = own.map(|entry| (entry.split('=').next().unwrap_or(entry).trim(), entry));
-        let own: Vec<(&str, &str)> = own.collect();
+        let keyed = |entry: &'a str| (entry.split('=').next().unwrap_or(entry).trim(), entry);
+        let given = parts(fragment.value).filter(|part| !part.trim().is_empty());
+        let own = Vec::from_iter(given.map(keyed));
         entries.retain(|(key, _)| {
             let bare = key.trim_start_matches("up.").trim_start_matches("down.");
             !own.iter().any(|(other, _)| other == key || *other == bare)
@@ -278,20 +277,6 @@ fn joined(fragments: &[At<&str>]) -> String {
     }
     let texts: Vec<&str> = entries.iter().map(|(_, entry)| *entry).collect();
     texts.join(",")
-}
-
-/// `a=1,loss=ge(1%,2%)` at the commas that are not within parentheses.
-fn parts_of(spec: &str) -> Vec<&str> {
-    let mut depth = 0_usize;
-    let parts = spec.split(|c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
-    parts.filter(|part| !part.trim().is_empty()).collect()
 }
 
 /// `"25%"` of one CPU.
@@ -306,9 +291,8 @@ fn share(at: At<&str>) -> Result<u32, Fault> {
 fn address(topology: &Topology, server: &str, at: At<&str>) -> Result<IpAddr, Fault> {
     let hint = "write 198.18.5.1 or 2001:2::1";
     let address: IpAddr = at.parsed("address", hint, |_| true)?;
-    let interfaces = topology.node(server).map(|node| node.interfaces.iter());
-    let own = interfaces.into_iter().flatten();
-    let mut own = own.flat_map(|interface| &interface.addresses);
+    let interfaces = topology.node(server).into_iter().flat_map(|node| &node.interfaces);
+    let mut own = interfaces.flat_map(|interface| &interface.addresses);
     if own.any(|own| own.address == address) {
         Ok(address)
     } else {

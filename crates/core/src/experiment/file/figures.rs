@@ -18,9 +18,8 @@ pub(super) fn columns(
     factors: &Factors<'_>,
 ) -> Result<(Option<usize>, Vec<Column>), Fault> {
     let table = root.section("table", "[table]", "across")?;
-    let across = table.map(|table| table.string("across")).transpose()?;
-    let across = across.flatten().map(|name| factor_index(&factors.full, name));
-    let across = across.transpose()?;
+    let name = table.map(|table| table.string("across")).transpose()?.flatten();
+    let across = name.map(|name| factor_index(&factors.full, name)).transpose()?;
     let sections = root.sections("column", "[[column]]", COLUMN_KEYS)?;
     if sections.is_empty() {
         let hint = "[[column]] with a `metric` for each figure of the table";
@@ -125,9 +124,10 @@ pub(super) fn figures(
     let file = section.required("file", "a CSV file beside this one")?;
     let table = FiguresTable::read(file, files)?;
     let keys = keys(&section, factors, &table)?;
-    let filters = section.texts("where")?;
-    let filters = filters.iter().map(|(name, text)| Ok((table.column(*name)?, &text.value)));
-    let filters = filters.collect::<Result<Vec<_>, Fault>>()?;
+    let texts = section.texts("where")?;
+    let filters = (texts.iter())
+        .map(|(name, text)| Ok((table.column(*name)?, &text.value)))
+        .collect::<Result<Vec<_>, Fault>>()?;
     let values = values(&section, &table)?;
     let averages = [("median", false), ("mean", true)];
     let average = match section.choice("of", "way to put rows together", &averages)? {
@@ -146,8 +146,9 @@ pub(super) fn figures(
         };
         let own: Vec<&csv::StringRecord> = table.rows.iter().filter(has).collect();
         let figure = |value: &FigureValue| {
-            let samples = own.iter().filter_map(|row| number_of(&row[value.column]));
-            let samples: Vec<f64> = samples.map(|sample| sample * value.scale).collect();
+            let sample =
+                |row: &&csv::StringRecord| Some(number_of(&row[value.column])? * value.scale);
+            let samples: Vec<f64> = own.iter().filter_map(sample).collect();
             Some((value.name.clone(), average(&Summary::new(&samples).ok()?)))
         };
         values.iter().filter_map(figure).collect()
@@ -174,8 +175,7 @@ impl<'a> FiguresTable<'a> {
         let fault = |error| file_fault(file, error);
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let head = reader.headers().map_err(fault)?.clone();
-        let rows = reader.records().collect::<Result<Vec<_>, _>>();
-        let rows = rows.map_err(fault)?;
+        let rows = reader.records().collect::<Result<Vec<_>, _>>().map_err(fault)?;
         Ok(Self { file, head, rows })
     }
 
@@ -212,9 +212,9 @@ fn keys(
     let mut keys = Vec::new();
     for (name, value) in section.entries("keys")? {
         let factor = factor_index(factors, name)?;
-        let columns = texts(name.value, value)?;
-        let columns = columns.iter().map(|at| table.column(at.as_str()));
-        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let names = texts(name.value, value)?;
+        let column = |at: &At<String>| table.column(at.as_str());
+        let columns = names.iter().map(column).collect::<Result<Vec<_>, _>>()?;
         let other = |level: &&FileLevel| level.figure.len() != columns.len();
         if let Some(level) = factors[factor].levels.iter().find(other) {
             let what = format!("`figure` of the level {}", shortened(&level.name));

@@ -141,9 +141,9 @@ fn held_against(levels: &[usize], over: &Selection) -> Vec<usize> {
 /// The number in the form that is used of a cell of the whole form; `None` if the form leaves the
 /// cell out.
 fn number_of(factors: &Factors<'_>, levels: &[usize]) -> Option<usize> {
-    let own = factors.full.iter().zip(&factors.used).zip(levels);
-    let own = own.map(|((full, used), level)| used.position(&full.levels[*level].name));
-    let own: Vec<usize> = own.collect::<Option<_>>()?;
+    let forms = factors.full.iter().zip(&factors.used).zip(levels);
+    let places = forms.map(|((full, used), level)| used.position(&full.levels[*level].name));
+    let own: Vec<usize> = places.collect::<Option<_>>()?;
     let counts = factors.used.iter().map(|factor| factor.levels.len());
     Some(cell_number(counts, &own))
 }
@@ -194,8 +194,8 @@ fn compared(experiment: &Experiment) -> Vec<(usize, usize)> {
     };
     let of_columns = levels.flat_map(|level| {
         let cells = experiment.cells.iter().enumerate();
-        let cells = cells.filter(move |(_, cell)| cell.levels[across] != level);
-        cells.map(move |(number, cell)| {
+        let others = cells.filter(move |(_, cell)| cell.levels[across] != level);
+        others.map(move |(number, cell)| {
             let mut levels = cell.levels.clone();
             levels[across] = level;
             (number, experiment.cell_number(&levels))

@@ -138,8 +138,7 @@ impl<'a> Factors<'a> {
             return Fault::contradiction(0, what, "an experiment has at most 1000");
         }
         let narrowed = quick.map(|quick| narrowed(&full, quick)).transpose()?;
-        let used = narrowed.filter(|_| is_quick);
-        let used = used.unwrap_or_else(|| full.clone());
+        let used = narrowed.filter(|_| is_quick).unwrap_or_else(|| full.clone());
         Ok(Self { full, used })
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use data_encoding::BASE64_NOPAD;
 use thiserror::Error;
 
+use crate::units::FileError;
 use crate::wire::{bytes_of_hex, is_same_secret};
 
 /// Largest difference of a token's time, as at the reference server.
@@ -21,15 +22,6 @@ const MAX_FIELD: usize = 512;
 /// The users who may test.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users(BTreeMap<String, [u8; 32]>);
-
-/// A line of the list that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("line {line}: {what}")]
-pub struct UsersError {
-    /// Number of the line, from 1.
-    pub line: usize,
-    what: &'static str,
-}
 
 /// The content of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,21 +56,22 @@ impl Users {
     ///
     /// # Errors
     /// The first line that cannot be read.
-    pub fn parse(text: &str) -> Result<Self, UsersError> {
+    pub fn parse(text: &str) -> Result<Self, FileError> {
         let mut users = BTreeMap::new();
         for (line, entry) in (1..).zip(text.lines()) {
             let entry = entry.trim();
             if entry.is_empty() || entry.starts_with('#') {
                 continue;
             }
-            let fail = |what| UsersError { line, what };
-            let (user, digest) = (entry.split_once(',')).ok_or(fail("it must be user,digest"))?;
-            let digest = bytes_of_hex(digest.trim());
-            let digest = digest.ok_or(fail("the digest must be 64 hexadecimal digits"))?;
-            users.insert(user.trim().to_owned(), digest);
+            let fail = |what: &str| FileError::of_line(line, what);
+            let (user, digits) =
+                (entry.split_once(',')).ok_or_else(|| fail("it must be user,digest"))?;
+            let digest = bytes_of_hex(digits.trim());
+            let why = "the digest must be 64 hexadecimal digits";
+            users.insert(user.trim().to_owned(), digest.ok_or_else(|| fail(why))?);
         }
         if users.is_empty() {
-            return Err(UsersError { line: 1, what: "there is no user in it" });
+            return Err(FileError::of_line(1, "there is no user in it"));
         }
         Ok(Self(users))
     }

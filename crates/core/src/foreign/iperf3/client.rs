@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::reader::{ReadError, Reader, framed};
+use super::reader::{Reader, framed};
 use super::{Cookie, ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Results, State};
 
 /// Longest time from the parameters to the start of the test: a server waits no longer for the
@@ -31,8 +31,8 @@ pub enum ClientEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClientError {
     /// The server sent bytes that are not part of the protocol.
-    #[error(transparent)]
-    Read(#[from] ReadError),
+    #[error("{0}")]
+    Read(String),
     /// The server sent results that cannot be read.
     #[error("the server sent {0}")]
     Results(String),
@@ -111,7 +111,7 @@ impl Client {
             return;
         }
         if let Err(error) = self.reader.push(bytes, 4 + Results::MAX_FROM_SERVER) {
-            return self.fail(error.into());
+            return self.fail(ClientError::Read(error));
         }
         while !self.is_closed() {
             match self.take(now) {
@@ -204,7 +204,8 @@ impl Client {
     fn take(&mut self, now: Duration) -> Result<bool, ClientError> {
         match self.stage {
             ClientStage::Results => {
-                let Some(json) = self.reader.json(Results::MAX_FROM_SERVER)? else {
+                let json = self.reader.json(Results::MAX_FROM_SERVER);
+                let Some(json) = json.map_err(ClientError::Read)? else {
                     return Ok(false);
                 };
                 let results =

@@ -1,7 +1,7 @@
 //! UDP: the greeting of a flow, and the header of its datagrams.
 
 /// Bytes of a [`Greeting`].
-pub const GREETING_BYTES: usize = 4;
+const GREETING_BYTES: usize = 4;
 
 /// The first datagram of a UDP flow; the server's answer depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

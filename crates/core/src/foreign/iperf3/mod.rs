@@ -43,11 +43,11 @@ mod tests;
 
 use std::time::Duration;
 
-pub use auth::{Credentials, NotAllowed, Users, UsersError, from_base64};
+pub use auth::{Credentials, NotAllowed, Users, from_base64};
 pub use client::{Client, ClientError, ClientEvent};
 pub use code::ErrorCode;
-pub use datagram::{GREETING_BYTES, Greeting, Layout};
-pub use params::{Params, ParamsError, Transport};
+pub use datagram::{Greeting, Layout};
+pub use params::{Params, Transport};
 pub use results::{Results, StreamResult};
 pub use server::{Server, ServerError, ServerEvent};
 pub use state::State;

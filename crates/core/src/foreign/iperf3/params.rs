@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use thiserror::Error;
 
 use crate::foreign::Demand;
 use crate::plan::{
@@ -13,7 +12,7 @@ use crate::plan::{
 use crate::units::{BitRate, ByteCount, Dscp, Span};
 
 use super::number::{count, flag};
-use super::{ErrorCode, Layout};
+use super::{ErrorCode, Layout, ServerError};
 
 /// Streams in each direction (iperf3: MAX_STREAMS).
 const MAX_STREAMS: u64 = 128;
@@ -91,17 +90,8 @@ pub struct Params {
     pub version: Option<String>,
 }
 
-/// Why a test with these parameters cannot be run.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{what}")]
-pub struct ParamsError {
-    /// The number that the client is sent.
-    pub code: ErrorCode,
-    what: String,
-}
-
-fn refuse<T>(code: ErrorCode, what: impl Into<String>) -> Result<T, ParamsError> {
-    Err(ParamsError { code, what: what.into() })
+fn refuse<T>(code: ErrorCode, what: impl Into<String>) -> Result<T, ServerError> {
+    Err(ServerError::Refused(code, what.into()))
 }
 
 impl Params {
@@ -113,7 +103,7 @@ impl Params {
     /// # Errors
     /// It is no JSON object, asks for a protocol that linerate does not have, or has a figure
     /// beyond iperf3's own limits; with the number that iperf3's server would answer.
-    pub fn parse(json: &[u8]) -> Result<Self, ParamsError> {
+    pub fn parse(json: &[u8]) -> Result<Self, ServerError> {
         // Any key may be missing, and unknown ones are skipped.
         let raw: Map<String, Value> = match serde_json::from_slice(json) {
             Ok(raw) => raw,
@@ -289,7 +279,7 @@ impl Params {
 }
 
 /// A figure from 0 to `most`; 0 where there is none.
-fn within(raw: &Value, key: &str, most: u64, code: ErrorCode) -> Result<u64, ParamsError> {
+fn within(raw: &Value, key: &str, most: u64, code: ErrorCode) -> Result<u64, ServerError> {
     let value = &raw[key];
     if value.is_null() {
         return Ok(0);
@@ -301,12 +291,12 @@ fn within(raw: &Value, key: &str, most: u64, code: ErrorCode) -> Result<u64, Par
 }
 
 /// A rate that can be set, or none.
-fn rate(raw: &Value, key: &str) -> Result<Option<u64>, ParamsError> {
+fn rate(raw: &Value, key: &str) -> Result<Option<u64>, ServerError> {
     let rate = within(raw, key, MAX_RATE, ErrorCode::TOTAL_RATE)?;
     Ok(Some(rate.max(MIN_RATE)).filter(|_| rate > 0))
 }
 
-fn transport(raw: &Value) -> Result<Transport, ParamsError> {
+fn transport(raw: &Value) -> Result<Transport, ServerError> {
     match ["tcp", "udp", "sctp"].map(|key| flag(&raw[key])) {
         [true, false, false] => Ok(Transport::Tcp),
         [false, true, false] if flag(&raw["udp_counters_64bit"]) => {
@@ -318,7 +308,7 @@ fn transport(raw: &Value) -> Result<Transport, ParamsError> {
     }
 }
 
-fn direction(raw: &Value) -> Result<Direction, ParamsError> {
+fn direction(raw: &Value) -> Result<Direction, ServerError> {
     match ["reverse", "bidirectional"].map(|key| flag(&raw[key])) {
         [false, false] => Ok(Direction::Up),
         [true, false] => Ok(Direction::Down),
@@ -327,7 +317,7 @@ fn direction(raw: &Value) -> Result<Direction, ParamsError> {
     }
 }
 
-fn block(value: &Value, transport: Transport) -> Result<u64, ParamsError> {
+fn block(value: &Value, transport: Transport) -> Result<u64, ServerError> {
     let length = count(value);
     match (transport, length) {
         (Transport::Tcp, Some(bytes @ 1..=MAX_BLOCK)) => Ok(bytes),
@@ -343,7 +333,7 @@ fn block(value: &Value, transport: Transport) -> Result<u64, ParamsError> {
     }
 }
 
-fn congestion(value: &Value) -> Result<Option<String>, ParamsError> {
+fn congestion(value: &Value) -> Result<Option<String>, ServerError> {
     let Some(name) = value.as_str() else {
         return Ok(None);
     };

@@ -1,27 +1,9 @@
 //! Splits the bytes of the control connection into messages.
 
-use thiserror::Error;
-
 /// Most bytes that may wait for their turn.
 const MAX_WAITING: usize = 64 << 10;
 
-/// Why bytes cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum ReadError {
-    /// The announced length is beyond the limit.
-    #[error("JSON of {length} bytes, where at most {limit} are taken")]
-    TooLong {
-        /// The announced length.
-        length: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// Too many bytes came before their turn.
-    #[error("more bytes than there was anything to say")]
-    TooMany,
-}
-
-/// Takes bytes, and gives states and JSON when asked.
+/// Takes bytes, and gives states and JSON when asked. Its errors say in words what is wrong.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     buffer: Vec<u8>,
@@ -29,9 +11,9 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Takes bytes. The next message may have up to `wanted` bytes.
-    pub(super) fn push(&mut self, bytes: &[u8], wanted: usize) -> Result<(), ReadError> {
+    pub(super) fn push(&mut self, bytes: &[u8], wanted: usize) -> Result<(), String> {
         if self.buffer.len() + bytes.len() > wanted + MAX_WAITING {
-            return Err(ReadError::TooMany);
+            return Err("more bytes than there was anything to say".to_owned());
         }
         self.buffer.extend_from_slice(bytes);
         Ok(())
@@ -53,13 +35,13 @@ impl Reader {
     }
 
     /// JSON of at most `limit` bytes; `None` until it is whole.
-    pub(super) fn json(&mut self, limit: usize) -> Result<Option<Vec<u8>>, ReadError> {
+    pub(super) fn json(&mut self, limit: usize) -> Result<Option<Vec<u8>>, String> {
         let Some(head) = self.buffer.first_chunk::<4>() else {
             return Ok(None);
         };
         let length = u32::from_be_bytes(*head) as usize;
         if length > limit {
-            return Err(ReadError::TooLong { length, limit });
+            return Err(format!("JSON of {length} bytes, where at most {limit} are taken"));
         }
         if self.buffer.len() < 4 + length {
             return Ok(None);

@@ -50,9 +50,9 @@ pub struct Results {
 
 impl Results {
     /// Longest JSON that a server takes: 256 streams, each written by a client of any version.
-    pub const MAX_FROM_CLIENT: usize = 256 << 10;
+    pub(super) const MAX_FROM_CLIENT: usize = 256 << 10;
     /// Longest that a client takes, which may carry what the server has printed.
-    pub const MAX_FROM_SERVER: usize = 8 << 20;
+    pub(super) const MAX_FROM_SERVER: usize = 8 << 20;
 
     /// Reads the results of a test of `flows` flows.
     ///
@@ -61,14 +61,13 @@ impl Results {
     pub fn parse(json: &[u8], flows: u32) -> Result<Self, String> {
         let raw: Value =
             serde_json::from_slice(json).map_err(|error| format!("the results: {error}"))?;
-        let streams = raw["streams"].as_array();
-        let streams = streams.ok_or("the results have no streams")?;
-        let count = streams.len();
+        let told = raw["streams"].as_array().ok_or("the results have no streams")?;
+        let count = told.len();
         if count > flows as usize {
             return Err(format!("results of {count} streams in a test of {flows}"));
         }
-        let streams: Option<Vec<StreamResult>> = streams.iter().map(StreamResult::read).collect();
-        let streams = streams.ok_or("a stream's results that are no figures")?;
+        let read: Option<Vec<StreamResult>> = told.iter().map(StreamResult::read).collect();
+        let streams = read.ok_or("a stream's results that are no figures")?;
         let mut seen = HashSet::new();
         if !streams.iter().all(|stream| seen.insert(stream.id)) {
             return Err("two results of one stream".to_owned());

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::reader::{ReadError, Reader, framed};
+use super::reader::{Reader, framed};
 use super::{
-    ErrorCode, GRACE, PARAMS_TIMEOUT, Params, ParamsError, RESULTS_TIMEOUT, Results,
-    STREAM_TIMEOUT, State,
+    ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Results, STREAM_TIMEOUT, State,
 };
 
 /// An action for the server's engine.
@@ -29,27 +28,18 @@ pub enum ServerEvent {
 /// Why a test failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ServerError {
-    /// The client sent bytes that are not part of the protocol.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The parameters are not those of a test.
-    #[error(transparent)]
-    Params(#[from] ParamsError),
-    /// The client sent results that cannot be read.
-    #[error("{0}")]
-    Results(String),
+    /// What the client sent cannot be read, or this end refused the test or gave it up.
+    #[error("{1}")]
+    Refused(ErrorCode, String),
     /// The client sent a state byte that is not allowed now.
     #[error("the client sent {0}, which has no place here")]
     OutOfTurn(u8),
     /// The client has given up.
     #[error("the client has given up")]
     Terminated,
-    /// This end refused the test, or gave it up.
-    #[error("{0}")]
-    Refused(String),
     /// A deadline has passed.
-    #[error("timed out: {0}")]
-    Timeout(&'static str),
+    #[error("timed out: {1}")]
+    Timeout(ErrorCode, &'static str),
     /// The connection ended too early.
     #[error("the client closed the connection")]
     Hangup,
@@ -118,13 +108,13 @@ impl Server {
             _ => 4 + Params::MAX_BYTES,
         };
         if let Err(error) = self.reader.push(bytes, wanted) {
-            return self.fail(ErrorCode::MESSAGE, error.into());
+            return self.fail(ServerError::Refused(ErrorCode::MESSAGE, error));
         }
         while !self.is_closed() {
             match self.take(now) {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err((code, error)) => self.fail(code, error),
+                Err(error) => self.fail(error),
             }
         }
     }
@@ -156,7 +146,7 @@ impl Server {
             }
             ServerStage::Results => (ErrorCode::NO_MESSAGE, "the client's results did not come"),
         };
-        self.fail(code, ServerError::Timeout(what));
+        self.fail(ServerError::Timeout(code, what));
     }
 
     /// When [`Server::handle_timeout`] is due; `None` while this end is the one that is waited for,
@@ -222,7 +212,7 @@ impl Server {
     /// Ends the test with an error that the client prints.
     pub fn refuse(&mut self, code: ErrorCode, why: impl Into<String>) {
         if !self.is_closed() {
-            self.fail(code, ServerError::Refused(why.into()));
+            self.fail(ServerError::Refused(code, why.into()));
         }
     }
 
@@ -230,22 +220,19 @@ impl Server {
     pub fn terminate(&mut self) {
         if !self.is_closed() {
             self.say(State::SERVER_TERMINATE);
-            self.close(Some(ServerError::Refused("the endpoint is shutting down".into())));
+            let why = "the endpoint is shutting down".to_owned();
+            self.close(Some(ServerError::Refused(ErrorCode::SERVER_TERMINATED, why)));
         }
     }
 
     /// Takes one message; false if none is whole, or if it has to wait.
-    fn take(&mut self, now: Duration) -> Result<bool, (ErrorCode, ServerError)> {
+    fn take(&mut self, now: Duration) -> Result<bool, ServerError> {
         match self.stage {
             ServerStage::Params => {
-                let json = self
-                    .reader
-                    .json(Params::MAX_BYTES)
-                    .map_err(|error| (ErrorCode::PARAMS, error.into()))?;
-                let Some(json) = json else {
+                let Some(json) = self.json(Params::MAX_BYTES, ErrorCode::PARAMS)? else {
                     return Ok(false);
                 };
-                let params = Params::parse(&json).map_err(|error| (error.code, error.into()))?;
+                let params = Params::parse(&json)?;
                 self.flows = params.flows();
                 self.seconds = params.seconds();
                 self.version.clone_from(&params.version);
@@ -253,16 +240,11 @@ impl Server {
                 self.events.push_back(ServerEvent::Asked(Box::new(params)));
             }
             ServerStage::Results => {
-                let json = self
-                    .reader
-                    .json(Results::MAX_FROM_CLIENT)
-                    .map_err(|error| (ErrorCode::MESSAGE, error.into()))?;
-                let Some(json) = json else {
+                let Some(json) = self.json(Results::MAX_FROM_CLIENT, ErrorCode::MESSAGE)? else {
                     return Ok(false);
                 };
-                let results = Results::parse(&json, self.flows);
-                let results =
-                    results.map_err(|error| (ErrorCode::MESSAGE, ServerError::Results(error)))?;
+                let results = Results::parse(&json, self.flows)
+                    .map_err(|why| ServerError::Refused(ErrorCode::MESSAGE, why))?;
                 self.out.push_back(framed(&std::mem::take(&mut self.results)));
                 self.say(State::DISPLAY_RESULTS);
                 self.enter(ServerStage::Goodbye, Some(now + RESULTS_TIMEOUT));
@@ -279,7 +261,11 @@ impl Server {
         Ok(true)
     }
 
-    fn take_state(&mut self, now: Duration, state: State) -> Result<(), (ErrorCode, ServerError)> {
+    fn json(&mut self, limit: usize, code: ErrorCode) -> Result<Option<Vec<u8>>, ServerError> {
+        self.reader.json(limit).map_err(|why| ServerError::Refused(code, why))
+    }
+
+    fn take_state(&mut self, now: Duration, state: State) -> Result<(), ServerError> {
         match (state, self.stage) {
             (State::TEST_END, ServerStage::Running) => {
                 self.enter(ServerStage::Ending, Some(now + GRACE));
@@ -290,7 +276,7 @@ impl Server {
             (State::CLIENT_TERMINATE | State::IPERF_DONE, _) => {
                 self.close(Some(ServerError::Terminated));
             }
-            (State(byte), _) => return Err((ErrorCode::MESSAGE, ServerError::OutOfTurn(byte))),
+            (State(byte), _) => return Err(ServerError::OutOfTurn(byte)),
         }
         Ok(())
     }
@@ -304,8 +290,12 @@ impl Server {
         self.deadline = deadline;
     }
 
-    fn fail(&mut self, code: ErrorCode, error: ServerError) {
-        let code = code.known_to(self.version.as_deref());
+    fn fail(&mut self, error: ServerError) {
+        let code = match error {
+            ServerError::Refused(code, _) | ServerError::Timeout(code, _) => code,
+            _ => ErrorCode::MESSAGE,
+        }
+        .known_to(self.version.as_deref());
         let mut bytes = vec![State::SERVER_ERROR.0];
         bytes.extend_from_slice(&code.0.to_be_bytes());
         bytes.extend_from_slice(&0i32.to_be_bytes());

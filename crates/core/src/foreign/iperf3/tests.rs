@@ -188,7 +188,7 @@ fn absurd_parameters_are_refused_with_the_number_of_the_reference() {
     ];
     for (json, code) in cases {
         let error = Params::parse(json.as_bytes()).expect_err(json);
-        assert_eq!(error.code, code, "{json}");
+        assert!(matches!(error, ServerError::Refused(found, _) if found == code), "{json}");
     }
     let deep = [b'['; Params::MAX_BYTES];
     assert!(Params::parse(&deep).is_err());

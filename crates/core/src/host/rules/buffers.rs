@@ -52,8 +52,7 @@ pub(in super::super) fn asked_buffer(q: &Question<'_>) -> Advice {
 /// `tcp_mem`, in pages: the connections' buffers together, at most half of the memory.
 pub(in super::super) fn pages(q: &Question<'_>) -> Advice {
     let page = q.view.page_bytes.max(1) as f64;
-    let path = q.need.path.as_ref();
-    let path = path.map_or(0.0, |path| 4.0 * path.product_bytes() / page);
+    let path = q.need.path.as_ref().map_or(0.0, |path| 4.0 * path.product_bytes() / page);
     // TCP keeps a page each way for a connection that moves data (ip-sysctl.rst, tcp_rmem's and
     // tcp_wmem's least).
     let connections = q.need.connections.map_or(0.0, |count| 2.0 * count as f64);

@@ -67,8 +67,8 @@ struct Maker<'a, 'm> {
 impl<'a> Maker<'a, '_> {
     fn link(&mut self) -> Result<(), Fault> {
         let hint = "the two ends, such as [\"alpha\", \"r1\"]";
-        let ends = self.section.strings("between")?;
-        let ends = ends.ok_or_else(|| self.section.missing("between", hint))?;
+        let between = self.section.strings("between")?;
+        let ends = between.ok_or_else(|| self.section.missing("between", hint))?;
         let offset = self.section.offset_of("between");
         let [a, b] = ends[..] else {
             return Fault::contradiction(offset, "`between`", "a link has two ends");
@@ -90,8 +90,8 @@ impl<'a> Maker<'a, '_> {
         let from = self.section.required("from", "the host at its beginning")?;
         let to = self.section.required("to", "the host at its end")?;
         let [from, to] = [self.nodes.find(from)?, self.nodes.find(to)?];
-        let routers = self.section.number("routers", 0..=254)?;
-        let routers = routers.ok_or_else(|| self.section.missing("routers", "how many"))?;
+        let count = self.section.number("routers", 0..=254)?;
+        let routers = count.ok_or_else(|| self.section.missing("routers", "how many"))?;
         let prefix = self.section.string("prefix")?.map_or("r", |at| at.value);
         let mut chain = vec![from];
         for number in 1..=routers {
@@ -219,8 +219,7 @@ pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
         let mut others = taken.iter();
         !others.any(|(other, _)| networks.iter().any(|network| network.overlaps(*other)))
     };
-    let is_wanted = drafts.iter().map(|draft| draft.addresses.is_none());
-    let is_wanted: Vec<bool> = is_wanted.collect();
+    let is_wanted = Vec::from_iter(drafts.iter().map(|draft| draft.addresses.is_none()));
     let is_spare = |number: &usize| is_wanted.get(*number) != Some(&true) && is_free(number);
     let mut spare = (0..MAX_LINKS).rev().filter(is_spare);
     for (number, draft) in drafts.iter_mut().enumerate() {

@@ -178,8 +178,8 @@ impl Nodes {
             return Ok(*node);
         }
         let text = shortened(name.value);
-        let hint = suggestion(name.value, self.by_name.keys());
-        let hint = hint.unwrap_or_else(|| format!("[host.{text}] makes one"));
+        let alike = suggestion(name.value, self.by_name.keys());
+        let hint = alike.unwrap_or_else(|| format!("[host.{text}] makes one"));
         let problem = format!("no host or router has the name `{text}`; {hint}");
         Err(Fault::new(name.offset, problem))
     }

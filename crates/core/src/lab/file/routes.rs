@@ -122,14 +122,13 @@ impl Reader<'_> {
     fn neighbour(&self, via: At<&str>, is_ipv4: bool) -> Result<Option<IpAddr>, Fault> {
         if self.nodes.has(via.value) || !via.value.contains([':', '.']) {
             let node = self.nodes.find(via)?;
-            let addresses = self.neighbours().filter(|(other, _)| *other == node);
-            let mut addresses = addresses.peekable();
-            if addresses.peek().is_none() {
+            let of_node = self.neighbours().filter(|(other, _)| *other == node);
+            let addresses = Vec::from_iter(of_node.map(|(_, address)| address));
+            if addresses.is_empty() {
                 let what = format!("`{}`", via.value);
                 return Fault::contradiction(via.offset, what, "no link joins the two");
             }
-            let mut addresses = addresses.map(|(_, address)| address);
-            return Ok(addresses.find(|address| address.is_ipv4() == is_ipv4));
+            return Ok(addresses.into_iter().find(|address| address.is_ipv4() == is_ipv4));
         }
         let address = address(via)?;
         if !self.neighbours().any(|(_, other)| other == address) {
@@ -142,8 +141,8 @@ impl Reader<'_> {
     /// Where packets for `to` would go: to a neighbour itself, or by the most specific route.
     fn computed_via(&self, to: Prefix) -> Option<IpAddr> {
         let is_alone = to == Prefix::of_host(to.address);
-        let beside = self.neighbours().map(|(_, address)| address);
-        let beside = beside.filter(|address| is_alone && *address == to.address);
+        let neighbours = self.neighbours().map(|(_, address)| address);
+        let beside = neighbours.filter(|address| is_alone && *address == to.address);
         let routes = self.computed.iter();
         let route =
             routes.filter(|route| route.to.length <= to.length && route.to.contains(to.address));

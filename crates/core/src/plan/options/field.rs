@@ -6,7 +6,7 @@ use super::super::{
     Closer, Direction, ExchangeTest, Protocol, ReceiveMethod, SendMethod, StreamTest, Test,
     Traffic, Workload,
 };
-use crate::units::{BitRate, ByteCount, Dscp, Span};
+use crate::units::{BitRate, ByteCount, Dscp, Span, words};
 use crate::value::Value;
 
 /// A field of a test that can be a value of an option.
@@ -62,36 +62,11 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-/// The words for the variants of a plain enum.
-macro_rules! words {
-    ($($type:ident: $($word:literal $variant:ident)*;)*) => {
-        $(impl $type {
-            /// The words of all variants.
-            pub const WORDS: &'static [&'static str] = &[$($word),*];
-
-            /// The word of this variant.
-            pub fn word(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)*
-                }
-            }
-
-            /// The variant with this word.
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-        })*
-    };
-}
-
 words! {
-    Workload: "stream" Stream "rr" Rr "crr" Crr;
-    Protocol: "tcp" Tcp "udp" Udp "mptcp" Mptcp;
-    Direction: "up" Up "down" Down "both" Both;
-    Closer: "client" Client "server" Server;
+    Workload word { "stream" Stream, "rr" Rr, "crr" Crr }
+    Protocol word { "tcp" Tcp, "udp" Udp, "mptcp" Mptcp }
+    Direction word { "up" Up, "down" Down, "both" Both }
+    Closer word { "client" Client, "server" Server }
 }
 
 pub(super) fn stream(test: &Test) -> Option<&StreamTest> {

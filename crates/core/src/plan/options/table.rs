@@ -141,9 +141,9 @@ const EXCHANGE: TestOption =
 const SOCKET: TestOption =
     TestOption { heading: "Sockets (default: the kernel's choice)", ..PLAIN };
 
-const OF_TCP: Over = Over::Tcp("it is an option of TCP");
-const OF_TCP_SOCKETS: Over = Over::Tcp("it is an option of TCP sockets");
-const OF_UDP: Over = Over::Udp("it is an option of UDP");
+const OF_TCP: Over = Over::Tcp("it is an option of TCP", &[]);
+const OF_TCP_SOCKETS: Over = Over::Tcp("it is an option of TCP sockets", &[]);
+const OF_UDP: Over = Over::Udp("it is an option of UDP", &[]);
 const BUFFER: ValueKind = ValueKind::Bytes { least: 1, most: 1 << 30 };
 const MESSAGE: ValueKind = ValueKind::Bytes { least: 1, most: MAX_MESSAGE };
 /// More than any host sends, bits/s.
@@ -322,7 +322,7 @@ options! {
         short: Some('b'),
         aliases: &["bitrate", "bandwidth"],
         value_name: "RATE",
-        over: Over::Udp("a TCP stream is limited by `pacing` or `write-rate`"),
+        over: Over::Udp("a TCP stream is limited by", &["pacing", "write-rate"]),
     };
     /// UDP: the kernel cuts and joins datagrams (default above 100mbit)
     offload "offload": bool = stream.offload, ValueKind::Switch, STREAM {
@@ -341,13 +341,13 @@ options! {
     verify "verify": bool = stream.verify, ValueKind::Switch, STREAM_FLAG;
     /// TCP: count connection set-up and tear-down in, without a warm-up
     whole "whole": bool = stream.whole, ValueKind::Switch, STREAM_FLAG {
-        over: Over::Tcp("it has no connection to count in"),
+        over: Over::Tcp("it has no connection to count in", &[]),
         excludes: &["warm-up"],
     };
     /// TCP: rate at which the sender writes each flow
     write_rate "write-rate": BitRate = stream.write_rate_bps, RATE, STREAM {
         value_name: "RATE",
-        over: Over::Tcp("give `rate`"),
+        over: Over::Tcp("give", &["rate"]),
     };
     /// Rate at which the receiver reads each flow
     read_rate "read-rate": BitRate = stream.read_rate_bps, RATE, STREAM {
@@ -356,19 +356,19 @@ options! {
     /// UDP: STAMP's packets (RFC 8762), for each way's delay and loss
     stamp "stamp": bool = exchange.stamp, ValueKind::Switch, EXCHANGE {
         workloads: &[Workload::Rr],
-        over: Over::Udp("STAMP's packets are datagrams"),
+        over: Over::Udp("STAMP's packets are datagrams", &[]),
         default: OFF,
     };
     /// TCP: pages of N objects over all connections
     objects "objects": u32 = exchange.objects, number(1, MAX_OBJECTS as u64), EXCHANGE {
         workloads: &[Workload::Rr],
-        over: Over::Tcp("pages come over connections"),
+        over: Over::Tcp("pages come over connections", &[]),
         excludes: &["depth"],
     };
     /// TCP: a player of video in chunks of 2 s, at a rate that it adapts
     video "video": bool = exchange.video, ValueKind::Switch, EXCHANGE {
         workloads: &[Workload::Rr],
-        over: Over::Tcp("chunks come over a connection"),
+        over: Over::Tcp("chunks come over a connection", &[]),
         default: OFF,
         excludes: &["depth", "rate", "objects"],
     };
@@ -463,7 +463,7 @@ options! {
         socket.pacing_bps, ValueKind::Rate { least: 8_000, most: MAX_RATE }, SOCKET {
         aliases: &["fq-rate"],
         value_name: "RATE",
-        over: Over::Tcp("give `rate`"),
+        over: Over::Tcp("give", &["rate"]),
     } treatment {
         means: "SO_MAX_PACING_RATE of each flow of a TCP sender",
         acts: Some(Role::Sender),
@@ -548,7 +548,7 @@ options! {
     source "source": IpAddr = socket.source, ValueKind::Address, SOCKET {
         treatment_only: true,
         over: Over::Tcp("an endpoint takes datagrams only from the address that the control \
-            connection came from"),
+            connection came from", &[]),
     } treatment {
         means: "the client's address that its TCP connections come from",
         needs: "the address, on this host",

@@ -10,10 +10,9 @@ use super::super::FoldedStack;
 /// module (` [veth]`): it is the same function still. User functions may have dots and blanks in
 /// their names; they are not asked of the table.
 pub fn plain_name(symbol: &str) -> &str {
-    let symbol = symbol.trim();
-    let symbol = symbol.split([' ', '\t']).next().unwrap_or(symbol);
-    let symbol = symbol.split("+0x").next().unwrap_or(symbol);
-    let symbol = PREFIXES.iter().find_map(|prefix| symbol.strip_prefix(prefix)).unwrap_or(symbol);
+    let word = symbol.split_whitespace().next().unwrap_or_default();
+    let whole = word.split("+0x").next().unwrap_or(word);
+    let symbol = PREFIXES.iter().find_map(|prefix| whole.strip_prefix(prefix)).unwrap_or(whole);
     // A dot is no letter of C's names; one at the start is the name of a local label.
     match symbol.char_indices().skip(1).find(|&(_, c)| c == '.') {
         Some((dot, _)) => &symbol[..dot],

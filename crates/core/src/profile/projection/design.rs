@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::error::NotProjected;
-use crate::plan::{Protocol, ReceiveMethod, SendMethod, SocketOptions, Test, Traffic};
+use crate::plan::{Protocol, SocketOptions, StreamTest, Test, Traffic};
 use crate::record::Record;
 use crate::toml_reader;
 use crate::units::Dice;
@@ -119,15 +119,8 @@ pub fn design_of(protocol: Protocol, asked: &Test) -> Test {
     test.protocol = Protocol::Udp;
     test.options = SocketOptions::default();
     if let Traffic::Stream(stream) = &mut test.traffic {
-        stream.message_bytes = RECORD_BYTES;
-        stream.send = SendMethod::Copy;
-        stream.receive = ReceiveMethod::Read;
-        stream.write_rate_bps = None;
-        stream.read_rate_bps = None;
-        stream.rate_bps = None;
-        stream.offload = false;
-        stream.whole = false;
-        stream.verify = false;
+        let (batch, train) = (stream.batch, stream.train);
+        *stream = StreamTest { batch, train, ..StreamTest::new(RECORD_BYTES) };
     }
     test
 }

@@ -9,6 +9,7 @@ use crate::ceilings::Cause;
 use crate::compare::ComparisonVerdict;
 use crate::plan::Protocol;
 use crate::stats::Summary;
+use crate::units::words;
 
 /// The projected effect of one change.
 #[skip_serializing_none]
@@ -105,15 +106,9 @@ pub enum End {
     Both,
 }
 
-impl End {
-    /// The end's name in the document.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sender => "sender",
-            Self::Receiver => "receiver",
-            Self::Both => "both",
-        }
-    }
+// As in the document.
+words! {
+    End name { "sender" Sender, "receiver" Receiver, "both" Both }
 }
 
 /// The basis of a projection.

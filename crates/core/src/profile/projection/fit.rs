@@ -67,32 +67,22 @@ pub struct TermCost {
 ///
 /// # Errors
 /// Too few runs for the terms that they exercise; a run without CPU time.
-pub fn fit(runs: &[Observation], seed: u64) -> Result<CostModel, NotProjected> {
+pub fn fit<'a>(runs: &'a [Observation], seed: u64) -> Result<CostModel, NotProjected> {
+    let first = runs.first().ok_or_else(|| too_few(0, 0))?;
     let mut points: Vec<String> = Vec::new();
     for run in runs {
         if !points.contains(&run.point) {
             points.push(run.point.clone());
         }
     }
-    let protocol = runs.first().map_or(Protocol::Tcp, |run| run.protocol);
-    let base = design::points(protocol).next();
-    let base = base.map_or("", |point| point.name);
-    let works: Vec<Vec<(End, EndWork)>> = runs.iter().map(Observation::works).collect();
-    let ends = works.first().into_iter().flatten().map(|(end, _)| *end);
-    let ends: Vec<End> = ends.collect();
-    let mut models = Vec::new();
-    for (place, end) in ends.iter().enumerate() {
-        let point = runs.iter().map(|run| run.point.as_str());
-        let work = works.iter().map(|works| Some(works.get(place)?.1));
-        let of_end = point.zip(work).filter_map(|(point, work)| Some((point, work?)));
-        let of_end: Vec<(&str, EndWork)> = of_end.collect();
-        let seed = seed.wrapping_add(place as u64);
-        models.push(fit_end(*end, &of_end, base, seed)?);
+    let base = design::points(first.protocol).next().map_or("", |point| point.name);
+    let mut ends = Vec::new();
+    for (place, (end, _)) in first.works().into_iter().enumerate() {
+        let work = |run: &'a Observation| Some((run.point.as_str(), run.works().get(place)?.1));
+        let of_end: Vec<(&str, EndWork)> = runs.iter().filter_map(work).collect();
+        ends.push(fit_end(end, &of_end, base, seed.wrapping_add(place as u64))?);
     }
-    if models.is_empty() {
-        return Err(too_few(0, 0));
-    }
-    Ok(CostModel { protocol, ends: models, points })
+    Ok(CostModel { protocol: first.protocol, ends, points })
 }
 
 fn fit_end(
@@ -103,15 +93,13 @@ fn fit_end(
 ) -> Result<EndModel, NotProjected> {
     let terms = terms_of(runs)?;
     // Each run by its own CPU time: relative errors are alike, however dear the run was.
-    let rows = runs.iter().map(|(_, run)| {
-        let count = |term: &Term| run.counts.at(*term) / run.cpu_ns;
-        terms.iter().map(count).collect::<Vec<f64>>()
-    });
-    let design: Matrix = rows.collect();
+    let row = |(_, run): &(&str, EndWork)| {
+        terms.iter().map(|term| run.counts.at(*term) / run.cpu_ns).collect()
+    };
+    let design: Matrix = runs.iter().map(row).collect();
     let found = robust(&design, &vec![1.0; design.len()]);
     let fitted: Vec<f64> = design.iter().map(|row| dot(row, &found)).collect();
-    let residuals = fitted.iter().map(|fitted| 1.0 / fitted.max(MIN_FIT) - 1.0);
-    let residuals: Vec<f64> = residuals.collect();
+    let residuals = Vec::from_iter(fitted.iter().map(|fitted| 1.0 / fitted.max(MIN_FIT) - 1.0));
     let draws = resample(&design, &terms, &fitted, &residuals, seed);
     let costs = per_term(&terms, &found);
     // The runs come in random order.
@@ -211,12 +199,11 @@ fn robust(design: &Matrix, y: &[f64]) -> Vec<f64> {
             break;
         }
         let weight = |row: usize| (HUBER * usual / off[row]).min(1.0).sqrt();
-        let rows = design.iter().enumerate();
-        let rows = rows.map(|(number, row)| row.iter().map(|v| v * weight(number)).collect());
-        let weighted: Matrix = rows.collect();
-        let y = y.iter().enumerate().map(|(row, y)| y * weight(row));
-        let y: Vec<f64> = y.collect();
-        x = non_negative(&weighted, &y);
+        let weights: Vec<f64> = (0..y.len()).map(weight).collect();
+        let rows = design.iter().zip(&weights);
+        let rows = Vec::from_iter(rows.map(|(row, w)| row.iter().map(|v| v * w).collect()));
+        let y = Vec::from_iter(y.iter().zip(&weights).map(|(y, w)| y * w));
+        x = non_negative(&rows, &y);
     }
     x
 }

@@ -6,8 +6,7 @@ pub(super) type Matrix = Vec<Vec<f64>>;
 
 /// The matrix of the selected columns, in order.
 fn of_columns(a: &Matrix, columns: &[usize]) -> Matrix {
-    let rows = a.iter().map(|row| columns.iter().map(|c| row[*c]).collect());
-    rows.collect()
+    a.iter().map(|row| columns.iter().map(|c| row[*c]).collect()).collect()
 }
 
 /// Length of each column.
@@ -85,8 +84,7 @@ pub(super) fn non_negative(a: &Matrix, y: &[f64]) -> Vec<f64> {
     // Each round brings a column in or refuses it for good, and may put others out again; so many
     // rounds are never needed.
     for _ in 0..10 * columns {
-        let rest = y.iter().zip(times(a, &x)).map(|(y, fitted)| y - fitted);
-        let rest: Vec<f64> = rest.collect();
+        let rest = Vec::from_iter(y.iter().zip(times(a, &x)).map(|(y, fitted)| y - fitted));
         let gain = |column: &usize| -> f64 {
             let products = a.iter().zip(&rest).map(|(row, rest)| row[*column] * rest);
             products.sum::<f64>() / lengths[*column]
@@ -154,8 +152,7 @@ pub(super) fn collinear(a: &Matrix) -> Vec<Vec<usize>> {
         used.iter().map(|i| used.iter().map(|j| entry(*i, *j)).collect()).collect();
     let (values, vectors) = eigen(gram);
     let largest = values.iter().fold(0.0, |a: f64, b| a.max(*b));
-    let values = values.iter().map(|value| value.max(largest * 1e-14));
-    let values: Vec<f64> = values.collect();
+    let values = Vec::from_iter(values.iter().map(|value| value.max(largest * 1e-14)));
     let part = |column: usize, k: usize| vectors[column][k].powi(2) / values[k];
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (k, value) in values.iter().enumerate() {

@@ -320,9 +320,8 @@ fn offload(host: &HostFacts, names: &[&str]) -> bool {
     let Some(device) = &host.device else {
         return true;
     };
-    let known = names.iter().filter_map(|name| device.offloads.get(*name));
-    let known: Vec<bool> = known.copied().collect();
-    known.is_empty() || known.contains(&true)
+    let known = Vec::from_iter(names.iter().filter_map(|name| device.offloads.get(*name)));
+    known.is_empty() || known.contains(&&true)
 }
 
 /// Names of the offload in ethtool; a driver has one of them.

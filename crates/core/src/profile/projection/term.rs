@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::units::words;
+
 /// What costs CPU time each time that it happens.
 ///
 /// On one kernel for both ends (loopback, veth, a lab) soft interrupts run in whichever thread was
@@ -36,44 +38,25 @@ pub enum Term {
     Interrupt,
 }
 
-/// Number of terms.
-pub(super) const TERMS: usize = 10;
-
-impl Term {
-    /// All terms, in the order in which they are printed.
-    pub const ALL: [Self; TERMS] = [
-        Self::Call,
-        Self::Packet,
-        Self::Fragment,
-        Self::Aggregate,
-        Self::Delivery,
-        Self::Byte,
-        Self::CopiedByte,
-        Self::ChecksummedByte,
-        Self::Acknowledgement,
-        Self::Interrupt,
-    ];
-
-    /// The term in words, after a cost: `per call`.
-    pub fn per(self) -> &'static str {
-        match self {
-            Self::Call => "call",
-            Self::Packet => "packet",
-            Self::Fragment => "fragment",
-            Self::Aggregate => "large packet sent",
-            Self::Delivery => "large packet received",
-            Self::Byte => "byte",
-            Self::CopiedByte => "byte copied",
-            Self::ChecksummedByte => "byte checksummed",
-            Self::Acknowledgement => "acknowledgement",
-            Self::Interrupt => "soft interrupt",
-        }
+// In the order in which they are printed; the word stands after a cost: `per call`.
+words! {
+    Term per {
+        "call" Call,
+        "packet" Packet,
+        "fragment" Fragment,
+        "large packet sent" Aggregate,
+        "large packet received" Delivery,
+        "byte" Byte,
+        "byte copied" CopiedByte,
+        "byte checksummed" ChecksummedByte,
+        "acknowledgement" Acknowledgement,
+        "soft interrupt" Interrupt,
     }
 }
 
 /// How often each of them happened, or what each costs, or any figure for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct PerTerm([f64; TERMS]);
+pub struct PerTerm([f64; Term::ALL.len()]);
 
 impl PerTerm {
     /// Values from pairs; terms that are not named are 0.

@@ -5,7 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use linerate_core::foreign::iperf3::{Credentials, NotAllowed, Users, UsersError, from_base64};
+use linerate_core::foreign::iperf3::{Credentials, NotAllowed, Users, from_base64};
+use linerate_core::units::FileError;
 use thiserror::Error;
 
 use super::key::PrivateKey;
@@ -32,7 +33,7 @@ impl fmt::Debug for Iperf3Access {
 pub enum AccessError {
     /// The list of users is wrong.
     #[error(transparent)]
-    Users(#[from] UsersError),
+    Users(#[from] FileError),
     /// The key is wrong.
     #[error("{0}")]
     Key(&'static str),
