@@ -1,13 +1,13 @@
 //! From typed options to a [`Plan`]. The options go into a [`Draft`], which knows defaults, ranges
 //! and contradictions. Nothing is sent, looked up or opened here.
 
-use std::hash::{BuildHasher, RandomState};
-
 use anyhow::anyhow;
 use linerate_core::plan::{Draft, Plan, Repeats, Test, Workload};
 
 use crate::args::{Choice, RepeatOptions, TestOptions};
 use crate::typed;
+
+pub(crate) use linerate_engine::fresh_seed;
 
 /// The plan of a workload: a test for each size.
 ///
@@ -23,13 +23,6 @@ pub(crate) fn plan<C: Choice>(
     let drafts = options.drafts(workload)?.into_iter();
     let tests = drafts.map(|draft| resolve(draft, seed));
     Ok(Plan { tests: tests.collect::<anyhow::Result<_>>()?, repeats: how_often(repeats) })
-}
-
-/// A seed that no other run is likely to have. It has 32 bits, so that it can be typed and a JSON
-/// reader that knows only doubles keeps it.
-pub(crate) fn fresh_seed() -> u64 {
-    // The standard library seeds its hash maps from the operating system's random numbers.
-    RandomState::new().hash_one(std::process::id()) >> 32
 }
 
 /// The test of a draft. Errors name the options as they were typed.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use linerate_engine::mesh::{Agent, AgentError, AgentOptions};
+use linerate_engine::mesh::{Agent, AgentOptions, MeshError};
 use linerate_mesh::OwnerLimits;
 
 use super::bus;
@@ -53,10 +53,10 @@ fn limits(args: &MeshJoinArgs) -> Result<OwnerLimits, Failure> {
     files::parse("--limits", path, MAX_LIMITS, OwnerLimits::from_toml)
 }
 
-/// The failure of an agent, with its exit status.
-pub(super) fn failure(error: AgentError) -> Failure {
+/// The failure of an agent or a coordinator, with its exit status.
+pub(super) fn failure(error: MeshError) -> Failure {
     match error {
-        AgentError::Endpoint(error) => error.into(),
+        MeshError::Host(error) => error.into(),
         other => Failure::failed(anyhow!(other)),
     }
 }

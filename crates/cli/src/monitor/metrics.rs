@@ -1,51 +1,9 @@
 //! The metrics that a monitor offers to Prometheus: the last results, and how the monitor itself is
 //! doing.
 
-use linerate_core::monitor::{Monitor, Outcome, Schedule, Task};
-use linerate_history::{Filter, History, HistoryError};
+use linerate_core::monitor::{Monitor, Schedule, Task};
+use linerate_engine::monitor::{Health, labels, parts};
 use linerate_report::metrics::{Kind, Metrics};
-
-use super::{labels, parts};
-
-/// The state of a task: its last saved run, and how its runs have ended since the monitor began.
-#[derive(Debug, Default)]
-pub(super) struct Health {
-    figures: Vec<(String, f64)>,
-    cause: Option<String>,
-    at_s: u64,
-    saved: u64,
-    failed: u64,
-    busy: u64,
-    pub(super) changes: u64,
-}
-
-impl Health {
-    /// The state after the last of these runs.
-    pub(super) fn new(history: &History, runs: &Filter) -> Result<Self, HistoryError> {
-        let mut health = Self::default();
-        health.update(history, runs)?;
-        Ok(health)
-    }
-
-    /// Takes the last run from the history; the counters stay.
-    pub(super) fn update(&mut self, history: &History, runs: &Filter) -> Result<(), HistoryError> {
-        let last = Filter { most: Some(1), ..runs.clone() };
-        if let Some(run) = history.list(&last)?.pop() {
-            self.figures = history.figures(run.id)?;
-            self.cause = run.cause;
-            self.at_s = run.at_s;
-        }
-        Ok(())
-    }
-
-    pub(super) fn count(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Done(_) => self.saved += 1,
-            Outcome::Failed(_) => self.failed += 1,
-            Outcome::Busy => self.busy += 1,
-        }
-    }
-}
 
 /// All metrics of a monitor at a time, in seconds since 1970.
 pub(super) fn page(monitor: &Monitor, schedule: &Schedule, health: &[Health], now: u64) -> Metrics {
