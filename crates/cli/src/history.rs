@@ -3,7 +3,7 @@
 mod medians;
 mod trend;
 
-pub(crate) use trend::{SEED, change, of_one_metric};
+pub(crate) use trend::{SEED, change};
 
 use std::io::Write;
 

@@ -12,7 +12,7 @@ use linerate_core::monitor::{Monitor, Schedule, Task};
 use linerate_core::stats::{changes, median, new_change};
 use linerate_core::units::format_rfc3339_seconds;
 use linerate_core::wire::is_same_secret;
-use linerate_engine::monitor::{labels, parts, remembered, until};
+use linerate_engine::monitor::{labels, of_one_metric, parts, remembered, until};
 use linerate_engine::{random_hex, since_boot};
 use linerate_history::{Filter, History, Place, Point, Run};
 use linerate_report::html::{self, Ended, Overview, PastRun, Running, TimeLine};
@@ -21,7 +21,7 @@ use linerate_web::{Answer, Ask};
 
 use crate::args::WebArgs;
 use crate::failure::Failure;
-use crate::history::{SEED, change, of_one_metric, stored};
+use crate::history::{SEED, change, stored};
 use crate::turn::{self, Turn};
 use crate::{access, clock, files, keep, monitor, output, run};
 

@@ -124,7 +124,7 @@ pub use partner::{Accounts, Foreign, Partner};
 pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
 pub use profile::{disk_beside, profile};
 pub use signal::stop_on_signal;
-pub use state_files::{StateError, open_lock};
+pub use state_files::{StateError, open_lock, with_ending};
 pub use stop::Stop;
 pub use target::Target;
 pub use trace::{

@@ -9,7 +9,7 @@ use linerate_core::lab::Topology;
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::units::{DEFAULT_PORT, rfc3339_fraction_ns};
 use linerate_engine::mesh::{Agent, AgentOptions, Coordinator, LocalBus, MeshResult, RUN};
-use linerate_engine::{Lab, LabError, LabOptions, prepare_for_lab};
+use linerate_engine::{Lab, LabError, LabOptions, prepare_for_lab, with_ending};
 use linerate_history::{Filter, History, HistoryError};
 use linerate_mesh::bus::Bus;
 use linerate_mesh::{Mesh, OwnerLimits, Site};
@@ -178,7 +178,5 @@ fn place(site: &Site, lab: Option<&Lab>) -> anyhow::Result<(IpAddr, u16)> {
 
 /// The directory of a site's unsent results, beside the history of the mesh.
 fn unsent(history: &Path, site: &str) -> PathBuf {
-    let mut name = history.as_os_str().to_owned();
-    name.push(".unsent");
-    PathBuf::from(name).join(site)
+    with_ending(history, ".unsent").join(site)
 }

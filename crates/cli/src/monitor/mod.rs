@@ -1,7 +1,6 @@
 //! `monitor`: runs tests on a schedule; `probe`: runs a test when Prometheus asks.
 
 mod attempt;
-mod change;
 mod metrics;
 mod probe;
 
@@ -13,18 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use linerate_core::monitor::{HttpUrl, Monitor, Next, Outcome, Schedule, Task};
+use linerate_core::stats::ChangePoint;
 use linerate_core::units::{ByteCount, format_rfc3339_seconds};
 use linerate_engine::monitor::{
-    Alarms, Attempt, Health, MonitorCaller, MonitorLoop, MonitorRun, parts, remembered,
+    Attempt, Described, Health, MonitorCaller, MonitorLoop, MonitorRun, labels, parts, remembered,
 };
-use linerate_engine::since_boot;
-use linerate_history::{Filter, History, HistoryError, Place};
+use linerate_engine::{open_lock, since_boot, with_ending};
+use linerate_history::{History, HistoryError, Place, Point};
 use linerate_report::Document;
+use linerate_report::text::series_change;
 use linerate_web::Answer;
+use serde_json::json;
 
 use crate::args::MonitorArgs;
 use crate::clock::now;
 use crate::failure::Failure;
+use crate::history::change;
 use crate::keep;
 use crate::push::Push;
 use crate::push::post::post;
@@ -98,10 +101,8 @@ fn owner(file: &Path) -> anyhow::Result<String> {
 
 /// Locks a history for one monitor. The kernel releases the lock when the process ends.
 fn lock(history: &Path) -> anyhow::Result<File> {
-    let mut name = history.as_os_str().to_owned();
-    name.push(".monitor");
-    let path = PathBuf::from(name);
-    let file = linerate_engine::open_lock(&path).with_context(|| path.display().to_string())?;
+    let path = with_ending(history, ".monitor");
+    let file = open_lock(&path).with_context(|| path.display().to_string())?;
     file.try_lock().map_err(|_| {
         anyhow!("{}: another monitor saves its runs in this history", path.display())
     })?;
@@ -171,33 +172,36 @@ impl MonitorCaller for Own {
     fn save(
         &mut self,
         history: &mut History,
+        (monitor, task): (&Monitor, Task),
         run: &MonitorRun<Self::Document>,
-        labels: &[(String, String)],
         is_tried: bool,
     ) -> Result<i64, HistoryError> {
-        let document = &*run.document;
+        let (document, labels) = (&*run.document, &labels(monitor, task));
         let before = if is_tried { keep::saved(history, document, labels)? } else { None };
         let id = match before {
             Some(id) => id,
             None => keep::save(history, document, labels, Some(run.carried))?,
         };
         if !self.quiet {
-            print_saved(&format!("{} {}", labels[0].1, labels[1].1), document, id);
+            let (test, path) = parts(monitor, task);
+            print_saved(&format!("{} {}", test.name, path.name), document, id);
         }
         Ok(id)
     }
 
-    fn look(
-        &mut self,
-        history: &mut History,
-        alarms: &Alarms,
-        what: (&Monitor, Task),
-        runs: Filter,
-    ) -> Result<Option<String>, String> {
-        change::look(history, alarms, what, runs).map_err(|error| format!("{error:#}"))
+    fn describe(
+        history: &History,
+        points: &[Point],
+        found: &ChangePoint,
+    ) -> Result<Described, HistoryError> {
+        let change = change(history, points, found.at, [found.before, found.after])?;
+        let message = series_change(&points[found.at].metric, &change);
+        let beside = change.beside.iter();
+        let beside = beside.map(|(what, [was, is])| json!({"what": what, "was": was, "is": is}));
+        Ok(Described { message, beside: beside.collect() })
     }
 
-    fn post(&self, to: &HttpUrl, json: &[u8]) -> Result<u16, String> {
+    fn post(to: &HttpUrl, json: &[u8]) -> Result<u16, String> {
         post(to, json).map_err(|error| format!("{error:#}"))
     }
 

@@ -1,15 +1,22 @@
-//! Alarms: changes of a series that are noted in the history, and told by a command or a webhook.
+//! Looks for changes of a series, and tells the user by a command or a webhook.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use linerate_core::monitor::{Alarm, HttpUrl};
-use linerate_history::{History, HistoryError, NewAlarm};
+use linerate_core::monitor::{Alarm, HttpUrl, MonitoredPath, MonitoredTest};
+use linerate_core::stats::{ChangePoint, new_change};
+use linerate_core::units::format_rfc3339_seconds;
+use linerate_history::{Filter, History, HistoryError, NewAlarm, Point};
+use serde_json::{Value, json};
 
+use super::memory::of_one_metric;
 use crate::words::Say;
 
+/// Most runs since the last change in which a new one is searched, the newest.
+const WINDOW: u32 = 200;
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Wait after an alarm that was not told, until it is tried again. It doubles up to the longest.
@@ -20,7 +27,7 @@ const MAX_ATTEMPTS: u32 = 100;
 
 /// The alarms of one monitor.
 #[derive(Debug)]
-pub struct Alarms {
+pub(super) struct Alarms {
     /// Who notes and tells them: this host and this monitor's file.
     owner: String,
     channels: Vec<AlarmChannel>,
@@ -43,6 +50,15 @@ enum Receiver {
     Webhook(HttpUrl),
 }
 
+/// A change of a series, as people read it.
+#[derive(Debug)]
+pub struct Described {
+    /// The change in a sentence.
+    pub message: String,
+    /// What else changed, for programs that read the alarm.
+    pub beside: Vec<Value>,
+}
+
 /// Why an alarm was not told.
 enum Untold {
     /// The receiver will not take it at any time.
@@ -63,31 +79,55 @@ impl Alarms {
         Self { owner, channels: receivers.into_iter().flatten().map(channel).collect() }
     }
 
-    /// The first run after the last change of a series that was noted.
+    /// Looks for a change that the last of `runs` makes evident. A change is noted in the history
+    /// and returned in words, those of `describe`.
     ///
     /// # Errors
-    /// The history cannot be read.
-    pub fn changed_since(
-        &self,
-        history: &History,
-        series: &str,
-    ) -> Result<Option<i64>, HistoryError> {
-        history.changed_since(&self.owner, series)
-    }
-
-    /// Notes a change of a series, by its first run, to be told by each channel.
-    ///
-    /// # Errors
-    /// The history cannot be written.
-    pub fn raise(
+    /// The history cannot be read or written.
+    pub(super) fn look(
         &self,
         history: &mut History,
-        series: &str,
-        run: i64,
-        change: &str,
-    ) -> Result<(), HistoryError> {
+        (test, path): (&MonitoredTest, &MonitoredPath),
+        runs: Filter,
+        describe: impl FnOnce(&History, &[Point], &ChangePoint) -> Result<Described, HistoryError>,
+    ) -> Result<Option<String>, HistoryError> {
+        let series =
+            format!("{} {} {}", test.name, path.name, test.metric.as_deref().unwrap_or(""));
+        let from_id = history.changed_since(&self.owner, &series)?;
+        let filter = Filter { most: Some(WINDOW), from_id, ..runs };
+        let points = of_one_metric(history.series(&filter, test.metric.as_deref())?);
+        let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+        // It fails only where there are no values.
+        let Some(found) = new_change(&values).ok().flatten() else {
+            return Ok(None);
+        };
+        let Described { message, beside } = describe(history, &points, &found)?;
+        let first = &points[found.at];
+        let json = json!({
+            "schema": "linerate.alarm/1",
+            "test": test.name,
+            "path": path.name,
+            "host": path.host.to_string(),
+            "labels": path.labels.iter().cloned().collect::<BTreeMap<_, _>>(),
+            "metric": first.metric,
+            "was": found.before,
+            "is": found.after,
+            "change_percent": 100.0 * (found.after / found.before - 1.0),
+            "p_value": found.p_value,
+            "run": first.run,
+            "since": format_rfc3339_seconds(first.at_s),
+            "beside": beside,
+            "message": format!("{} to {}: {message}", test.name, path.name),
+        });
         let channels: Vec<&str> = self.channels.iter().map(|channel| channel.name).collect();
-        history.raise(&NewAlarm { owner: &self.owner, series, run, change, channels: &channels })
+        history.raise(&NewAlarm {
+            owner: &self.owner,
+            series: &series,
+            run: first.run,
+            change: &json.to_string(),
+            channels: &channels,
+        })?;
+        Ok(Some(message))
     }
 
     /// Tells the user, by each channel, the changes that it has not told yet. `now` is of a clock

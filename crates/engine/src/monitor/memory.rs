@@ -2,7 +2,7 @@
 
 use linerate_core::monitor::{Monitor, MonitoredPath, MonitoredTest, Outcome, Schedule, Task};
 use linerate_core::units::format_rfc3339_seconds;
-use linerate_history::{Filter, History, HistoryError, Since};
+use linerate_history::{Filter, History, HistoryError, Point, Since};
 
 /// Name of the figure of the bytes that a run carried.
 pub const CARRIED: &str = "carried_bytes";
@@ -30,6 +30,14 @@ pub(super) fn runs_until(now: u64, monitor: &Monitor, task: Task) -> Filter {
     Filter { before: Some(until(now)), ..runs_of(monitor, task) }
 }
 
+/// The points of the metric that the newest run has.
+pub fn of_one_metric(mut points: Vec<Point>) -> Vec<Point> {
+    if let Some(metric) = points.last().map(|point| point.metric.clone()) {
+        points.retain(|point| point.metric == metric && point.value.is_finite());
+    }
+    points
+}
+
 /// The end of the runs that began by `now`, in seconds since 1970: those of the future were saved by
 /// a wrong clock, and would hide the others.
 pub fn until(now: u64) -> Since {
@@ -51,10 +59,9 @@ pub fn remembered(
         let own = runs_until(now, monitor, task);
         let last = Filter { most: Some(1), ..own.clone() };
         let of_day = Filter { since: Some(until(now.saturating_sub(86_400))), ..own };
-        let mut runs = history.series(&last, Some(CARRIED))?;
-        let day = history.series(&of_day, Some(CARRIED))?;
-        if !day.is_empty() {
-            runs = day;
+        let mut runs = history.series(&of_day, Some(CARRIED))?;
+        if runs.is_empty() {
+            runs = history.series(&last, Some(CARRIED))?;
         }
         for run in runs {
             schedule.remember(number, run.at_s, run.value as u64);
@@ -83,13 +90,6 @@ pub struct Health {
 }
 
 impl Health {
-    /// The state after the last of these runs.
-    pub(super) fn new(history: &History, runs: &Filter) -> Result<Self, HistoryError> {
-        let mut health = Self::default();
-        health.update(history, runs)?;
-        Ok(health)
-    }
-
     /// Takes the last run from the history; the counters stay.
     pub(super) fn update(&mut self, history: &History, runs: &Filter) -> Result<(), HistoryError> {
         let last = Filter { most: Some(1), ..runs.clone() };

@@ -20,6 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_core::monitor::{HttpUrl, Monitor, Next, Outcome, Schedule, Task};
+use linerate_core::stats::ChangePoint;
 use linerate_history::{Filter, History, HistoryError, Point};
 use linerate_sys::clock::since_boot;
 use thiserror::Error;
@@ -28,10 +29,11 @@ use crate::clock::{since_1970_ns, since_1970_s};
 use crate::stop::Stop;
 use crate::words::Say;
 
-pub use alarm::Alarms;
-pub use memory::{CARRIED, Health, labels, parts, remembered, until};
+pub use alarm::Described;
+pub use memory::{CARRIED, Health, labels, of_one_metric, parts, remembered, until};
 pub(crate) use retention::Retention;
 
+use alarm::Alarms;
 use memory::{runs_of, runs_until};
 
 /// Time between two looks at the clock, short enough to notice soon that the host slept.
@@ -50,7 +52,7 @@ pub trait MonitorCaller {
     /// Runs a task.
     fn measure(&mut self, monitor: &Monitor, task: Task) -> Attempt<Self::Document>;
 
-    /// Saves a run with these labels, shows it, and returns its number. The history may have taken
+    /// Saves a run of a task, shows it, and returns its number. The history may have taken
     /// one that `is_tried` all the same.
     ///
     /// # Errors
@@ -58,29 +60,26 @@ pub trait MonitorCaller {
     fn save(
         &mut self,
         history: &mut History,
+        of: (&Monitor, Task),
         run: &MonitorRun<Self::Document>,
-        labels: &[(String, String)],
         is_tried: bool,
     ) -> Result<i64, HistoryError>;
 
-    /// Looks for a change that the last of `runs` makes evident. A change is noted with the alarms,
-    /// and returned in words.
+    /// Describes a change of a series of runs.
     ///
     /// # Errors
-    /// The history cannot be read or written, in words.
-    fn look(
-        &mut self,
-        history: &mut History,
-        alarms: &Alarms,
-        what: (&Monitor, Task),
-        runs: Filter,
-    ) -> Result<Option<String>, String>;
+    /// The history cannot be read.
+    fn describe(
+        history: &History,
+        points: &[Point],
+        found: &ChangePoint,
+    ) -> Result<Described, HistoryError>;
 
     /// Posts JSON to a webhook, and returns the HTTP status of the answer.
     ///
     /// # Errors
     /// The server cannot be reached, in words.
-    fn post(&self, to: &HttpUrl, json: &[u8]) -> Result<u16, String>;
+    fn post(to: &HttpUrl, json: &[u8]) -> Result<u16, String>;
 
     /// Shows the state of all tasks.
     fn show(&mut self, monitor: &Monitor, schedule: &Schedule, health: &[Health]);
@@ -175,10 +174,10 @@ impl<C: MonitorCaller> MonitorLoop<C> {
         let seen = history.newest()?;
         let schedule = remembered(&monitor, &history, now)?;
         let tasks: Vec<Task> = schedule.tasks().collect();
-        let health = tasks
-            .iter()
-            .map(|task| Health::new(&history, &runs_until(now, &monitor, *task)))
-            .collect::<Result<_, _>>()?;
+        let mut health: Vec<Health> = tasks.iter().map(|_| Health::default()).collect();
+        for (task, health) in tasks.iter().zip(&mut health) {
+            health.update(&history, &runs_until(now, &monitor, *task))?;
+        }
         Ok(Self {
             retention: Retention::new(monitor.keep_s, monitor.tests.iter().map(|it| it.every_s)),
             alarms: Alarms::new(owner, &monitor.alarm),
@@ -348,24 +347,22 @@ impl<C: MonitorCaller> MonitorLoop<C> {
     fn save(&mut self, unsaved: &Unsaved<C::Document>) -> Result<(), HistoryError> {
         let Unsaved { number, run, is_tried } = unsaved;
         let task = self.tasks[*number];
-        let labels = labels(&self.monitor, task);
-        self.own.push(self.caller.save(&mut self.history, run, &labels, *is_tried)?);
-        if let Err(why) = self.look(*number) {
-            self.tell_of(task, &format!("changes: {why}; looked for after the next run"));
+        let of = (&self.monitor, task);
+        self.own.push(self.caller.save(&mut self.history, of, run, *is_tried)?);
+        if let Err(error) = self.look(*number) {
+            self.tell_of(task, &format!("changes: {error}; looked for after the next run"));
         }
         self.tell();
         Ok(())
     }
 
     /// Looks at the last run of a task: its figures, and whether they have changed.
-    fn look(&mut self, number: usize) -> Result<(), String> {
+    fn look(&mut self, number: usize) -> Result<(), HistoryError> {
         let task = self.tasks[number];
         let runs = runs_until(since_1970_s(), &self.monitor, task);
-        let health = self.health[number].update(&self.history, &runs);
-        health.map_err(|error| error.to_string())?;
-        let what = (&self.monitor, task);
-        let change = self.caller.look(&mut self.history, &self.alarms, what, runs)?;
-        if let Some(message) = change {
+        self.health[number].update(&self.history, &runs)?;
+        let of = parts(&self.monitor, task);
+        if let Some(message) = self.alarms.look(&mut self.history, of, runs, C::describe)? {
             self.tell_of(task, &message);
             self.health[number].changes += 1;
         }
@@ -374,8 +371,7 @@ impl<C: MonitorCaller> MonitorLoop<C> {
 
     /// Tells the user the changes that were not told yet.
     fn tell(&mut self) {
-        let post = |to: &HttpUrl, json: &[u8]| self.caller.post(to, json);
-        if let Err(error) = self.alarms.tell(&mut self.history, since_boot(), &self.say, post) {
+        if let Err(error) = self.alarms.tell(&mut self.history, since_boot(), &self.say, C::post) {
             (self.say)(&format!("alarm: {error}; tried again in a minute"));
         }
     }
@@ -408,24 +404,18 @@ mod tests {
         fn save(
             &mut self,
             _: &mut History,
+            _: (&Monitor, Task),
             _: &MonitorRun<()>,
-            _: &[(String, String)],
             _: bool,
         ) -> Result<i64, HistoryError> {
             unreachable!("no run is saved")
         }
 
-        fn look(
-            &mut self,
-            _: &mut History,
-            _: &Alarms,
-            _: (&Monitor, Task),
-            _: Filter,
-        ) -> Result<Option<String>, String> {
+        fn describe(_: &History, _: &[Point], _: &ChangePoint) -> Result<Described, HistoryError> {
             unreachable!("no change is looked for")
         }
 
-        fn post(&self, _: &HttpUrl, _: &[u8]) -> Result<u16, String> {
+        fn post(_: &HttpUrl, _: &[u8]) -> Result<u16, String> {
             unreachable!("no alarm is told")
         }
 

@@ -23,6 +23,7 @@ use super::error::MeshError;
 use crate::clock::{since_1970_ns, since_1970_s};
 use crate::monitor::{CARRIED, Retention};
 use crate::own_endpoint::{fresh_seed, kept_key};
+use crate::state_files::with_ending;
 use crate::stop::Stop;
 use crate::words::Say;
 
@@ -119,12 +120,7 @@ impl<'a> Coordinator<'a> {
         say: Say,
         quiet: bool,
     ) -> Result<Self, MeshError> {
-        let own_file = |end: &str| {
-            let mut name = beside.as_os_str().to_owned();
-            name.push(end);
-            PathBuf::from(name)
-        };
-        let offers = Offers::new(kept_key(&own_file(".key"))?);
+        let offers = Offers::new(kept_key(&with_ending(beside, ".key"))?);
         let names: Vec<&str> = mesh.sites.iter().map(|site| site.name.as_str()).collect();
         bus.prepare(&names)?;
         bus.clear()?;
@@ -144,7 +140,7 @@ impl<'a> Coordinator<'a> {
             bus,
             history,
             offers,
-            refused: own_file(".refused"),
+            refused: with_ending(beside, ".refused"),
             dropped: HashMap::new(),
             quiet,
             begun: Instant::now(),

@@ -47,7 +47,7 @@ impl Coordinator<'_> {
                 Ok(carried) => bytes = Some(carried),
                 Err(Unsaved::NotWhole(why)) => self.drop_report(site, &format!("{said}: {why}")),
                 Err(Unsaved::NotNow(why)) if why.is_of_data() => {
-                    if !self.set_aside(&report, &why) {
+                    if !self.set_aside(&report, &said, &why) {
                         return false;
                     }
                 }
@@ -93,9 +93,8 @@ impl Coordinator<'_> {
 
     /// Keeps a result that the history does not take in a file of its own. False if that cannot be
     /// written now.
-    fn set_aside(&self, report: &Report, why: &HistoryError) -> bool {
+    fn set_aside(&self, report: &Report, said: &str, why: &HistoryError) -> bool {
         let kept = KeptReports::open(&self.refused).and_then(|mut kept| kept.keep(report));
-        let said = format!("{} {} to {}", report.test, report.from, report.to);
         match &kept {
             Ok(_) => (self.say)(&format!(
                 "{said}: not saved, and not tried again: {why}; its report is kept as {}",
