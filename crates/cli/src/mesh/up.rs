@@ -137,8 +137,8 @@ fn agents(
     history: &Path,
 ) -> Result<Vec<Agent>, Failure> {
     let key = linerate_engine::mesh::new_key()?;
-    let places = mesh.sites.iter().map(|site| place(site, lab));
-    let places: Vec<_> = places.collect::<Result<_, _>>().map_err(Failure::usage)?;
+    let found = mesh.sites.iter().map(|site| place(site, lab));
+    let places: Vec<_> = found.collect::<Result<_, _>>().map_err(Failure::usage)?;
     let mut agents = Vec::new();
     for (site, (bind, port)) in mesh.sites.iter().zip(places) {
         let options = AgentOptions {
@@ -160,9 +160,8 @@ fn agents(
 /// The address and port at which the endpoint of a site listens.
 fn place(site: &Site, lab: Option<&Lab>) -> anyhow::Result<(IpAddr, u16)> {
     if let Some(lab) = lab {
-        let address = lab.address(&site.name, None);
-        let address = address.with_context(|| format!("host {} has no address", site.name))?;
-        return Ok((address, DEFAULT_PORT));
+        let address = lab.address(&site.name, None).map(|address| (address, DEFAULT_PORT));
+        return address.with_context(|| format!("host {} has no address", site.name));
     }
     let host = site.host.as_ref().with_context(|| {
         format!(
@@ -171,8 +170,8 @@ fn place(site: &Site, lab: Option<&Lab>) -> anyhow::Result<(IpAddr, u16)> {
         )
     })?;
     let found = (host.host.as_str(), host.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
-    let found: Option<SocketAddr> = found.with_context(|| host.to_string())?.next();
-    let address = found.with_context(|| format!("{host}: the host has no address"))?;
+    let first: Option<SocketAddr> = found.with_context(|| host.to_string())?.next();
+    let address = first.with_context(|| format!("{host}: the host has no address"))?;
     Ok((address.ip(), address.port()))
 }
 

@@ -62,8 +62,8 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let stop = run::signals()?;
     let owner = owner(&args.file).map_err(Failure::usage)?;
     let own = Own { beside, page: Arc::default(), receiver: None, quiet: args.quiet };
-    let watch = MonitorLoop::new(monitor, history, owner, own, Arc::new(output::note));
-    let mut watch = watch.map_err(Failure::failed)?;
+    let mut watch = MonitorLoop::new(monitor, history, owner, own, Arc::new(output::note))
+        .map_err(Failure::failed)?;
     if let Some(address) = args.metrics {
         // Nobody is to find the page empty.
         watch.show();
@@ -196,8 +196,8 @@ impl MonitorCaller for Own {
     ) -> Result<Described, HistoryError> {
         let change = change(history, points, found.at, [found.before, found.after])?;
         let message = series_change(&points[found.at].metric, &change);
-        let beside = change.beside.iter();
-        let beside = beside.map(|(what, [was, is])| json!({"what": what, "was": was, "is": is}));
+        let facts = change.beside.iter();
+        let beside = facts.map(|(what, [was, is])| json!({"what": what, "was": was, "is": is}));
         Ok(Described { message, beside: beside.collect() })
     }
 

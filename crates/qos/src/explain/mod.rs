@@ -129,8 +129,8 @@ fn asked(filter: &Filter) -> AskedReport {
 fn effects(policy: &Policy, decision: &Decision, words: &words::Words<'_>) -> Vec<String> {
     let mut effects = Vec::new();
     if policy.meter.is_some() {
-        let colour = decision.colour.map(|colour| format!("{colour:?}").to_lowercase());
-        let colour = colour.unwrap_or_default();
+        let colour =
+            decision.colour.map_or(String::new(), |colour| format!("{colour:?}").to_lowercase());
         effects.push(format!("coloured by its meter: {colour} while the buckets are full"));
     }
     if decision.dropped {

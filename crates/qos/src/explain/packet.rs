@@ -248,8 +248,8 @@ impl<'a> Keys<'a> {
     /// The header of ICMP in a family.
     fn icmp(&mut self, family: Family) -> Result<Vec<u8>, PacketError> {
         let types = icmp_types(family);
-        let kind = self.read("type", |text| named(&types, 255, text))?;
-        let kind = kind.or(types.number("echo-request")).unwrap_or(0);
+        let given = self.read("type", |text| named(&types, 255, text))?;
+        let kind = given.or(types.number("echo-request")).unwrap_or(0);
         let code = self.read("code", |text| up_to(255, text))?.unwrap_or(0);
         Ok(vec![kind as u8, code as u8, 0, 0, 0, 0, 0, 0])
     }
@@ -388,8 +388,8 @@ fn end(word: &str, has_port: bool) -> Result<SocketAddr, PacketError> {
 }
 
 fn hex(digits: &str) -> Option<Vec<u8>> {
-    let digits = digits.chars().filter(|c| *c != ':');
-    let digits: Vec<u32> = digits.map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let without_colons = digits.chars().filter(|c| *c != ':');
+    let digits: Vec<u32> = without_colons.map(|c| c.to_digit(16)).collect::<Option<_>>()?;
     let pairs = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8);
     (digits.len().is_multiple_of(2) && digits.len() <= 2 * MAX_FRAME).then(|| pairs.collect())
 }

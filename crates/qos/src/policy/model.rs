@@ -184,8 +184,8 @@ impl std::str::FromStr for Mac {
             is_octet.then(|| u8::from_str_radix(text, 16).ok())?
         };
         let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
-        let octets: Option<[u8; 6]> = octets.and_then(|octets| octets.try_into().ok());
-        octets.map(Self::from).ok_or(())
+        let six: Option<[u8; 6]> = octets.and_then(|octets| octets.try_into().ok());
+        six.map(Self::from).ok_or(())
     }
 }
 
