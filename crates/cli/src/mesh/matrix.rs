@@ -68,7 +68,7 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
             args.from, args.to
         ));
     }
-    let row = |run| Some((run.run, result(&mesh, run)?));
+    let row = |run: &PairRun| Some((run.run, result(&mesh, run)?));
     let rows: Vec<_> = runs.iter().filter_map(row).collect();
     output::print(&text::pair_runs(&rows, output::style()))
 }

@@ -14,7 +14,7 @@ use crate::packet::{Fields, LinkType};
 use crate::policy::{Adapter, Family, Filter, Policy, PolicyFile};
 use crate::rules::{Bindings, Rule, RuleError, RuleSet};
 
-pub use packet::{Packet, PacketError};
+pub use packet::Packet;
 
 /// What a policy does with a packet that is the first on its adapter: which filter takes it, and
 /// why those before it do not.

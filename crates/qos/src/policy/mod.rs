@@ -17,5 +17,5 @@ pub use model::{
     Fragments, Interface, Mac, MarkRange, Meter, MeterKind, Place, Policy, PolicyFile, Range,
     Share,
 };
-pub use names::{NameError, Names, NoNames};
+pub use names::{Names, NoNames};
 pub(crate) use write::written;

@@ -10,8 +10,8 @@ use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, UnitError, suggest
 use super::error::{no_value, not_known};
 use super::words::{self, ICMP, ICMPV6, PROTOCOLS, Words};
 use super::{
-    AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, Mac, MarkRange, NameError,
-    Names, Range, Share,
+    AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, Mac, MarkRange, Names,
+    Range, Share,
 };
 
 type Result<T> = std::result::Result<T, String>;
@@ -300,12 +300,12 @@ fn is_service(text: &str) -> bool {
 }
 
 /// What a name resolves to, sorted and without duplicates.
-fn resolved<T: Ord>(mut found: Vec<T>, most: usize) -> std::result::Result<Vec<T>, NameError> {
+fn resolved<T: Ord>(mut found: Vec<T>, most: usize) -> std::result::Result<Vec<T>, String> {
     found.sort_unstable();
     found.dedup();
     match found.len() {
-        0 => Err(NameError("it stands for nothing".to_owned())),
-        len if len > most => Err(NameError(format!("it stands for {len}, more than {most}"))),
+        0 => Err("it stands for nothing".to_owned()),
+        len if len > most => Err(format!("it stands for {len}, more than {most}")),
         _ => Ok(found),
     }
 }
