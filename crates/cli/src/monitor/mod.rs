@@ -63,6 +63,7 @@ pub(crate) fn execute(args: &MonitorArgs) -> Result<(), Failure> {
     let owner = owner(&args.file).map_err(Failure::usage)?;
     let own = Own { beside, page: Arc::default(), receiver: None, quiet: args.quiet };
     let mut watch = MonitorLoop::new(monitor, history, owner, own, Arc::new(output::note))
+        .context("history")
         .map_err(Failure::failed)?;
     if let Some(address) = args.metrics {
         // Nobody is to find the page empty.

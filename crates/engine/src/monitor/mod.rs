@@ -116,9 +116,6 @@ pub struct MonitorRun<D> {
 /// Why a monitor ends.
 #[derive(Debug, Error)]
 pub enum MonitorError {
-    /// The history cannot be read.
-    #[error("history")]
-    History(#[from] HistoryError),
     /// No test is ever run again.
     #[error("every test carries more in one run than a day's budget: raise it")]
     Budget,
