@@ -15,7 +15,7 @@ pub(crate) fn since_1970_ns() -> u64 {
     since.map_or(0, nanos)
 }
 
-/// The same in seconds.
+/// Now by the clock that hosts set to each other, seconds since 1970.
 pub(crate) fn since_1970_s() -> u64 {
     since_1970_ns() / 1_000_000_000
 }
