@@ -19,7 +19,8 @@ const MAX_LIMITS: u64 = 64 << 10;
 /// # Errors
 /// A file is wrong, the bus cannot be reached, or the port cannot be had.
 pub(super) fn execute(args: MeshJoinArgs) -> Result<(), Failure> {
-    let limits = limits(&args)?;
+    let read = |path| files::parse("--limits", path, MAX_LIMITS, OwnerLimits::from_toml);
+    let limits = args.limits.as_deref().map_or_else(|| Ok(OwnerLimits::default()), read)?;
     let key = files::read_key(args.key_file.as_deref(), output::note)?;
     let unsent = match args.unsent {
         Some(directory) => directory,
@@ -44,13 +45,6 @@ pub(super) fn execute(args: MeshJoinArgs) -> Result<(), Failure> {
     run::wait_for(&stop);
     drop(agent);
     Ok(())
-}
-
-fn limits(args: &MeshJoinArgs) -> Result<OwnerLimits, Failure> {
-    let Some(path) = &args.limits else {
-        return Ok(OwnerLimits::default());
-    };
-    files::parse("--limits", path, MAX_LIMITS, OwnerLimits::from_toml)
 }
 
 /// The failure of an agent or a coordinator, with its exit status.

@@ -78,8 +78,7 @@ fn document(
                 bulk: BulkOptions {
                     time: check.time.map(|time| time.0),
                     streams: check.streams,
-                    congestion: None,
-                    udp_rate: None,
+                    ..BulkOptions::default()
                 },
                 seed,
             };

@@ -63,7 +63,7 @@ impl Packet {
 }
 
 impl FromStr for Packet {
-    /// What is wrong, and what would be right.
+    /// An error in the text: what is wrong, and what would be right.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
