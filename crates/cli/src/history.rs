@@ -3,13 +3,14 @@
 mod medians;
 mod trend;
 
-pub(crate) use trend::{SEED, change, of_one_metric};
+pub(crate) use trend::{SEED, change};
 
 use std::io::Write;
 
 use anyhow::{Context, anyhow};
 use linerate_core::record::Observed;
 use linerate_core::units::EndpointName;
+use linerate_engine::monitor::until;
 use linerate_history::{Filter, History, HistoryError, Place, Run, Since};
 use linerate_report::csv;
 use linerate_report::document::{self, StoredDocument};
@@ -272,7 +273,7 @@ pub(crate) fn observed(
         detail: against.detail.clone(),
         most: Some(SEARCHED),
         schemas: schemas.iter().map(|schema| (*schema).to_owned()).collect(),
-        before: Some(clock::until(clock::now())),
+        before: Some(until(clock::now())),
         ..Filter::default()
     };
     let filter = match which {

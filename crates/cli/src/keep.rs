@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use anyhow::{Context, anyhow};
 use linerate_core::record::RECORD_SCHEMA;
 use linerate_core::units::{format_rfc3339, parse_rfc3339};
+use linerate_engine::monitor::CARRIED;
 use linerate_history::{Filter, History, HistoryError, NewRun, Place, Since};
 use linerate_report::Document;
 use linerate_report::document::{schema, with_command};
@@ -151,9 +152,6 @@ fn series(about: &About, labels: &[(String, String)]) -> String {
     let test = format!("{} {}", about.workload, about.detail);
     format!("{} to {}", test.trim_end(), about.path)
 }
-
-/// Name of the figure of the bytes that a run carried.
-pub(crate) const CARRIED: &str = "carried_bytes";
 
 /// The fields by which runs are found.
 struct About {

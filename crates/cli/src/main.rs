@@ -82,7 +82,6 @@ mod qos;
 mod remote;
 mod report;
 mod rerun;
-mod retention;
 mod run;
 mod serve;
 mod site;

@@ -8,6 +8,8 @@ pub(crate) use crate::args::fresh_seed;
 use crate::args::{Choice, RepeatOptions, TestOptions};
 use crate::typed;
 
+pub(crate) use linerate_engine::fresh_seed;
+
 /// The plan of a workload: a test for each size.
 ///
 /// # Errors

@@ -168,7 +168,8 @@ fn watch(interface: Option<&str>, first: QosDocument, as_json: bool) -> Result<(
 fn explain_packet(args: &QosExplainArgs) -> Result<(), Failure> {
     let place = || args.file.display().to_string();
     let file = files::policy("", &args.file)?;
-    let packet: Packet = args.packet.parse().context("PACKET").map_err(Failure::usage)?;
+    let packet: Packet =
+        args.packet.parse().map_err(|why: String| Failure::usage(anyhow!("PACKET: {why}")))?;
     let adapter =
         adapter(&file, args.adapter.as_deref()).with_context(place).map_err(Failure::usage)?;
     let report = explain(&file, &adapter, &packet).with_context(place).map_err(Failure::usage)?;

@@ -70,9 +70,7 @@ pub(crate) fn running(history: &Path) -> Option<TurnHolder> {
 }
 
 fn place(history: &Path) -> PathBuf {
-    let mut name = history.as_os_str().to_owned();
-    name.push(".turn");
-    name.into()
+    linerate_engine::with_ending(history, ".turn")
 }
 
 /// Attempts to take the lock: [`running`] also holds it, for a moment.

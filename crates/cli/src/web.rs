@@ -12,6 +12,7 @@ use linerate_core::monitor::{Monitor, Schedule, Task};
 use linerate_core::stats::{changes, median, new_change};
 use linerate_core::units::format_rfc3339_seconds;
 use linerate_core::wire::is_same_secret;
+use linerate_engine::monitor::{labels, of_one_metric, parts, remembered, until};
 use linerate_engine::{random_hex, since_boot};
 use linerate_history::{Filter, History, Place, Point, Run};
 use linerate_report::html::{self, Ended, Overview, PastRun, Running, TimeLine};
@@ -20,7 +21,7 @@ use linerate_web::{Answer, Ask};
 
 use crate::args::WebArgs;
 use crate::failure::Failure;
-use crate::history::{SEED, change, of_one_metric, stored};
+use crate::history::{SEED, change, stored};
 use crate::turn::{self, Turn};
 use crate::{access, clock, files, keep, monitor, output, run};
 
@@ -130,7 +131,7 @@ impl WebSite {
         let tasks =
             self.monitor.iter().flat_map(|it| self.tasks.iter().map(move |task| (it, task)));
         for (monitor, task) in tasks {
-            let (test, path) = monitor::parts(monitor, *task);
+            let (test, path) = parts(monitor, *task);
             let series = format!("{} to {}", test.name, path.name);
             match all.iter_mut().find(|one| one.series == series) {
                 Some(one) => one.starts = true,
@@ -220,7 +221,7 @@ impl WebSite {
         }
         let found = self.monitor.as_ref().and_then(|monitor| {
             let number = self.tasks.iter().position(|task| {
-                let (test, path) = monitor::parts(monitor, *task);
+                let (test, path) = parts(monitor, *task);
                 ask.value("test") == Some(&test.name) && ask.value("path") == Some(&path.name)
             })?;
             Some((monitor, number))
@@ -242,7 +243,7 @@ impl WebSite {
     fn has_room(&self, monitor: &Monitor, number: usize) -> Result<(), (u16, String)> {
         let history = self.history()?;
         let now = clock::now();
-        let schedule = monitor::remembered(monitor, &history, now).map_err(unreadable)?;
+        let schedule = remembered(monitor, &history, now).map_err(unreadable)?;
         let why = match schedule.within_budgets(number, now) {
             Some(at) if at <= now => return Ok(()),
             Some(at) => format!("has room for this test again at {}", format_rfc3339_seconds(at)),
@@ -260,7 +261,7 @@ impl WebSite {
                 return Err(Failure::failed(anyhow!("ended before its time: {why}")));
             }
             let mut history = keep::open_at("", &self.place)?;
-            let labels = monitor::labels(monitor, task);
+            let labels = labels(monitor, task);
             let id = keep::save(&mut history, &*done.document, &labels, Some(done.carried));
             Ok((id.map_err(Failure::failed)?, done.document.answer()))
         };
@@ -283,7 +284,7 @@ const DRAWN: usize = 50;
 
 /// Without runs of the future.
 fn up_to_now(runs: &Filter) -> Filter {
-    Filter { before: Some(clock::until(clock::now())), ..runs.clone() }
+    Filter { before: Some(until(clock::now())), ..runs.clone() }
 }
 
 fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Overview> {

@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("qos", &["core"]),
     ("mesh", &["core"]),
     ("report", &["core", "qos", "mesh"]),
-    ("engine", &["core", "qos", "mesh", "sys"]),
+    ("engine", &["core", "qos", "mesh", "sys", "history"]),
     ("cli", &["core", "qos", "mesh", "engine", "report", "history", "web"]),
     ("truth", &["core", "engine", "report", "sys"]),
 ];

@@ -15,6 +15,11 @@ pub(crate) fn since_1970_ns() -> u64 {
     since.map_or(0, nanos)
 }
 
+/// Now by the clock that hosts set to each other, seconds since 1970.
+pub(crate) fn since_1970_s() -> u64 {
+    since_1970_ns() / 1_000_000_000
+}
+
 /// A span as ns of this clock; 584 years and more are the end of time.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)

@@ -40,7 +40,8 @@
 //! | `profile` | runs with both ends profiled, and what a change would bring |
 //! | `host` | what this host is like, for the record |
 //! | [`host_settings`] | its limits and settings: read and judged, set and kept, put back |
-//! | [`mesh`] | a site of a mesh: its agent; the bus inside of one process |
+//! | [`mesh`] | a mesh's coordinator; the agent of a site; the bus inside of one process |
+//! | [`monitor`] | tests on a schedule, their alarms; old runs deleted |
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
 //! | `state_files` | files that a process leaves for later ones: logs, locks, ownership |
@@ -69,6 +70,7 @@ mod lab_process;
 mod load;
 mod measure;
 pub mod mesh;
+pub mod monitor;
 mod own_endpoint;
 mod partner;
 mod path;
@@ -117,12 +119,12 @@ pub use linerate_sys::resolver::use_built_in as use_built_in_resolver;
 pub use linerate_sys::thread::set_affinity;
 pub use load::load;
 pub use measure::live::{LiveFlow, LiveTcp};
-pub use own_endpoint::random_hex;
+pub use own_endpoint::{fresh_seed, random_hex};
 pub use partner::{Accounts, Foreign, Partner};
 pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
 pub use profile::{disk_beside, profile};
 pub use signal::stop_on_signal;
-pub use state_files::{StateError, open_lock};
+pub use state_files::{StateError, open_lock, with_ending};
 pub use stop::Stop;
 pub use target::Target;
 pub use trace::{

@@ -1,5 +1,6 @@
 //! An endpoint in this process, for a check of this host alone and for the lab.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -86,7 +87,7 @@ pub fn random_key() -> Result<Key, MeasureError> {
 ///
 /// # Errors
 /// It cannot be read or made, or has no key.
-pub fn kept_key(file: &Path) -> Result<Key, MeasureError> {
+pub(crate) fn kept_key(file: &Path) -> Result<Key, MeasureError> {
     // A file is put into its place by way of its directory, which a name alone does not have.
     let file = &std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let cannot = |source| MeasureError::Host {
@@ -104,6 +105,13 @@ pub fn kept_key(file: &Path) -> Result<Key, MeasureError> {
         }
     };
     Key::from_text(&text).map_err(|error| cannot(io::Error::other(error)))
+}
+
+/// A seed that no other run is likely to have. It has 32 bits, so that it can be typed and a JSON
+/// reader that knows only doubles keeps it.
+pub fn fresh_seed() -> u64 {
+    // The standard library seeds its hash maps from the operating system's random numbers.
+    RandomState::new().hash_one(std::process::id()) >> 32
 }
 
 /// Random bytes as hexadecimal digits.

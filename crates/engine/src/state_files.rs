@@ -332,6 +332,13 @@ pub(crate) fn is_of_root(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// A path with an ending after its name.
+pub fn with_ending(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
 /// Opens a file that processes lock, and makes it if need be. It is this user's alone.
 ///
 /// # Errors
@@ -407,9 +414,7 @@ fn open_existing(path: &Path) -> Result<Option<File>, StateError> {
 /// # Errors
 /// It cannot be written; the old one is as it was.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), StateError> {
-    let mut next = path.as_os_str().to_owned();
-    next.push(SCRATCH);
-    let next = PathBuf::from(next);
+    let next = with_ending(path, SCRATCH);
     // What a killed process has left.
     let _ = fs::remove_file(&next);
     let replace = || {

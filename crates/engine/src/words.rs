@@ -2,10 +2,14 @@
 
 use std::error::Error;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use linerate_core::plan::{Test, Traffic};
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::{BitRate, ByteCount};
+
+/// Shows a message to the user.
+pub(crate) type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The message of an error and those of its sources, joined by colons.
 pub(crate) fn chain(error: &dyn Error) -> String {

@@ -298,8 +298,8 @@ fn class_of(
             " limits to {limit} what it reserves {reserve} for, on adapter `{adapter}` with {ceil}"
         ));
     }
-    let number = u16::try_from(slot.0).ok().and_then(|slot| slot.checked_add(FIRST));
-    let number = number
+    let next = u16::try_from(slot.0).ok().and_then(|slot| slot.checked_add(FIRST));
+    let number = next
         .filter(|number| number & OTHER_NUMBER == 0)
         .ok_or_else(|| ClassError::NoNumber { policy: policy.name.clone() })?;
     Ok(Class {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use linerate_qos::policy::{NameError, Names, NoNames, PolicyFile};
+use linerate_qos::policy::{Names, NoNames, PolicyFile};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/qos").join(name)
@@ -17,16 +17,16 @@ fn text(name: &str) -> String {
 struct Web;
 
 impl Names for Web {
-    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, NameError> {
+    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, String> {
         NoNames.addresses(host)
     }
 
-    fn ports(&mut self, service: &str, _: &[&str]) -> Result<Vec<u16>, NameError> {
+    fn ports(&mut self, service: &str, _: &[&str]) -> Result<Vec<u16>, String> {
         assert_eq!(service, "http");
         Ok(vec![80])
     }
 
-    fn uid(&mut self, user: &str) -> Result<u32, NameError> {
+    fn uid(&mut self, user: &str) -> Result<u32, String> {
         NoNames.uid(user)
     }
 }

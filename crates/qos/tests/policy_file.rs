@@ -4,38 +4,37 @@ use std::net::IpAddr;
 
 use linerate_core::units::{BitRate, ByteCount, Dscp};
 use linerate_qos::policy::{
-    AddressRange, Family, FlagTest, Fragments, MeterKind, NameError, Names, NoNames, PolicyFile,
-    Range, Share,
+    AddressRange, Family, FlagTest, Fragments, MeterKind, Names, NoNames, PolicyFile, Range, Share,
 };
 
 /// A house with two hosts, two services and a user.
 struct House;
 
 impl Names for House {
-    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, NameError> {
+    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, String> {
         match host {
             "gateway.example" => {
                 Ok(["2001:2::1", "198.18.0.1", "198.18.0.1"].map(address).to_vec())
             }
             "v6.example" => Ok(vec![address("2001:2::6")]),
             "crowd.example" => Ok((0..200_u32).map(|number| IpAddr::V4(number.into())).collect()),
-            _ => Err(NameError("nobody has that name".to_owned())),
+            _ => Err("nobody has that name".to_owned()),
         }
     }
 
-    fn ports(&mut self, service: &str, protocols: &[&str]) -> Result<Vec<u16>, NameError> {
+    fn ports(&mut self, service: &str, protocols: &[&str]) -> Result<Vec<u16>, String> {
         match service {
             "https" => Ok(vec![443]),
             "shell" if protocols == ["tcp"] => Ok(vec![514]),
             "shell" => Ok(vec![514, 514, 1514]),
-            _ => Err(NameError("no such service".to_owned())),
+            _ => Err("no such service".to_owned()),
         }
     }
 
-    fn uid(&mut self, user: &str) -> Result<u32, NameError> {
+    fn uid(&mut self, user: &str) -> Result<u32, String> {
         match user {
             "alice" => Ok(1001),
-            _ => Err(NameError("no such user".to_owned())),
+            _ => Err("no such user".to_owned()),
         }
     }
 }

@@ -3,34 +3,32 @@
 use std::net::IpAddr;
 
 use linerate_core::units::BitRate;
-use linerate_qos::policy::{
-    AddressRange, Family, NameError, Names, NoNames, PolicyFile, Range, Share,
-};
+use linerate_qos::policy::{AddressRange, Family, Names, NoNames, PolicyFile, Range, Share};
 
 /// A host of both families, one of IPv4, and services.
 struct House;
 
 impl Names for House {
-    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, NameError> {
+    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, String> {
         match host {
             "gateway" => Ok(vec![address("198.18.0.1"), address("2001:2::1")]),
             "v4" => Ok(vec![address("198.18.0.4")]),
-            _ => Err(NameError("nobody has that name".to_owned())),
+            _ => Err("nobody has that name".to_owned()),
         }
     }
 
-    fn ports(&mut self, service: &str, protocols: &[&str]) -> Result<Vec<u16>, NameError> {
+    fn ports(&mut self, service: &str, protocols: &[&str]) -> Result<Vec<u16>, String> {
         match (service, protocols) {
             ("http", ["tcp"]) => Ok(vec![80]),
             ("domain", ["tcp" | "udp"]) => Ok(vec![53]),
             ("syslog", ["udp"]) => Ok(vec![514]),
             ("odd", ["tcp"]) => Ok(vec![1]),
             ("odd", ["udp"]) => Ok(vec![2]),
-            _ => Err(NameError("no such service".to_owned())),
+            _ => Err("no such service".to_owned()),
         }
     }
 
-    fn uid(&mut self, _: &str) -> Result<u32, NameError> {
+    fn uid(&mut self, _: &str) -> Result<u32, String> {
         panic!("IPQoS knows no users")
     }
 }
@@ -240,16 +238,16 @@ fn several_attributes_can_stand_on_one_line() {
 fn an_unknown_service_is_said_with_all_protocols_that_were_asked() {
     struct Nobody;
     impl Names for Nobody {
-        fn addresses(&mut self, _: &str) -> Result<Vec<IpAddr>, NameError> {
-            Err(NameError("nobody".to_owned()))
+        fn addresses(&mut self, _: &str) -> Result<Vec<IpAddr>, String> {
+            Err("nobody".to_owned())
         }
 
-        fn ports(&mut self, _: &str, protocols: &[&str]) -> Result<Vec<u16>, NameError> {
-            Err(NameError(format!("none with {}", protocols.join(", "))))
+        fn ports(&mut self, _: &str, protocols: &[&str]) -> Result<Vec<u16>, String> {
+            Err(format!("none with {}", protocols.join(", ")))
         }
 
-        fn uid(&mut self, _: &str) -> Result<u32, NameError> {
-            Err(NameError("nobody".to_owned()))
+        fn uid(&mut self, _: &str) -> Result<u32, String> {
+            Err("nobody".to_owned())
         }
     }
     let error = PolicyFile::from_hpux(&filter("dstport games"), &mut Nobody).unwrap_err();

@@ -281,9 +281,8 @@ fn join_lines(schema: &mut Schema) {
     let Some(Value::String(description)) = schema.get_mut("description") else {
         return;
     };
-    let paragraphs = description.split("\n\n");
-    let paragraphs: Vec<String> = paragraphs.map(|text| text.replace('\n', " ")).collect();
-    *description = paragraphs.join("\n\n");
+    let paragraphs = description.split("\n\n").map(|text| text.replace('\n', " "));
+    *description = paragraphs.collect::<Vec<_>>().join("\n\n");
 }
 
 /// Why a text is not one of linerate's documents.

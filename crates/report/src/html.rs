@@ -113,8 +113,8 @@ fn about(json: &str) -> String {
     let value: Value = serde_json::from_str(json).unwrap_or_default();
     let begun = ["/started_at", "/record/started_at", "/rows/0/started_at"]
         .iter()
-        .find_map(|at| value.pointer(at)?.as_str());
-    let begun = begun.map(|begun| format!(", begun {}", escaped(begun)));
+        .find_map(|at| value.pointer(at)?.as_str())
+        .map(|begun| format!(", begun {}", escaped(begun)));
     let schema = value["schema"].as_str().map(escaped);
     schema.unwrap_or_default() + &begun.unwrap_or_default()
 }

@@ -6,6 +6,8 @@ mod flame;
 mod plot;
 mod scale;
 
+use std::fmt::{self, Write};
+
 use linerate_core::units::printable;
 
 pub use chart::Chart;
@@ -72,6 +74,17 @@ pub(crate) const STYLE: &str = "\
     .measured{stroke:var(--ink);stroke-width:2}.plain{fill:var(--bar)}.accent{fill:var(--c1)}\
     .hollow{stroke:var(--bar);stroke-width:1.5;stroke-dasharray:4 3}\
     .whisker{stroke:var(--ink);stroke-width:1.2}.beside{fill:var(--c0);stroke:var(--ground)}";
+
+/// Draws words at a place.
+fn text(svg: &mut String, [x, y]: [f64; 2], class: &str, words: &str) {
+    let words = escaped(words);
+    let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>");
+}
+
+/// Draws a path.
+fn path(svg: &mut String, class: &str, along: fmt::Arguments<'_>) {
+    let _ = write!(svg, "<path class=\"{class}\" d=\"{along}\"/>");
+}
 
 /// Text for XML: markup is escaped, and hidden characters are written out.
 pub(crate) fn escaped(text: &str) -> String {

@@ -3,6 +3,7 @@
 use anyhow::anyhow;
 use linerate_core::stats::{FALSE_ALARMS, changes};
 use linerate_core::units::format_rfc3339_seconds;
+use linerate_engine::monitor::of_one_metric;
 use linerate_history::{Filter, History, HistoryError, Point};
 use linerate_report::text::{self, Series, SeriesChange};
 use serde_json::Value;
@@ -59,14 +60,6 @@ fn found(history: &History, args: &ChangesArgs) -> anyhow::Result<Vec<Series>> {
         });
     }
     Ok(found)
-}
-
-/// The points of the metric that the newest run has.
-pub(crate) fn of_one_metric(mut points: Vec<Point>) -> Vec<Point> {
-    if let Some(metric) = points.last().map(|point| point.metric.clone()) {
-        points.retain(|point| point.metric == metric && point.value.is_finite());
-    }
-    points
 }
 
 /// The change between the points `at - 1` and `at`, with the medians before and after it and what

@@ -74,8 +74,7 @@ mod with {
             site: site.map(str::to_owned),
         };
         let bus = NatsBus::connect(&options, Arc::new(output::note));
-        let bus = bus.with_context(|| format!("--bus {url}"));
-        Ok(Arc::new(bus.map_err(Failure::failed)?))
+        Ok(Arc::new(bus.with_context(|| format!("--bus {url}")).map_err(Failure::failed)?))
     }
 
     /// Prints the accounts of all sites and of the coordinator.
@@ -99,8 +98,8 @@ mod with {
             ))
         };
         let coordinator = user(None).map_err(Failure::usage)?;
-        let sites = mesh.sites.iter().map(|site| user(Some(&site.name)));
-        let sites: String = sites.collect::<anyhow::Result<_>>().map_err(Failure::usage)?;
+        let users = mesh.sites.iter().map(|site| user(Some(&site.name)));
+        let sites: String = users.collect::<anyhow::Result<_>>().map_err(Failure::usage)?;
         let (mut exports, mut imports) = (String::new(), String::new());
         for (subject, answers_often) in nats::SERVICES {
             let response = if answers_often { ", response: stream" } else { "" };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use linerate_engine::mesh::{Agent, AgentError, AgentOptions};
+use linerate_engine::mesh::{Agent, AgentOptions, MeshError};
 use linerate_mesh::OwnerLimits;
 
 use super::bus;
@@ -19,7 +19,8 @@ const MAX_LIMITS: u64 = 64 << 10;
 /// # Errors
 /// A file is wrong, the bus cannot be reached, or the port cannot be had.
 pub(super) fn execute(args: MeshJoinArgs) -> Result<(), Failure> {
-    let limits = limits(&args)?;
+    let read = |path| files::parse("--limits", path, MAX_LIMITS, OwnerLimits::from_toml);
+    let limits = args.limits.as_deref().map_or_else(|| Ok(OwnerLimits::default()), read)?;
     let key = files::read_key(args.key_file.as_deref(), output::note)?;
     let unsent = match args.unsent {
         Some(directory) => directory,
@@ -46,17 +47,10 @@ pub(super) fn execute(args: MeshJoinArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn limits(args: &MeshJoinArgs) -> Result<OwnerLimits, Failure> {
-    let Some(path) = &args.limits else {
-        return Ok(OwnerLimits::default());
-    };
-    files::parse("--limits", path, MAX_LIMITS, OwnerLimits::from_toml)
-}
-
-/// The failure of an agent, with its exit status.
-pub(super) fn failure(error: AgentError) -> Failure {
+/// The failure of an agent or a coordinator, with its exit status.
+pub(super) fn failure(error: MeshError) -> Failure {
     match error {
-        AgentError::Endpoint(error) => error.into(),
+        MeshError::Host(error) => error.into(),
         other => Failure::failed(anyhow!(other)),
     }
 }

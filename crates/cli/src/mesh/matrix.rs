@@ -27,8 +27,7 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let now = || format_rfc3339(SystemTime::now());
     let until = args.at.as_ref().map_or_else(now, moment);
     let history = opened(&args.file, &mesh, args.place.db.as_ref())?;
-    let runs = history.matrix(&mesh.tests[test].name, Some(&until));
-    let runs = runs.map_err(history::unusable)?;
+    let runs = history.matrix(&mesh.tests[test].name, Some(&until)).map_err(history::unusable)?;
     let results = runs.iter().filter_map(|run| result(&mesh, run));
     let mut matrix = MatrixDocument::new(&mesh, test, &until, results);
     if let Some(cause) = args.verdict {
@@ -62,16 +61,15 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
         }
     }
     let history = opened(&args.file, &mesh, args.place.db.as_ref())?;
-    let runs = history.pair(test, &args.from, &args.to, args.most);
-    let runs = runs.map_err(history::unusable)?;
+    let runs = history.pair(test, &args.from, &args.to, args.most).map_err(history::unusable)?;
     if runs.is_empty() {
         output::note(&format!(
             "no result of {test} from {} to {} is in the history",
             args.from, args.to
         ));
     }
-    let rows = runs.iter();
-    let rows: Vec<_> = rows.filter_map(|run| Some((run.run, result(&mesh, run)?))).collect();
+    let row = |run: &PairRun| Some((run.run, result(&mesh, run)?));
+    let rows: Vec<_> = runs.iter().filter_map(row).collect();
     output::print(&text::pair_runs(&rows, output::style()))
 }
 
@@ -114,8 +112,7 @@ fn number(mesh: &Mesh, name: Option<&str>) -> Result<usize, Failure> {
 fn result(mesh: &Mesh, run: &PairRun) -> Option<MatrixCell> {
     let it = &run.figures;
     // A cause that only a later version knows is left out.
-    let cause = it.cause.as_ref();
-    let cause = cause.and_then(|name| serde_json::from_value(name.as_str().into()).ok());
+    let known = |name: &String| serde_json::from_value(name.as_str().into()).ok();
     Some(MatrixCell {
         from: mesh.site(&it.from)? as u32,
         to: mesh.site(&it.to)? as u32,
@@ -123,7 +120,7 @@ fn result(mesh: &Mesh, run: &PairRun) -> Option<MatrixCell> {
         throughput_bps: it.throughput_bps,
         loss_percent: it.loss_percent,
         rtt_us: it.rtt_us,
-        cause,
+        cause: it.cause.as_ref().and_then(known),
         confidence: it.confidence,
     })
 }

@@ -1,7 +1,6 @@
 //! `mesh`: many sites that measure between each other, scheduled by a coordinator.
 
 mod bus;
-mod coordinator;
 mod join;
 mod matrix;
 mod up;

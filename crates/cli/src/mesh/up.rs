@@ -4,18 +4,20 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use linerate_core::lab::Topology;
-use linerate_core::units::DEFAULT_PORT;
-use linerate_engine::mesh::{Agent, AgentOptions, LocalBus};
-use linerate_engine::{Lab, LabError, LabOptions, prepare_for_lab};
+use linerate_core::monitor::MonitoredWork;
+use linerate_core::units::{DEFAULT_PORT, rfc3339_fraction_ns};
+use linerate_engine::mesh::{Agent, AgentOptions, Coordinator, LocalBus, MeshResult, RUN};
+use linerate_engine::{Lab, LabError, LabOptions, prepare_for_lab, with_ending};
+use linerate_history::{Filter, History, HistoryError};
 use linerate_mesh::bus::Bus;
 use linerate_mesh::{Mesh, OwnerLimits, Site};
 
-use super::coordinator::{self, Coordinator};
 use super::{bus, join};
 use crate::args::MeshUpArgs;
 use crate::failure::Failure;
+use crate::monitor::{of_run, print_saved};
 use crate::push::Push;
 use crate::site::traces;
 use crate::{files, keep, output, plan, run};
@@ -31,7 +33,7 @@ const MAX_TOPOLOGY: u64 = 1 << 20;
 /// A file is wrong, the bus or the history cannot be had, or this host allows no lab.
 pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
     let mut mesh = super::read(&args.file)?;
-    coordinator::check(&mesh)?;
+    check(&mesh)?;
     let db = args.place.db.as_ref();
     // Before any thread starts: the process may have to enter a user namespace.
     let lab = args.lab.as_deref().map(|file| lab(file, &mesh)).transpose()?;
@@ -44,10 +46,24 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
     let is_shared = args.bus.is_some();
     let coordinate = |mesh, bus: &dyn Bus| {
         let own = (history, beside.as_path());
-        let mut coordinator = Coordinator::new(mesh, bus, own, is_shared, args.quiet)?;
         let push = |to| Push::new(to, "linerate-mesh", MAX_QUEUED);
-        coordinator.receiver = args.otlp.clone().map(push);
-        coordinator.run(&stop, args.once)
+        let receiver = args.otlp.clone().map(push);
+        let mut save = |history: &mut History, result: &MeshResult<'_>| {
+            let MeshResult { said, record, labels, bytes } = result;
+            let run = keep::save(history, *record, labels, Some(*bytes))?;
+            if !args.quiet {
+                print_saved(said, *record, run);
+            }
+            let sent = receiver.as_ref().map_or(Ok(()), |to| send_on(to, history, run, labels));
+            if let Err(error) = sent {
+                output::note(&format!("run {run} was saved, but not sent on: {error}"));
+            }
+            Ok(())
+        };
+        let (bus, say) = ((bus, is_shared), Arc::new(output::note));
+        Coordinator::new(mesh, bus, own, &mut save, say, args.quiet)
+            .and_then(|mut coordinator| coordinator.run(&stop, args.once))
+            .map_err(join::failure)
     };
     match &args.bus {
         Some(url) => coordinate(mesh, &*bus::connect(url, &args.server, None)?),
@@ -61,6 +77,36 @@ pub(super) fn execute(args: &MeshUpArgs) -> Result<(), Failure> {
             coordinate(mesh, &*bus)
         }
     }
+}
+
+/// Refuses a test that a mesh does not run.
+fn check(mesh: &Mesh) -> Result<(), Failure> {
+    let runs = |work: &MonitoredWork| matches!(work, MonitoredWork::Test(_));
+    match mesh.tests.iter().find(|test| !runs(&test.work)) {
+        None => Ok(()),
+        Some(test) => Err(Failure::usage(anyhow!(
+            "test {}: a mesh runs stream, rr and crr; load and check are for a monitor",
+            test.name
+        ))),
+    }
+}
+
+/// Sends the figures and the verdict of a saved run to the receiver of metrics.
+fn send_on(
+    receiver: &Push,
+    history: &History,
+    run: i64,
+    labels: &[(String, String)],
+) -> Result<(), HistoryError> {
+    // A label of its own would make each run a series.
+    let labels: Vec<_> = labels.iter().filter(|(key, _)| key != RUN).cloned().collect();
+    let figures = history.figures(run)?;
+    for saved in history.list(&Filter { id: Some(run), ..Filter::default() })? {
+        let metrics = of_run(&labels, &figures, saved.cause.as_deref());
+        let at_ns = saved.at_s.saturating_mul(1_000_000_000);
+        receiver.send_at(&metrics, at_ns.saturating_add(rfc3339_fraction_ns(&saved.started_at)));
+    }
+    Ok(())
 }
 
 /// Builds the lab of a file, whose hosts are the sites.
@@ -91,8 +137,8 @@ fn agents(
     history: &Path,
 ) -> Result<Vec<Agent>, Failure> {
     let key = linerate_engine::mesh::new_key()?;
-    let places = mesh.sites.iter().map(|site| place(site, lab));
-    let places: Vec<_> = places.collect::<Result<_, _>>().map_err(Failure::usage)?;
+    let found = mesh.sites.iter().map(|site| place(site, lab));
+    let places: Vec<_> = found.collect::<Result<_, _>>().map_err(Failure::usage)?;
     let mut agents = Vec::new();
     for (site, (bind, port)) in mesh.sites.iter().zip(places) {
         let options = AgentOptions {
@@ -114,9 +160,8 @@ fn agents(
 /// The address and port at which the endpoint of a site listens.
 fn place(site: &Site, lab: Option<&Lab>) -> anyhow::Result<(IpAddr, u16)> {
     if let Some(lab) = lab {
-        let address = lab.address(&site.name, None);
-        let address = address.with_context(|| format!("host {} has no address", site.name))?;
-        return Ok((address, DEFAULT_PORT));
+        let address = lab.address(&site.name, None).map(|address| (address, DEFAULT_PORT));
+        return address.with_context(|| format!("host {} has no address", site.name));
     }
     let host = site.host.as_ref().with_context(|| {
         format!(
@@ -125,14 +170,12 @@ fn place(site: &Site, lab: Option<&Lab>) -> anyhow::Result<(IpAddr, u16)> {
         )
     })?;
     let found = (host.host.as_str(), host.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
-    let found: Option<SocketAddr> = found.with_context(|| host.to_string())?.next();
-    let address = found.with_context(|| format!("{host}: the host has no address"))?;
+    let first: Option<SocketAddr> = found.with_context(|| host.to_string())?.next();
+    let address = first.with_context(|| format!("{host}: the host has no address"))?;
     Ok((address.ip(), address.port()))
 }
 
 /// The directory of a site's unsent results, beside the history of the mesh.
 fn unsent(history: &Path, site: &str) -> PathBuf {
-    let mut name = history.as_os_str().to_owned();
-    name.push(".unsent");
-    PathBuf::from(name).join(site)
+    with_ending(history, ".unsent").join(site)
 }

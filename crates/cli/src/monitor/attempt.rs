@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use linerate_core::monitor::{Monitor, MonitoredPath, MonitoredWork, Task};
 use linerate_core::plan::{Plan, Test};
+use linerate_engine::monitor::{MonitorRun, parts};
 use linerate_engine::{BulkOptions, CheckOptions, Target};
 use linerate_report::Document;
 
@@ -17,14 +18,6 @@ use crate::run::{self, Measured};
 use crate::target::{check_sizes, look_up};
 use crate::turn::Turn;
 
-/// A run that was made.
-pub(crate) struct Done {
-    pub(crate) document: Box<dyn Document>,
-    /// Bytes that the run carried, with its warm-up and its unmeasured parts: an estimate that is
-    /// rather too high than too low.
-    pub(crate) carried: u64,
-}
-
 /// Runs a task. `turn` shows its progress to other processes.
 ///
 /// # Errors
@@ -33,8 +26,8 @@ pub(crate) fn measure(
     monitor: &Monitor,
     task: Task,
     turn: Option<Arc<Turn>>,
-) -> Result<Done, Failure> {
-    let (test, path) = super::parts(monitor, task);
+) -> Result<MonitorRun<Box<dyn Document>>, Failure> {
+    let (test, path) = parts(monitor, task);
     let mut progress = Progress::of_turn(turn);
     let options = PathOptions {
         family: path.family.into(),
@@ -47,7 +40,10 @@ pub(crate) fn measure(
     let (document, error) = document(target, path, &test.work, progress)?;
     match error {
         Some(error) => Err(error),
-        None => Ok(Done { carried: carried(&*document, begun.elapsed().as_secs_f64()), document }),
+        None => {
+            let carried = carried(&*document, begun.elapsed().as_secs_f64());
+            Ok(MonitorRun { document, carried })
+        }
     }
 }
 
@@ -82,8 +78,7 @@ fn document(
                 bulk: BulkOptions {
                     time: check.time.map(|time| time.0),
                     streams: check.streams,
-                    congestion: None,
-                    udp_rate: None,
+                    ..BulkOptions::default()
                 },
                 seed,
             };

@@ -1,74 +1,21 @@
 //! The metrics that a monitor offers to Prometheus: the last results, and how the monitor itself is
 //! doing.
 
-use linerate_core::monitor::{Monitor, Outcome, Schedule, Task};
-use linerate_history::{Filter, History, HistoryError};
+use linerate_core::monitor::{Monitor, Schedule};
+use linerate_engine::monitor::{Health, labels, parts};
 use linerate_report::metrics::{Kind, Metrics};
-
-use super::{labels, parts};
-
-/// The state of a task: its last saved run, and how its runs have ended since the monitor began.
-#[derive(Debug, Default)]
-pub(super) struct Health {
-    figures: Vec<(String, f64)>,
-    cause: Option<String>,
-    at_s: u64,
-    saved: u64,
-    failed: u64,
-    busy: u64,
-    pub(super) changes: u64,
-}
-
-impl Health {
-    /// The state after the last of these runs.
-    pub(super) fn new(history: &History, runs: &Filter) -> Result<Self, HistoryError> {
-        let mut health = Self::default();
-        health.update(history, runs)?;
-        Ok(health)
-    }
-
-    /// Takes the last run from the history; the counters stay.
-    pub(super) fn update(&mut self, history: &History, runs: &Filter) -> Result<(), HistoryError> {
-        let last = Filter { most: Some(1), ..runs.clone() };
-        if let Some(run) = history.list(&last)?.pop() {
-            self.figures = history.figures(run.id)?;
-            self.cause = run.cause;
-            self.at_s = run.at_s;
-        }
-        Ok(())
-    }
-
-    pub(super) fn count(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Done(_) => self.saved += 1,
-            Outcome::Failed(_) => self.failed += 1,
-            Outcome::Busy => self.busy += 1,
-        }
-    }
-}
 
 /// All metrics of a monitor at a time, in seconds since 1970.
 pub(super) fn page(monitor: &Monitor, schedule: &Schedule, health: &[Health], now: u64) -> Metrics {
     let mut page = Metrics::default();
-    let tasks: Vec<Task> = schedule.tasks().collect();
-    let labels: Vec<_> = tasks.iter().map(|task| labels(monitor, *task)).collect();
-    let all = || labels.iter().map(|labels| pairs(labels)).zip(health);
-    page.family(RESULT, Kind::Gauge, RESULT_HELP);
-    for (labels, health) in all() {
-        for (figure, value) in &health.figures {
-            page.sample(labels.clone().chain([("figure", &**figure)]), *value);
-        }
-    }
-    page.family(VERDICT, Kind::Gauge, "1 for the bottleneck that the last run names.");
-    for (labels, health) in all() {
-        if let Some(cause) = &health.cause {
-            page.sample(labels.chain([("cause", &**cause)]), 1.0);
-        }
-    }
+    let labels: Vec<_> = schedule.tasks().map(|task| labels(monitor, task)).collect();
+    let all = || labels.iter().map(Vec::as_slice).zip(health);
+    let runs = all().map(|(labels, it)| (labels, &*it.figures, it.cause.as_deref()));
+    add_runs(&mut page, "1 for the bottleneck that the last run names.", &runs.collect::<Vec<_>>());
     let name = "linerate_result_timestamp_seconds";
     page.family(name, Kind::Gauge, "When the last saved run began.");
     for (labels, health) in all().filter(|(_, health)| health.at_s > 0) {
-        page.sample(labels, health.at_s as f64);
+        page.sample(pairs(labels), health.at_s as f64);
     }
     own(&mut page, monitor, schedule, health, now);
     page
@@ -77,10 +24,6 @@ pub(super) fn page(monitor: &Monitor, schedule: &Schedule, health: &[Health], no
 fn pairs(labels: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> + Clone {
     labels.iter().map(|(key, value)| (&**key, &**value))
 }
-
-const RESULT: &str = "linerate_result";
-const RESULT_HELP: &str = "Figures of the last run, in the unit that their name ends in.";
-const VERDICT: &str = "linerate_verdict";
 
 /// The metrics of the monitor itself.
 fn own(page: &mut Metrics, monitor: &Monitor, schedule: &Schedule, health: &[Health], now: u64) {
@@ -128,7 +71,7 @@ pub(super) fn probed(figures: &[(String, f64)], cause: Option<&str>, seconds: f6
     page.sample([], f64::from(u8::from(!figures.is_empty())));
     page.family("linerate_probe_duration_seconds", Kind::Gauge, "How long the probe took.");
     page.sample([], seconds);
-    add_run(&mut page, &[], figures, cause);
+    add_runs(&mut page, OF_RUN, &[(&[], figures, cause)]);
     page.page()
 }
 
@@ -139,22 +82,28 @@ pub(crate) fn of_run(
     cause: Option<&str>,
 ) -> Metrics {
     let mut metrics = Metrics::default();
-    add_run(&mut metrics, labels, figures, cause);
+    add_runs(&mut metrics, OF_RUN, &[(labels, figures, cause)]);
     metrics
 }
 
-fn add_run(
-    page: &mut Metrics,
-    labels: &[(String, String)],
-    figures: &[(String, f64)],
-    cause: Option<&str>,
-) {
-    page.family(RESULT, Kind::Gauge, RESULT_HELP);
-    for (figure, value) in figures {
-        page.sample(pairs(labels).chain([("figure", &**figure)]), *value);
+const OF_RUN: &str = "1 for the bottleneck that the run names.";
+
+/// A run's labels, figures and bottleneck.
+type RunMetrics<'a> = (&'a [(String, String)], &'a [(String, f64)], Option<&'a str>);
+
+/// Adds the results and the bottlenecks of runs; `help` says what a bottleneck's sample is.
+fn add_runs(page: &mut Metrics, help: &'static str, runs: &[RunMetrics<'_>]) {
+    let of_figures = "Figures of the last run, in the unit that their name ends in.";
+    page.family("linerate_result", Kind::Gauge, of_figures);
+    for (labels, figures, _) in runs {
+        for (figure, value) in *figures {
+            page.sample(pairs(labels).chain([("figure", &**figure)]), *value);
+        }
     }
-    page.family(VERDICT, Kind::Gauge, "1 for the bottleneck that the run names.");
-    if let Some(cause) = cause {
-        page.sample(pairs(labels).chain([("cause", cause)]), 1.0);
+    page.family("linerate_verdict", Kind::Gauge, help);
+    for (labels, _, cause) in runs {
+        if let Some(cause) = cause {
+            page.sample(pairs(labels).chain([("cause", *cause)]), 1.0);
+        }
     }
 }

@@ -13,8 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What posts. It trusts the certificates that this host trusts.
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
-    let trusted = rustls_native_certs::load_native_certs().certs;
-    let trusted = trusted.iter().map(|one| Certificate::from_der(one).to_owned());
+    let of_host = rustls_native_certs::load_native_certs().certs;
+    let trusted = of_host.iter().map(|one| Certificate::from_der(one).to_owned());
     let tls = TlsConfig::builder()
         .root_certs(RootCerts::from(trusted))
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
@@ -36,7 +36,6 @@ static AGENT: LazyLock<Agent> = LazyLock::new(|| {
 /// # Errors
 /// The server cannot be reached or is not trusted, or does not answer with HTTP.
 pub(crate) fn post(to: &HttpUrl, json: &[u8]) -> anyhow::Result<u16> {
-    let request = AGENT.post(to.to_string());
-    let request = request.header("Content-Type", "application/json");
+    let request = AGENT.post(to.to_string()).header("Content-Type", "application/json");
     Ok(request.send(json)?.status().as_u16())
 }

@@ -5,7 +5,6 @@
 //! The agent connects to the bus and listens for tests, and for nothing else. One thread talks to
 //! the bus, one waits for tasks, and each run has a thread of its own.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,15 +20,16 @@ use linerate_core::wire::Key;
 use linerate_mesh::OwnerLimits;
 use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery};
 use linerate_mesh::message::{Outcome, Presence, Report, Running, Task, decode, encode};
-use linerate_sys::netns::{Namespace, NamespaceError};
-use thiserror::Error;
+use linerate_sys::netns::Namespace;
 
+use super::error::MeshError;
 use super::kept::KeptReports;
 use super::owner::SiteOwner;
 use super::run;
 use crate::endpoint::{Admission, Booked, Endpoint, ServeOptions};
 use crate::error::MeasureError;
 use crate::stop::Stop;
+use crate::words::Say;
 
 /// Longest single wait for a task. A request to stop is noticed after it at the latest.
 const WAIT: Duration = Duration::from_secs(1);
@@ -58,25 +58,6 @@ pub struct AgentOptions {
     pub unsent: PathBuf,
 }
 
-/// Why an agent could not start.
-#[derive(Debug, Error)]
-pub enum AgentError {
-    /// Its endpoint could not be started.
-    #[error(transparent)]
-    Endpoint(#[from] MeasureError),
-    /// The directory for unsent results cannot be used.
-    #[error("cannot keep results in {}: {source}", directory.display())]
-    Unsent {
-        /// The directory.
-        directory: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
-    /// Its namespace in a lab cannot be entered.
-    #[error(transparent)]
-    Namespace(#[from] NamespaceError),
-}
-
 /// An agent at work, until it is dropped.
 #[derive(Debug)]
 pub struct Agent {
@@ -84,9 +65,6 @@ pub struct Agent {
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
 }
-
-/// Shows a message to the site's owner.
-pub(super) type Say = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Agent {
     /// Starts the site's endpoint, and an agent that takes tasks from the bus, in `namespace` or in
@@ -99,9 +77,9 @@ impl Agent {
         bus: Arc<dyn Bus>,
         namespace: Option<&Namespace>,
         say: Say,
-    ) -> Result<Self, AgentError> {
+    ) -> Result<Self, MeshError> {
         let unsent = KeptReports::open(&options.unsent)
-            .map_err(|source| AgentError::Unsent { directory: options.unsent.clone(), source })?;
+            .map_err(|source| MeshError::Unsent { directory: options.unsent.clone(), source })?;
         let owner = Arc::new(SiteOwner::new(options.limits.clone(), &options.unsent));
         let serve = serve_options(&options, &owner);
         let bind = || Endpoint::bind(&serve);
@@ -153,7 +131,7 @@ fn started(
     namespace: Option<&Namespace>,
     name: &str,
     work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, AgentError> {
+) -> Result<JoinHandle<()>, MeshError> {
     let cannot = MeasureError::host("cannot start the agent");
     Ok(match namespace {
         Some(namespace) => namespace.spawn_thread(name, work)?,

@@ -14,7 +14,7 @@ use crate::state_files::{read_file, remove_file, replace_file};
 
 /// The directory in which each report is a file.
 #[derive(Debug)]
-pub struct KeptReports {
+pub(super) struct KeptReports {
     directory: PathBuf,
     /// The reports that are kept, the oldest first.
     kept: VecDeque<KeptReport>,
@@ -38,7 +38,7 @@ impl KeptReports {
     ///
     /// # Errors
     /// It cannot be made or read.
-    pub fn open(directory: &Path) -> io::Result<Self> {
+    pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory)?;
         let mut found = Vec::new();
@@ -65,7 +65,7 @@ impl KeptReports {
     ///
     /// # Errors
     /// It cannot be written, or its id is no name of a file.
-    pub fn keep(&mut self, report: &Report) -> io::Result<usize> {
+    pub(super) fn keep(&mut self, report: &Report) -> io::Result<usize> {
         if !is_id(&report.id) {
             return Err(io::ErrorKind::InvalidFilename.into());
         }

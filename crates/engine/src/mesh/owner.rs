@@ -12,7 +12,7 @@ use linerate_mesh::message::Task;
 use linerate_mesh::{OwnerLimits, Target, TestRequest, max_bytes};
 
 use super::used::Used;
-use crate::clock::since_1970_ns;
+use crate::clock::since_1970_s;
 use crate::endpoint::{Admission, Booked};
 
 /// An owner's limits, and what is used of them.
@@ -34,7 +34,7 @@ struct Book {
 impl SiteOwner {
     /// With what an earlier agent has left in the directory.
     pub(super) fn new(limits: OwnerLimits, directory: &Path) -> Self {
-        let begun = (Instant::now(), unix_seconds());
+        let begun = (Instant::now(), since_1970_s());
         let used = Used::open(directory, begun.1);
         let targets = BTreeMap::new();
         Self { limits, book: Mutex::new(Book { used, targets }), begun }
@@ -75,7 +75,7 @@ impl SiteOwner {
     ) -> Result<Test, String> {
         let request = TestRequest { site, address, test };
         let used = book.used.carried(self.day_clock());
-        let admitted = self.limits.admit(&request, used, unix_seconds());
+        let admitted = self.limits.admit(&request, used, since_1970_s());
         admitted.map_err(|refusal| refusal.to_string())
     }
 
@@ -108,10 +108,6 @@ impl Admission for SiteOwner {
     fn carried(&self, booked: Booked, bytes: u64) {
         self.ended(booked, Some(bytes));
     }
-}
-
-fn unix_seconds() -> u64 {
-    since_1970_ns() / 1_000_000_000
 }
 
 #[cfg(test)]

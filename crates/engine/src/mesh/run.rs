@@ -33,9 +33,8 @@ fn record(
 ) -> Result<(String, u64), String> {
     let first = *addresses.first().ok_or("the host has no address")?;
     let target = Target { addresses, key, ..Target::at(&task.address, first) };
-    let client = Client::connect(target, stop);
-    let mut client = client.map_err(|error| error.to_string())?;
-    let run = client.run_once(&task.work, &mut ());
+    let run =
+        Client::connect(target, stop).and_then(|mut client| client.run_once(&task.work, &mut ()));
     let (record, error) = run.map_err(|error| error.to_string())?;
     if let Some(error) = error {
         return Err(error.to_string());
@@ -53,6 +52,5 @@ fn record(
 pub(super) fn addresses(task: &Task) -> Result<Vec<SocketAddr>, String> {
     let name: EndpointName = task.address.parse().map_err(|_| "its address is none")?;
     let found = (name.host.as_str(), name.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
-    let found = found.map_err(|error| format!("{}: {error}", name.host))?;
-    Ok(found.collect())
+    Ok(found.map_err(|error| format!("{}: {error}", name.host))?.collect())
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use linerate_core::toml_reader::FileError;
 use linerate_qos::classes::ClassError;
-use linerate_qos::program::CompileError;
 use linerate_qos::rules::RuleError;
 use linerate_sys::bpf::BpfError;
 use linerate_sys::errno::EPERM;
@@ -22,15 +21,12 @@ pub enum QosError {
     /// The file is wrong.
     #[error(transparent)]
     Policy(#[from] FileError),
-    /// Its rules cannot be made.
+    /// Its rules, or their program, cannot be made.
     #[error(transparent)]
     Rules(#[from] RuleError),
     /// Its classes cannot be made.
     #[error(transparent)]
     Classes(#[from] ClassError),
-    /// Its program cannot be made.
-    #[error(transparent)]
-    Compile(#[from] CompileError),
     /// Something that it names is not there.
     #[error("{what}: {why}")]
     Unknown {
@@ -131,7 +127,6 @@ impl Categorized for QosError {
             Self::Policy(_)
             | Self::Rules(_)
             | Self::Classes(_)
-            | Self::Compile(_)
             | Self::Unknown { .. }
             | Self::NoPolicy { .. }
             | Self::Which { .. } => Category::Usage,

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, ToSocketAddrs};
 
-use linerate_qos::policy::{NameError, Names};
+use linerate_qos::policy::Names;
 
 /// The names that this host knows.
 #[derive(Debug, Default)]
@@ -18,43 +18,43 @@ pub struct SystemNames {
 }
 
 impl Names for SystemNames {
-    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, NameError> {
+    fn addresses(&mut self, host: &str) -> Result<Vec<IpAddr>, String> {
         if let Some(addresses) = self.hosts.get(host) {
             return Ok(addresses.clone());
         }
         if self.hosts.len() >= MAX_HOSTS {
             let why = format!("a file may name at most {MAX_HOSTS} hosts");
-            return Err(NameError(why));
+            return Err(why);
         }
         let found = (host, 0).to_socket_addrs();
-        let found = found.map_err(|error| NameError(error.to_string()))?;
+        let found = found.map_err(|error| error.to_string())?;
         let addresses: Vec<_> = found.map(|address| address.ip()).collect();
         self.hosts.insert(host.to_owned(), addresses.clone());
         Ok(addresses)
     }
 
-    fn ports(&mut self, service: &str, protocols: &[&str]) -> Result<Vec<u16>, NameError> {
+    fn ports(&mut self, service: &str, protocols: &[&str]) -> Result<Vec<u16>, String> {
         let ports = ports(table(&mut self.services, SERVICES)?, service, protocols);
         if ports.is_empty() {
             let protocols = protocols.join(", ");
-            Err(NameError(format!("{SERVICES} has no such service with {protocols}")))
+            Err(format!("{SERVICES} has no such service with {protocols}"))
         } else {
             Ok(ports)
         }
     }
 
-    fn uid(&mut self, user: &str) -> Result<u32, NameError> {
+    fn uid(&mut self, user: &str) -> Result<u32, String> {
         let uid = uid(table(&mut self.users, USERS)?, user);
-        uid.ok_or_else(|| NameError(format!("{USERS} has no such user; a number needs none")))
+        uid.ok_or_else(|| format!("{USERS} has no such user; a number needs none"))
     }
 }
 
 /// The text of a table, read once.
-fn table<'a>(text: &'a mut Option<String>, path: &str) -> Result<&'a str, NameError> {
+fn table<'a>(text: &'a mut Option<String>, path: &str) -> Result<&'a str, String> {
     match text {
         Some(text) => Ok(text),
         none => {
-            let read = read(path).map_err(|error| NameError(format!("{path}: {error}")))?;
+            let read = read(path).map_err(|error| format!("{path}: {error}"))?;
             Ok(none.insert(read))
         }
     }

@@ -14,7 +14,7 @@ use crate::packet::{Fields, LinkType};
 use crate::policy::{Adapter, Family, Filter, Policy, PolicyFile};
 use crate::rules::{Bindings, Rule, RuleError, RuleSet};
 
-pub use packet::{Packet, PacketError};
+pub use packet::Packet;
 
 /// What a policy does with a packet that is the first on its adapter: which filter takes it, and
 /// why those before it do not.
@@ -129,8 +129,8 @@ fn asked(filter: &Filter) -> AskedReport {
 fn effects(policy: &Policy, decision: &Decision, words: &words::Words<'_>) -> Vec<String> {
     let mut effects = Vec::new();
     if policy.meter.is_some() {
-        let colour = decision.colour.map(|colour| format!("{colour:?}").to_lowercase());
-        let colour = colour.unwrap_or_default();
+        let colour =
+            decision.colour.map_or(String::new(), |colour| format!("{colour:?}").to_lowercase());
         effects.push(format!("coloured by its meter: {colour} while the buckets are full"));
     }
     if decision.dropped {

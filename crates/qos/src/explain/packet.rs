@@ -29,11 +29,6 @@ pub struct Packet {
     mark: u32,
 }
 
-/// An error in the text of a packet: what is wrong, and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PacketError(String);
-
 impl Packet {
     /// Its Ethernet frame.
     pub fn frame(&self) -> &[u8] {
@@ -68,9 +63,10 @@ impl Packet {
 }
 
 impl FromStr for Packet {
-    type Err = PacketError;
+    /// An error in the text: what is wrong, and what would be right.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, PacketError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let mut keys = Keys::default();
         let mut words = Vec::new();
         for word in text.split_whitespace() {
@@ -106,7 +102,7 @@ impl FromStr for Packet {
 struct Keys<'a>(Vec<(&'static str, &'a str)>);
 
 impl<'a> Keys<'a> {
-    fn add(&mut self, key: &str, value: &'a str) -> Result<(), PacketError> {
+    fn add(&mut self, key: &str, value: &'a str) -> Result<(), String> {
         let named = |(name, alias, _): &&(&str, &str, _)| *name == key || *alias == key;
         let Some((name, ..)) = KEYS.iter().find(named) else {
             let names = KEYS.iter().map(|(name, ..)| *name);
@@ -126,7 +122,7 @@ impl<'a> Keys<'a> {
         &mut self,
         key: &str,
         read: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<Option<T>, PacketError> {
+    ) -> Result<Option<T>, String> {
         let Some(at) = self.0.iter().position(|(name, _)| *name == key) else {
             return Ok(None);
         };
@@ -142,7 +138,7 @@ impl<'a> Keys<'a> {
     }
 
     /// The frame of the first word and the ends behind it, and its length on the wire.
-    fn frame(&mut self, first: &str, ends: &[&str]) -> Result<(Vec<u8>, u32), PacketError> {
+    fn frame(&mut self, first: &str, ends: &[&str]) -> Result<(Vec<u8>, u32), String> {
         if let Some(digits) = first.strip_prefix("hex:") {
             let Some(frame) = hex(digits).filter(|_| ends.is_empty()) else {
                 let hint = format!(
@@ -181,7 +177,7 @@ impl<'a> Keys<'a> {
     }
 
     /// The EtherType, the headers and the length of an IP packet.
-    fn ip(&mut self, protocol: u8, ends: [&str; 2]) -> Result<(u16, Vec<u8>, u32), PacketError> {
+    fn ip(&mut self, protocol: u8, ends: [&str; 2]) -> Result<(u16, Vec<u8>, u32), String> {
         let fragment = self.read("fragment", |text| match text {
             "first" => Some(FragmentPart::First),
             "later" => Some(FragmentPart::Later),
@@ -235,7 +231,7 @@ impl<'a> Keys<'a> {
     }
 
     /// The header of a protocol with ports.
-    fn ports(&mut self, protocol: u8, ports: [u16; 2]) -> Result<Vec<u8>, PacketError> {
+    fn ports(&mut self, protocol: u8, ports: [u16; 2]) -> Result<Vec<u8>, String> {
         let mut header = ports.map(u16::to_be_bytes).concat();
         header.extend([0; 4]);
         if protocol == TCP {
@@ -246,10 +242,10 @@ impl<'a> Keys<'a> {
     }
 
     /// The header of ICMP in a family.
-    fn icmp(&mut self, family: Family) -> Result<Vec<u8>, PacketError> {
+    fn icmp(&mut self, family: Family) -> Result<Vec<u8>, String> {
         let types = icmp_types(family);
-        let kind = self.read("type", |text| named(&types, 255, text))?;
-        let kind = kind.or(types.number("echo-request")).unwrap_or(0);
+        let given = self.read("type", |text| named(&types, 255, text))?;
+        let kind = given.or(types.number("echo-request")).unwrap_or(0);
         let code = self.read("code", |text| up_to(255, text))?.unwrap_or(0);
         Ok(vec![kind as u8, code as u8, 0, 0, 0, 0, 0, 0])
     }
@@ -309,8 +305,8 @@ impl IpHeader {
     }
 }
 
-fn wrong<T>(problem: impl Into<String>, hint: impl Into<String>) -> Result<T, PacketError> {
-    Err(PacketError(format!("{}: {}", problem.into(), hint.into())))
+fn wrong<T>(problem: impl Into<String>, hint: impl Into<String>) -> Result<T, String> {
+    Err(format!("{}: {}", problem.into(), hint.into()))
 }
 
 /// A number up to `most`, decimal or hexadecimal.
@@ -354,7 +350,7 @@ pub(super) fn icmp_types(family: Family) -> Words {
     }
 }
 
-fn ethertype(word: &str) -> Result<u16, PacketError> {
+fn ethertype(word: &str) -> Result<u16, String> {
     let number = named(&ETHERTYPES, 0xffff, word).map(|number| number as u16);
     match number {
         Some(ETHERTYPE_IPV4 | ETHERTYPE_IPV6 | 0x8100 | 0x88a8) => {
@@ -371,7 +367,7 @@ fn ethertype(word: &str) -> Result<u16, PacketError> {
 }
 
 /// An address, with a port if the protocol has ports.
-fn end(word: &str, has_port: bool) -> Result<SocketAddr, PacketError> {
+fn end(word: &str, has_port: bool) -> Result<SocketAddr, String> {
     let bare = |word: &str| {
         let inner = word.strip_prefix('[').and_then(|word| word.strip_suffix(']'));
         let v6 = inner.map(|word| word.parse::<Ipv6Addr>().map(IpAddr::V6));
@@ -388,8 +384,8 @@ fn end(word: &str, has_port: bool) -> Result<SocketAddr, PacketError> {
 }
 
 fn hex(digits: &str) -> Option<Vec<u8>> {
-    let digits = digits.chars().filter(|c| *c != ':');
-    let digits: Vec<u32> = digits.map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let without_colons = digits.chars().filter(|c| *c != ':');
+    let digits: Vec<u32> = without_colons.map(|c| c.to_digit(16)).collect::<Option<_>>()?;
     let pairs = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8);
     (digits.len().is_multiple_of(2) && digits.len() <= 2 * MAX_FRAME).then(|| pairs.collect())
 }

@@ -90,9 +90,9 @@ impl<'a> Words<'a> {
     }
 
     pub(super) fn new_dscp(&self, dscp: Dscp) -> String {
-        let came = self.fields.value(Field::Dscp);
-        let came = came.map(|value| self.value(Field::Dscp, value));
-        format!("DSCP {} becomes {dscp}", came.unwrap_or_default())
+        let value = self.fields.value(Field::Dscp);
+        let came = value.map(|value| self.value(Field::Dscp, value)).unwrap_or_default();
+        format!("DSCP {came} becomes {dscp}")
     }
 
     pub(super) fn new_vlan_priority(&self, priority: u8) -> String {

@@ -20,7 +20,7 @@ pub struct MeterState {
 }
 
 impl MeterState {
-    /// Colours a packet of `bytes`, at most [`MAX_METERED_BYTES`](crate::rules::MAX_METERED_BYTES).
+    /// Colours a packet of `bytes`, at most `MAX_METERED_BYTES`.
     pub fn colour(
         &mut self,
         buckets: &Buckets,

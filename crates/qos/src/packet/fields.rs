@@ -8,7 +8,7 @@ use super::layers::{ETHERTYPE_AT, LinkLayer, NetworkLayer, be16, number};
 /// What `bpf_get_socket_uid` returns for packets without an owner (the kernel's `overflowuid`). A
 /// user with this number cannot be distinguished, so that neither sets of [`Field::Uid`] nor
 /// packets have it.
-pub const NO_UID: u32 = 65_534;
+pub(crate) const NO_UID: u32 = 65_534;
 
 /// A field of a packet that rules can use. A packet without the field (the port of a fragment, the
 /// flow label of IPv4) is in no set of it.
@@ -43,7 +43,7 @@ pub enum Field {
     EtherType,
     /// Bytes of the IP packet on the wire.
     Length,
-    /// Owner of the socket; never [`NO_UID`].
+    /// Owner of the socket; never `NO_UID`.
     Uid,
     /// Id of the socket's control group, or of the one above it, at this level (0 is the root),
     /// from `bpf_skb_ancestor_cgroup_id`. A group has one level, so that "in it or below it" is one

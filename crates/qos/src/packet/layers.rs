@@ -127,58 +127,54 @@ impl NetworkLayer {
         if first >> 28 != 6 {
             return None;
         }
-        let above = HeaderWalk::new(frame, at + 40, header[6]);
+        let (protocol, transport, fragment) = behind_extensions(frame, at + 40, header[6]);
         Some(Self {
             source: number(&header[8..24]),
             destination: number(&header[24..40]),
             traffic_class: (first >> 20) as u8,
             flow_label: Some(first & 0xf_ffff),
             length: 40 + u32::from(u16::from_be_bytes([header[4], header[5]])),
-            protocol: above.protocol,
-            transport: above.transport,
-            fragment: above.fragment,
+            protocol,
+            transport,
+            fragment,
         })
     }
 }
 
-/// The headers behind IPv6 extension headers.
-struct HeaderWalk {
-    protocol: Option<u8>,
-    transport: Option<usize>,
-    fragment: Option<Fragment>,
-}
-
-impl HeaderWalk {
-    /// Walks the chain from the header with number `next` at `at` (RFC 8200, 4). A header counts if
-    /// its first eight bytes are there.
-    fn new(frame: &[u8], mut at: usize, mut next: u8) -> Self {
-        let mut fragment = None;
-        for _ in 0..MAX_EXTENSIONS {
-            if !EXTENSIONS.contains(&next) {
-                break;
-            }
-            let Some(header) = frame.get(at..at + 8) else {
-                break;
-            };
-            let bytes = match next {
-                FRAGMENT => 8,
-                // RFC 4302, 2.2: in units of four bytes, less two.
-                AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
-                _ => (usize::from(header[1]) + 1) * 8,
-            };
-            if next == FRAGMENT {
-                fragment = ipv6_fragment(header);
-            }
-            next = header[0];
-            at += bytes;
-            if fragment.is_some_and(|part: Fragment| !part.first) {
-                break;
-            }
+/// The upper protocol, where its header begins, and the fragment, behind IPv6 extension headers.
+/// Walks the chain from the header with number `next` at `at` (RFC 8200, 4). A header counts if
+/// its first eight bytes are there.
+fn behind_extensions(
+    frame: &[u8],
+    mut at: usize,
+    mut next: u8,
+) -> (Option<u8>, Option<usize>, Option<Fragment>) {
+    let mut fragment = None;
+    for _ in 0..MAX_EXTENSIONS {
+        if !EXTENSIONS.contains(&next) {
+            break;
         }
-        let protocol = (!EXTENSIONS.contains(&next)).then_some(next);
-        let later = fragment.is_some_and(|part| !part.first);
-        Self { protocol, transport: (protocol.is_some() && !later).then_some(at), fragment }
+        let Some(header) = frame.get(at..at + 8) else {
+            break;
+        };
+        let bytes = match next {
+            FRAGMENT => 8,
+            // RFC 4302, 2.2: in units of four bytes, less two.
+            AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
+            _ => (usize::from(header[1]) + 1) * 8,
+        };
+        if next == FRAGMENT {
+            fragment = ipv6_fragment(header);
+        }
+        next = header[0];
+        at += bytes;
+        if fragment.is_some_and(|part: Fragment| !part.first) {
+            break;
+        }
     }
+    let protocol = (!EXTENSIONS.contains(&next)).then_some(next);
+    let later = fragment.is_some_and(|part| !part.first);
+    (protocol, (protocol.is_some() && !later).then_some(at), fragment)
 }
 
 /// RFC 8200, 4.5; `None` for a whole packet with a fragment header (RFC 6946).

@@ -4,6 +4,7 @@
 mod fields;
 mod layers;
 
+pub(crate) use fields::NO_UID;
 pub(crate) use fields::icmp;
-pub use fields::{CGROUP_LEVELS, Field, Fields, Fragment, LinkType, Metadata, NO_UID};
+pub use fields::{CGROUP_LEVELS, Field, Fields, Fragment, LinkType, Metadata};
 pub(crate) use layers::{ETHERTYPE_AT, EXTENSIONS, LinkLayer, NetworkLayer};

@@ -98,17 +98,15 @@ fn family_sets(conditions: &Conditions) -> Vec<(&'static str, Families)> {
 }
 
 fn of_addresses(ranges: &[AddressRange]) -> Option<Families> {
-    let sets = ranges.iter().map(|range| range.first.is_ipv4());
-    let sets = sets.map(|is_v4| if is_v4 { V4 } else { V6 });
-    sets.reduce(|one, other| one | other)
+    let set_of = |range: &AddressRange| if range.first.is_ipv4() { V4 } else { V6 };
+    ranges.iter().map(set_of).reduce(|one, other| one | other)
 }
 
 fn of_ethertypes(ranges: &[Range<u16>]) -> Families {
     let mut set = 0;
     for range in ranges {
         let ip = [(ETHERTYPE_IPV4, V4), (ETHERTYPE_IPV6, V6)];
-        let held = ip.iter().filter(|(number, _)| range.contains(*number));
-        let held: Vec<_> = held.collect();
+        let held: Vec<_> = ip.iter().filter(|(number, _)| range.contains(*number)).collect();
         set |= held.iter().fold(0, |all, (_, one)| all | one);
         if usize::from(range.last - range.first) + 1 > held.len() {
             set |= OTHER;

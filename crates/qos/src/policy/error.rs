@@ -5,7 +5,7 @@ use std::fmt::Display;
 use linerate_core::toml_reader::Fault;
 use linerate_core::units::{shortened, suggestion};
 
-use super::{NameError, Place};
+use super::Place;
 
 /// A value that cannot be parsed or is not allowed.
 pub(super) fn no_value(what: &str, text: &str, hint: impl Display) -> String {
@@ -24,7 +24,7 @@ pub(super) fn unknown<'a>(
 }
 
 /// A host, a service or a user that is not known here.
-pub(super) fn not_known(what: &str, name: &str, why: &NameError) -> String {
+pub(super) fn not_known(what: &str, name: &str, why: &str) -> String {
     format!("{what} `{}` is not known: {why}", shortened(name))
 }
 

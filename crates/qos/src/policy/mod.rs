@@ -9,13 +9,13 @@ mod model;
 mod names;
 mod toml;
 mod values;
-pub mod words;
+pub(crate) mod words;
 mod write;
 
+pub(crate) use model::DEFAULT_PRIORITY;
 pub use model::{
-    Adapter, AddressRange, CgroupPath, Conditions, DEFAULT_PRIORITY, Family, Filter, FlagTest,
-    Fragments, Interface, Mac, MarkRange, Meter, MeterKind, Place, Policy, PolicyFile, Range,
-    Share,
+    Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Fragments, Interface,
+    Mac, MarkRange, Meter, MeterKind, Place, Policy, PolicyFile, Range, Share,
 };
-pub use names::{NameError, Names, NoNames};
+pub use names::{Names, NoNames};
 pub(crate) use write::written;

@@ -49,7 +49,7 @@ pub struct Filter {
     /// Place of its definition.
     pub place: Place,
     /// 1 to 2³¹ − 1; lower ones are tried first, ties in the order of the file.
-    /// [`DEFAULT_PRIORITY`] if the file has none.
+    /// 1000 if the file has none.
     pub priority: u32,
     /// Its policy, an index of [`PolicyFile::policies`].
     pub policy: usize,
@@ -58,7 +58,7 @@ pub struct Filter {
 }
 
 /// Priority of a filter without one; it leaves room before and behind it.
-pub const DEFAULT_PRIORITY: u32 = 1000;
+pub(crate) const DEFAULT_PRIORITY: u32 = 1000;
 
 /// The conditions of a filter. An empty list accepts everything; the entries of a list are
 /// alternatives.
@@ -184,8 +184,8 @@ impl std::str::FromStr for Mac {
             is_octet.then(|| u8::from_str_radix(text, 16).ok())?
         };
         let octets: Option<Vec<u8>> = text.split(':').map(octet).collect();
-        let octets: Option<[u8; 6]> = octets.and_then(|octets| octets.try_into().ok());
-        octets.map(Self::from).ok_or(())
+        let six: Option<[u8; 6]> = octets.and_then(|octets| octets.try_into().ok());
+        six.map(Self::from).ok_or(())
     }
 }
 

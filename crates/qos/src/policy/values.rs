@@ -10,8 +10,8 @@ use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, TextError, suggest
 use super::error::{no_value, not_known};
 use super::words::{self, ICMP, ICMPV6, PROTOCOLS, Words};
 use super::{
-    AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, Mac, MarkRange, NameError,
-    Names, Range, Share,
+    AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, Mac, MarkRange, Names,
+    Range, Share,
 };
 
 type Result<T> = std::result::Result<T, String>;
@@ -66,8 +66,7 @@ impl Number {
     /// Parses a number or a word.
     pub(super) fn single<T: TryFrom<u32> + Copy>(&self, text: &str) -> Result<Range<T>> {
         let number = self.one(text).and_then(|number| T::try_from(number).ok());
-        let number = number.ok_or_else(|| self.refused(text))?;
-        Ok(Range::single(number))
+        number.map(Range::single).ok_or_else(|| self.refused(text))
     }
 
     /// The word for a number, if there is one.
@@ -85,8 +84,7 @@ impl Number {
     fn refused(&self, text: &str) -> String {
         let names = self.words.into_iter().flat_map(Words::names);
         let meant = suggestion(&text.to_ascii_lowercase(), names);
-        let hint = meant.filter(|_| number(text).is_none());
-        let hint = hint.unwrap_or_else(|| self.hint.to_owned());
+        let hint = meant.filter(|_| number(text).is_none()).unwrap_or_else(|| self.hint.to_owned());
         no_value(self.what, text, hint)
     }
 }
@@ -252,8 +250,7 @@ where
     if let Some(number) = one(text) {
         return Ok(Some((number, number)));
     }
-    let splits = text.match_indices('-');
-    let mut splits = splits.map(|(at, _)| (&text[..at], &text[at + 1..]));
+    let mut splits = text.match_indices('-').map(|(at, _)| (&text[..at], &text[at + 1..]));
     match splits.find_map(|(first, last)| Some((one(first)?, one(last)?))) {
         Some((first, last)) if first > last => {
             let hint = format!("it begins above its end: write {last}-{first}");
@@ -286,9 +283,9 @@ pub(super) fn ports(
     }
     let protocols = protocols.iter().filter_map(|one| PROTOCOLS.name(*one));
     let found = names.ports(text, &protocols.collect::<Vec<_>>());
-    let found = found.and_then(|ports| resolved(ports, MAX_RESOLVED));
-    let ports = found.map_err(|why| not_known("service", text, &why))?;
-    Ok(ports.into_iter().map(Range::single).collect())
+    let ports = found.and_then(|ports| resolved(ports, MAX_RESOLVED));
+    let known = ports.map_err(|why| not_known("service", text, &why))?;
+    Ok(known.into_iter().map(Range::single).collect())
 }
 
 /// A name by RFC 6335, section 5.1, or with other characters found in `/etc/services`; at least one
@@ -303,12 +300,12 @@ fn is_service(text: &str) -> bool {
 }
 
 /// What a name resolves to, sorted and without duplicates.
-fn resolved<T: Ord>(mut found: Vec<T>, most: usize) -> std::result::Result<Vec<T>, NameError> {
+fn resolved<T: Ord>(mut found: Vec<T>, most: usize) -> std::result::Result<Vec<T>, String> {
     found.sort_unstable();
     found.dedup();
     match found.len() {
-        0 => Err(NameError("it stands for nothing".to_owned())),
-        len if len > most => Err(NameError(format!("it stands for {len}, more than {most}"))),
+        0 => Err("it stands for nothing".to_owned()),
+        len if len > most => Err(format!("it stands for {len}, more than {most}")),
         _ => Ok(found),
     }
 }
@@ -341,8 +338,7 @@ pub(super) fn addresses(text: &str, names: &mut dyn Names) -> Result<Vec<Address
     if !is_host(text) {
         return Err(no_address(text));
     }
-    let found = names.addresses(text);
-    let found = found.and_then(|addresses| resolved(addresses, MAX_RESOLVED));
+    let found = names.addresses(text).and_then(|found| resolved(found, MAX_RESOLVED));
     let addresses = found.map_err(|why| not_known("host", text, &why))?;
     Ok(addresses.into_iter().map(AddressRange::single).collect())
 }
@@ -472,9 +468,7 @@ pub(super) fn uids(text: &str, names: &mut dyn Names) -> Result<Range<u32>> {
     if read.is_ok() || !is_name {
         return read;
     }
-    let uid = names.uid(text);
-    let uid = uid.map_err(|why| not_known("user", text, &why))?;
-    Ok(Range::single(uid))
+    names.uid(text).map(Range::single).map_err(|why| not_known("user", text, &why))
 }
 
 /// Parses a path below the root of the control groups, as in `/proc/PID/cgroup`.

@@ -2,43 +2,43 @@
 
 /// Names of numbers. A number can have several names; the first is used for output.
 #[derive(Debug)]
-pub struct Words(&'static [(&'static str, u32)]);
+pub(crate) struct Words(&'static [(&'static str, u32)]);
 
 impl Words {
     /// The number of a name, in either case.
-    pub fn number(&self, name: &str) -> Option<u32> {
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
         let mut entries = self.entries();
         let found = entries.find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, number)| number)
     }
 
     /// The name of a number.
-    pub fn name(&self, number: impl Into<u32>) -> Option<&'static str> {
+    pub(crate) fn name(&self, number: impl Into<u32>) -> Option<&'static str> {
         let number = number.into();
         let found = self.entries().find(|(_, known)| *known == number);
         found.map(|(name, _)| name)
     }
 
     /// The name of a number, or its digits.
-    pub fn written(&self, number: impl Into<u32>) -> String {
+    pub(crate) fn written(&self, number: impl Into<u32>) -> String {
         let number = number.into();
         let name = self.name(number);
         name.map_or_else(|| number.to_string(), str::to_owned)
     }
 
     /// All names.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|(name, _)| *name)
     }
 
     /// Names and numbers.
-    pub fn entries(&self) -> impl Iterator<Item = (&'static str, u32)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static str, u32)> {
         self.0.iter().copied()
     }
 }
 
 /// IP protocols by the names of IANA's registry, in lower case as in `/etc/protocols`.
-pub const PROTOCOLS: Words = Words(&[
+pub(crate) const PROTOCOLS: Words = Words(&[
     ("hopopt", 0),
     ("icmp", 1),
     ("igmp", 2),
@@ -79,25 +79,25 @@ pub const PROTOCOLS: Words = Words(&[
 
 /// The protocols whose header begins with a source and a destination port (RFC 9293, 768, 3828,
 /// 9260, 4340).
-pub const PROTOCOLS_WITH_PORTS: [u8; 5] = [TCP, UDP, DCCP, SCTP, UDP_LITE];
+pub(crate) const PROTOCOLS_WITH_PORTS: [u8; 5] = [TCP, UDP, DCCP, SCTP, UDP_LITE];
 
 /// ICMP's protocol number.
-pub const ICMP: u8 = 1;
+pub(crate) const ICMP: u8 = 1;
 /// TCP's.
-pub const TCP: u8 = 6;
+pub(crate) const TCP: u8 = 6;
 /// UDP's.
-pub const UDP: u8 = 17;
+pub(crate) const UDP: u8 = 17;
 /// DCCP's.
-pub const DCCP: u8 = 33;
+pub(crate) const DCCP: u8 = 33;
 /// ICMPv6's.
-pub const ICMPV6: u8 = 58;
+pub(crate) const ICMPV6: u8 = 58;
 /// SCTP's.
-pub const SCTP: u8 = 132;
+pub(crate) const SCTP: u8 = 132;
 /// UDP-Lite's.
-pub const UDP_LITE: u8 = 136;
+pub(crate) const UDP_LITE: u8 = 136;
 
 /// TCP's flags as bits of their octet (RFC 9293, 3168), the lowest first.
-pub const TCP_FLAGS: Words = Words(&[
+pub(crate) const TCP_FLAGS: Words = Words(&[
     ("fin", 0x01),
     ("syn", 0x02),
     ("rst", 0x04),
@@ -109,7 +109,7 @@ pub const TCP_FLAGS: Words = Words(&[
 ]);
 
 /// EtherTypes. Those of VLAN tags are missing, since they precede the EtherType that filters test.
-pub const ETHERTYPES: Words = Words(&[
+pub(crate) const ETHERTYPES: Words = Words(&[
     ("ipv4", 0x0800),
     ("ip", 0x0800),
     ("arp", 0x0806),
@@ -138,12 +138,12 @@ pub const ETHERTYPES: Words = Words(&[
 ]);
 
 /// The EtherType of IPv4.
-pub const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
 /// The EtherType of IPv6.
-pub const ETHERTYPE_IPV6: u16 = 0x86dd;
+pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 
 /// ICMP types (RFC 792, 1256).
-pub const ICMP_TYPES: Words = Words(&[
+pub(crate) const ICMP_TYPES: Words = Words(&[
     ("echo-reply", 0),
     ("destination-unreachable", 3),
     ("source-quench", 4),
@@ -162,7 +162,7 @@ pub const ICMP_TYPES: Words = Words(&[
 ]);
 
 /// ICMPv6 types (RFC 4443, 4861, 2710, 3810).
-pub const ICMPV6_TYPES: Words = Words(&[
+pub(crate) const ICMPV6_TYPES: Words = Words(&[
     ("destination-unreachable", 1),
     ("packet-too-big", 2),
     ("time-exceeded", 3),
@@ -185,10 +185,10 @@ pub const ICMPV6_TYPES: Words = Words(&[
 ]);
 
 /// The ECN field (RFC 3168).
-pub const ECN: Words = Words(&[("not-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)]);
+pub(crate) const ECN: Words = Words(&[("not-ect", 0), ("ect1", 1), ("ect0", 2), ("ce", 3)]);
 
 /// Network layers.
-pub const FAMILIES: [(&str, super::Family); 3] =
+pub(crate) const FAMILIES: [(&str, super::Family); 3] =
     [("ipv4", super::Family::V4), ("ipv6", super::Family::V6), ("other", super::Family::Other)];
 
 #[cfg(test)]

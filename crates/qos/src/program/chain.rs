@@ -19,8 +19,8 @@ const MAX_RANGES: usize = 64;
 
 /// Whether the rules are few enough for a chain.
 pub(super) fn is_short(rules: &[Rule]) -> bool {
-    let ranges = rules.iter().flat_map(|rule| &rule.conditions);
-    let ranges: usize = ranges.map(|(_, ranges)| ranges.as_slice().len()).sum();
+    let conditions = rules.iter().flat_map(|rule| &rule.conditions);
+    let ranges: usize = conditions.map(|(_, ranges)| ranges.as_slice().len()).sum();
     rules.len() <= MAX_RULES && ranges <= MAX_RANGES
 }
 

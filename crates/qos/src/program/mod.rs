@@ -19,11 +19,11 @@ mod output;
 mod tables;
 mod transport;
 
-pub use output::{CompileError, Lifetime, MapKind, MapSpec, Program, Reference, Target};
+pub use output::{Lifetime, MapKind, MapSpec, Program, Reference, Target};
 
 use crate::packet::LinkType;
 use crate::policy::Family;
-use crate::rules::{MAX_RULES, RuleSet};
+use crate::rules::{MAX_RULES, RuleError, RuleSet};
 
 use generator::Generator;
 use tables::Tables;
@@ -31,9 +31,9 @@ use tables::Tables;
 /// The program for one adapter.
 ///
 /// # Errors
-/// [`CompileError`], if the rules are more than a program can hold, or ask for what the link does
+/// [`RuleError`], if the rules are more than a program can hold, or ask for what the link does
 /// not have.
-pub fn compile(rules: &RuleSet, target: &Target) -> Result<Program, CompileError> {
+pub fn compile(rules: &RuleSet, target: &Target) -> Result<Program, RuleError> {
     generate(rules, target, false)
 }
 
@@ -44,22 +44,22 @@ pub fn compile(rules: &RuleSet, target: &Target) -> Result<Program, CompileError
 ///
 /// # Errors
 /// As for [`compile`].
-pub fn compile_observed(rules: &RuleSet, target: &Target) -> Result<Program, CompileError> {
+pub fn compile_observed(rules: &RuleSet, target: &Target) -> Result<Program, RuleError> {
     generate(rules, target, true)
 }
 
-fn generate(rules: &RuleSet, target: &Target, observed: bool) -> Result<Program, CompileError> {
+fn generate(rules: &RuleSet, target: &Target, observed: bool) -> Result<Program, RuleError> {
     for family in Family::ALL {
         let rules = rules.family(family).len();
         if rules > MAX_RULES {
             let most = MAX_RULES;
-            return Err(CompileError::TooManyRules { rules, most });
+            return Err(RuleError::TooManyRules { rules, most });
         }
     }
     let with_tag = (rules.actions.iter()).find(|action| action.vlan_priority.is_some());
     if let (LinkType::RawIp, Some(action)) = (target.link, with_tag) {
         let policy = action.policy.clone();
-        return Err(CompileError::NoVlan { policy });
+        return Err(RuleError::NoVlan { policy });
     }
     let tables = Tables::new(rules)?;
     Ok(Generator::new(rules, target, tables, observed).program())

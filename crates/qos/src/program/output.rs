@@ -79,35 +79,6 @@ pub struct Reference {
     pub value_offset: Option<u32>,
 }
 
-/// Why there is no program.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CompileError {
-    /// Too many rules.
-    #[error("{rules} rules of one family; a program holds at most {most}")]
-    TooManyRules {
-        /// Number of rules.
-        rules: usize,
-        /// The most.
-        most: usize,
-    },
-    /// The rules' tables are too large.
-    #[error("the rules make tables of more than {} MiB; fewer ranges make smaller \
-        ones", most >> 20)]
-    TooLarge {
-        /// The most, in bytes.
-        most: usize,
-    },
-    /// There are no VLAN tags on this kind of link.
-    #[error(
-        "policy `{policy}` sets a VLAN priority, but frames of this interface have no Ethernet \
-         header"
-    )]
-    NoVlan {
-        /// The policy.
-        policy: String,
-    },
-}
-
 impl Program {
     /// The instructions with the maps' descriptors filled in, as bpf(2) takes them. `descriptors`
     /// are those of [`Program::maps`], in order.

@@ -8,13 +8,13 @@ use linerate_core::units::{BitRate, ByteCount};
 use crate::policy::{Meter, MeterKind};
 
 /// Tokens of one byte.
-pub const UNITS_PER_BYTE: u64 = 8_000_000_000;
+pub(crate) const UNITS_PER_BYTE: u64 = 8_000_000_000;
 
 /// The deepest bucket, 1 GiB: two of them fit in 64 bits.
-pub const MAX_BURST_BYTES: u64 = 1 << 30;
+const MAX_BURST_BYTES: u64 = 1 << 30;
 
 /// Most bytes a packet is charged for.
-pub const MAX_METERED_BYTES: u32 = 1 << 30;
+pub(crate) const MAX_METERED_BYTES: u32 = 1 << 30;
 
 /// Highest rate used, 1 Pbit/s, so that filling never exceeds 64 bits.
 const MAX_RATE: u64 = 1_000_000_000_000_000;

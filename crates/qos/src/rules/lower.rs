@@ -16,7 +16,7 @@ use super::form::{Action, Bindings, Rule, RuleSet};
 /// Most rules of one family.
 pub const MAX_RULES: usize = 16_384;
 
-/// Why rules cannot be made.
+/// Why rules, or the program of them, cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// Too many rules.
@@ -57,6 +57,30 @@ pub enum RuleError {
         filter: String,
         /// Its name.
         name: String,
+    },
+    /// More rules than a program holds.
+    #[error("{rules} rules of one family; a program holds at most {most}")]
+    TooManyRules {
+        /// Number of rules.
+        rules: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The rules' tables are too large.
+    #[error("the rules make tables of more than {} MiB; fewer ranges make smaller \
+        ones", most >> 20)]
+    TooLarge {
+        /// The most, in bytes.
+        most: usize,
+    },
+    /// There are no VLAN tags on this kind of link.
+    #[error(
+        "policy `{policy}` sets a VLAN priority, but frames of this interface have no Ethernet \
+         header"
+    )]
+    NoVlan {
+        /// The policy.
+        policy: String,
     },
 }
 

@@ -9,8 +9,9 @@ mod form;
 mod lower;
 mod ranges;
 
-pub use crate::packet::{Field, NO_UID};
-pub use buckets::{Bucket, Buckets, MAX_BURST_BYTES, MAX_METERED_BYTES, UNITS_PER_BYTE};
+pub use crate::packet::Field;
+pub use buckets::{Bucket, Buckets};
+pub(crate) use buckets::{MAX_METERED_BYTES, UNITS_PER_BYTE};
 pub use form::{Action, Bindings, Cgroup, Rule, RuleSet, Slot};
 pub(crate) use lower::protocols_with;
 pub use lower::{MAX_RULES, RuleError};

@@ -31,16 +31,18 @@ impl Ranges {
 
     /// Whether a number is in the set.
     pub fn contains(&self, number: u128) -> bool {
+        self.last_before(number).is_some_and(|end| number <= end)
+    }
+
+    /// The end of the last range that begins at a number or before it.
+    fn last_before(&self, number: u128) -> Option<u128> {
         let behind = self.0.partition_point(|(first, _)| *first <= number);
-        behind > 0 && number <= self.0[behind - 1].1
+        self.0[..behind].last().map(|(_, last)| *last)
     }
 
     /// Whether all of `inner` is in the set.
     pub fn covers(&self, inner: &Self) -> bool {
-        inner.0.iter().all(|(first, last)| {
-            let behind = self.0.partition_point(|(start, _)| start <= first);
-            behind > 0 && *last <= self.0[behind - 1].1
-        })
+        inner.0.iter().all(|(first, last)| self.last_before(*first).is_some_and(|end| *last <= end))
     }
 
     /// Whether the sets overlap.
@@ -49,10 +51,7 @@ impl Ranges {
             true => (self, other),
             false => (other, self),
         };
-        few.0.iter().any(|(first, last)| {
-            let behind = many.0.partition_point(|(start, _)| start <= last);
-            behind > 0 && *first <= many.0[behind - 1].1
-        })
+        few.0.iter().any(|(first, last)| many.last_before(*last).is_some_and(|end| *first <= end))
     }
 
     /// The intersection; `None` if it is empty.

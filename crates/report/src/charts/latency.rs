@@ -29,8 +29,8 @@ pub(super) fn distribution(name: &str, all: &[Trips<'_>]) -> Option<Chart> {
             Some(buckets) => shares(buckets),
             None => quantiles(trips.summary),
         };
-        let points = points.into_iter().filter(|point| point[0] > 0.0);
-        Series::new(&trips.name, mark, trips.colour, points)
+        let on_scale = points.into_iter().filter(|point| point[0] > 0.0);
+        Series::new(&trips.name, mark, trips.colour, on_scale)
     });
     let series: Vec<Series> = series.filter(|series| series.points.len() > 1).collect();
     if series.is_empty() {

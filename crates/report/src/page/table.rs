@@ -210,8 +210,8 @@ impl Grid {
         let line = |cell: &dyn Fn(&TableColumn) -> &str| row(&shown, gap, width, cell);
         let is_named =
             |(column, _): &(&TableColumn, usize)| column.head.iter().any(|it| !it.is_empty());
-        let heads = shown.iter().map(|(column, _)| column.head.len()).max();
-        let heads = heads.filter(|_| shown.iter().any(is_named)).unwrap_or(0);
+        let most_heads = shown.iter().map(|(column, _)| column.head.len()).max();
+        let heads = most_heads.filter(|_| shown.iter().any(is_named)).unwrap_or(0);
         let rows = if shown.is_empty() { &[][..] } else { &rows };
         TableLayout {
             heads: (0..if rows.is_empty() { 0 } else { heads })

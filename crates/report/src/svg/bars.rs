@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::chart::{Bar, Bars, Fill};
-use super::escaped;
 use super::plot::LETTER;
 use super::scale::Scale;
+use super::{escaped, path, text};
 
 /// Pixels.
 const BAR: f64 = 16.0;
@@ -61,11 +61,7 @@ impl Bars {
             rows.level(svg, number, *level, words, ground, width);
         }
         let at = (left + width - RIGHT) / 2.0;
-        let _ = write!(
-            svg,
-            "<text x=\"{at:.1}\" y=\"{:.1}\" class=\"mid\">{unit}</text>",
-            ground + 33.0
-        );
+        text(svg, [at, ground + 33.0], "mid", unit);
         ground + FOOT
     }
 }
@@ -80,29 +76,21 @@ impl Bar {
 
 impl BarRows {
     fn axis(&self, svg: &mut String, ground: f64, most: usize, one: f64) {
-        for (value, text) in self.x.ticks(most.max(2), one) {
+        for (value, words) in self.x.ticks(most.max(2), one) {
             let (at, top) = (self.x.at(value), self.top);
             let class = if value == 0.0 { "axis" } else { "grid" };
-            let _ = write!(
-                svg,
-                "<path class=\"{class}\" d=\"M{at:.1} {top:.1}V{ground:.1}\"/>\
-                 <text x=\"{at:.1}\" y=\"{:.1}\" class=\"mid dim\">{text}</text>",
-                ground + 16.0
-            );
+            path(svg, class, format_args!("M{at:.1} {top:.1}V{ground:.1}"));
+            text(svg, [at, ground + 16.0], "mid dim", &words);
         }
     }
 
     /// Draws the label of a row: above its bar, or before it.
     fn label(&self, svg: &mut String, label: &str, strong: &str, top: f64) {
-        let label = escaped(label);
-        let (x, y, class) = if self.above > 0.0 {
-            ("4".to_owned(), top - 4.0, "halo")
-        } else {
-            let x = format!("{:.1}", self.x.pixels[0] - 8.0);
-            (x, top + BAR / 2.0 + 4.0, "end")
+        let (at, class) = match self.above > 0.0 {
+            true => ([4.0, top - 4.0], "halo"),
+            false => ([self.x.pixels[0] - 8.0, top + BAR / 2.0 + 4.0], "end"),
         };
-        let _ =
-            write!(svg, "<text x=\"{x}\" y=\"{y:.1}\" class=\"{class}{strong}\">{label}</text>");
+        text(svg, at, &format!("{class}{strong}"), label);
     }
 
     fn row(&self, svg: &mut String, number: usize, row: &Bar, bars: &Bars) {
@@ -125,21 +113,16 @@ impl BarRows {
         if let Some(interval) = row.interval {
             let [low, high] = interval.map(|value| self.x.at(value));
             end = end.max(high);
-            let _ = write!(
-                svg,
-                "<path class=\"whisker\" d=\"M{low:.1} {above:.1}v8M{high:.1} {above:.1}v8M{low:.1} \
-                 {middle:.1}H{high:.1}\"/>",
-                above = middle - 4.0
+            let above = middle - 4.0;
+            let whisker = format_args!(
+                "M{low:.1} {above:.1}v8M{high:.1} {above:.1}v8M{low:.1} {middle:.1}H{high:.1}"
             );
+            path(svg, "whisker", whisker);
         }
         if let Some(beside) = row.beside {
             let at = self.x.at(beside);
             end = end.max(at + 5.0);
-            let _ = write!(
-                svg,
-                "<path class=\"beside\" d=\"M{at:.1} {:.1}l6 6l-6 6l-6 -6z\"/>",
-                middle - 6.0
-            );
+            path(svg, "beside", format_args!("M{at:.1} {:.1}l6 6l-6 6l-6 -6z", middle - 6.0));
         }
         let note = row.note.clone();
         let value = note.unwrap_or_else(|| bars.unit.write(row.value));
@@ -151,12 +134,7 @@ impl BarRows {
         } else {
             (end + 7.0, "halo")
         };
-        let value = escaped(&value);
-        let _ = write!(
-            svg,
-            "<text x=\"{x:.1}\" y=\"{:.1}\" class=\"{class}{strong}\">{value}</text>",
-            middle + 4.0
-        );
+        text(svg, [x, middle + 4.0], &format!("{class}{strong}"), &value);
     }
 
     /// Draws a line through all rows; its label stands above it, on the side with more room.
@@ -174,13 +152,8 @@ impl BarRows {
         let (class, x) =
             if at > width / 2.0 { ("end", (at - 5.0).max(room)) } else { ("", at + 5.0) };
         let dash = if number == 0 { "measured" } else { "level" };
-        let words = escaped(words);
-        let _ = write!(
-            svg,
-            "<path class=\"{dash}\" d=\"M{at:.1} {:.1}V{ground:.1}\"/>\
-             <text x=\"{x:.1}\" y=\"{y:.1}\" class=\"strong {class}\">{words}</text>",
-            y - 10.0
-        );
+        path(svg, dash, format_args!("M{at:.1} {:.1}V{ground:.1}", y - 10.0));
+        text(svg, [x, y], &format!("strong {class}"), words);
     }
 }
 

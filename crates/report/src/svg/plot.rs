@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::chart::{Mark, Panel, Plot, Series, Unit};
-use super::escaped;
 use super::scale::Scale;
+use super::{escaped, path, text};
 
 /// Pixels.
 const LEFT: f64 = 52.0;
@@ -40,29 +40,24 @@ impl Plot {
             for (value, _) in &ticks {
                 let at = x.at(*value);
                 let end = top + height;
-                let _ = write!(svg, "<path class=\"grid\" d=\"M{at:.1} {top:.1}V{end:.1}\"/>");
+                path(svg, "grid", format_args!("M{at:.1} {top:.1}V{end:.1}"));
             }
             panel.draw(svg, &x, [top, top + height]);
             top += height + GAP;
         }
         top -= GAP;
-        for (value, text) in &ticks {
-            let (at, y) = (x.at(*value), top + 16.0);
-            let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{y:.1}\" class=\"mid dim\">{text}</text>");
+        for (value, words) in &ticks {
+            text(svg, [x.at(*value), top + 16.0], "mid dim", words);
         }
-        let title = named(self.x, unit);
-        let (at, y) = ((LEFT + width - RIGHT) / 2.0, top + 34.0);
-        let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{y:.1}\" class=\"mid\">{title}</text>");
+        let middle = (LEFT + width - RIGHT) / 2.0;
+        text(svg, [middle, top + 34.0], "mid", &named(self.x, unit));
         top + FOOT
     }
 }
 
 /// Title of an axis, such as `Goodput, Mbit/s`.
 fn named(what: &str, unit: &str) -> String {
-    if unit.is_empty() {
-        return escaped(what);
-    }
-    format!("{}, {unit}", escaped(what))
+    if unit.is_empty() { what.to_owned() } else { format!("{what}, {unit}") }
 }
 
 impl Panel {
@@ -75,7 +70,7 @@ impl Panel {
     fn head(&self, svg: &mut String, top: f64, width: f64) -> f64 {
         let title = named(self.y, self.unit().1);
         let mut y = top + LINE - 4.0;
-        let _ = write!(svg, "<text x=\"2\" y=\"{y:.1}\" class=\"strong\">{title}</text>");
+        text(svg, [2.0, y], "strong", &title);
         if self.series.len() < 2 {
             return y + HEAD;
         }
@@ -86,8 +81,7 @@ impl Panel {
                 (x, y) = (2.0, y + LINE);
             }
             series.key(svg, x, y - 4.0);
-            let name = escaped(&series.name);
-            let _ = write!(svg, "<text x=\"{:.1}\" y=\"{y:.1}\">{name}</text>", x + 22.0);
+            text(svg, [x + 22.0, y], "", &series.name);
             x += room + 14.0;
         }
         y + HEAD
@@ -102,16 +96,11 @@ impl Panel {
         }
         let y = y.rounded(most, one);
         let [left, right] = x.pixels;
-        for (value, text) in y.ticks(most, one) {
+        for (value, words) in y.ticks(most, one) {
             let at = y.at(value);
             let class = if value == 0.0 { "axis" } else { "grid" };
-            let _ = write!(
-                svg,
-                "<path class=\"{class}\" d=\"M{left:.1} {at:.1}H{right:.1}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" class=\"end dim\">{text}</text>",
-                left - 6.0,
-                at + 4.0
-            );
+            path(svg, class, format_args!("M{left:.1} {at:.1}H{right:.1}"));
+            text(svg, [left - 6.0, at + 4.0], "end dim", &words);
         }
         if let Some([low, high]) = self.band {
             let (from, to) = (y.at(high), y.at(low));
@@ -128,13 +117,8 @@ impl Panel {
         for (level, words) in &self.levels {
             let at = y.at(*level);
             let above = if at - top < 16.0 { at + 14.0 } else { at - 5.0 };
-            let words = escaped(words);
-            let _ = write!(
-                svg,
-                "<path class=\"level\" d=\"M{left:.1} {at:.1}H{right:.1}\"/>\
-                 <text x=\"{:.1}\" y=\"{above:.1}\" class=\"end halo\">{words}</text>",
-                right - 2.0
-            );
+            path(svg, "level", format_args!("M{left:.1} {at:.1}H{right:.1}"));
+            text(svg, [right - 2.0, above], "end halo", words);
         }
     }
 }
@@ -148,13 +132,12 @@ impl Series {
 
     /// Draws the series' mark in the legend.
     fn key(&self, svg: &mut String, x: f64, y: f64) {
-        let class = self.class();
-        let _ = match self.mark {
+        match self.mark {
             Mark::Line | Mark::Dashed | Mark::Stems => {
-                write!(svg, "<path class=\"{class}\" d=\"M{x:.1} {y:.1}h17\"/>")
+                path(svg, &self.class(), format_args!("M{x:.1} {y:.1}h17"));
             }
-            Mark::Dots | Mark::Rings | Mark::Points => write!(svg, "{}", self.dot(x + 9.0, y)),
-        };
+            Mark::Dots | Mark::Rings | Mark::Points => svg.push_str(&self.dot(x + 9.0, y)),
+        }
     }
 
     fn dot(&self, x: f64, y: f64) -> String {
@@ -171,27 +154,23 @@ impl Series {
         match self.mark {
             Mark::Dots | Mark::Rings => places.for_each(|(x, y)| svg.push_str(&self.dot(x, y))),
             Mark::Line | Mark::Dashed => {
-                let mut path = String::new();
-                for (number, (x, y)) in places.enumerate() {
-                    let to = if number == 0 { 'M' } else { 'L' };
-                    let _ = write!(path, "{to}{x:.1} {y:.1}");
-                }
-                let _ = write!(svg, "<path class=\"{}\" d=\"{path}\"/>", self.class());
+                let ends = std::iter::once('M').chain(std::iter::repeat('L')).zip(places);
+                let line: String = ends.map(|(to, (x, y))| format!("{to}{x:.1} {y:.1}")).collect();
+                path(svg, &self.class(), format_args!("{line}"));
             }
             // One path for all points, however many: lines of zero length with round ends.
             Mark::Points => {
                 let are_many = self.points.len() > MANY;
                 let many = if are_many { " many" } else { "" };
-                let path: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
-                let _ = write!(svg, "<path class=\"{} points{many}\" d=\"{path}\"/>", self.class());
+                let dots: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
+                path(svg, &format!("{} points{many}", self.class()), format_args!("{dots}"));
             }
             Mark::Stems => {
                 let ground = y.at(0.0);
-                let mut path = String::new();
-                for (x, y) in places.filter(|(_, y)| *y < ground) {
-                    let _ = write!(path, "M{x:.1} {ground:.1}V{y:.1}");
-                }
-                let _ = write!(svg, "<path class=\"{} stem\" d=\"{path}\"/>", self.class());
+                let above = places.filter(|(_, y)| *y < ground);
+                let stems: String =
+                    above.map(|(x, y)| format!("M{x:.1} {ground:.1}V{y:.1}")).collect();
+                path(svg, &format!("{} stem", self.class()), format_args!("{stems}"));
             }
         }
     }

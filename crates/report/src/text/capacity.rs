@@ -303,8 +303,8 @@ fn remedy(page: &mut Page, remedy: Option<&Remedy>) {
 /// Writes a table of the limits, the lowest first.
 fn table(page: &mut Page, document: &CapacityDocument) {
     let limits = document.limits.iter();
-    let bounds = limits.filter(|row| row.would_stop_at.is_some());
-    let bounds: Vec<&LimitRow> = bounds.take(MAX_ROWS).collect();
+    let bounding = limits.filter(|row| row.would_stop_at.is_some());
+    let bounds: Vec<&LimitRow> = bounding.take(MAX_ROWS).collect();
     if bounds.is_empty() {
         return;
     }

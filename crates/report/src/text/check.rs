@@ -59,9 +59,8 @@ impl Document for Check {
             let reached = rate(self.throughput_bps(direction)?);
             Some(format!("{} {reached}{held}", direction.word()))
         });
-        let says = some_joined(ways, ", ");
-        let says = says.unwrap_or_else(|| "throughput was not measured".to_owned());
-        format!("{}: {says}", self.host)
+        let not_measured = || "throughput was not measured".to_owned();
+        format!("{}: {}", self.host, some_joined(ways, ", ").unwrap_or_else(not_measured))
     }
 
     fn observed(&self) -> Observed {
@@ -300,10 +299,9 @@ fn loaded(check: &Check) -> Vec<(&'static str, &LatencySummary)> {
 fn under_load(check: &Check, direction: &str) -> Option<String> {
     let loaded = check.loaded_latency_by_direction_us.get(direction)?.p50;
     let idle = check.idle_latency_us.as_ref().map(|idle| loaded / idle.p50);
-    let times = idle.filter(|times| times.is_finite() && *times >= NOTICEABLE);
-    let times = times.map(|times| format!(" ({} times idle)", digits(times)));
-    let (loaded, times) = (micros(loaded), times.unwrap_or_default());
-    Some(format!("latency {loaded} under load{times}"))
+    let noticeable = idle.filter(|times| times.is_finite() && *times >= NOTICEABLE);
+    let times = if_known(noticeable, |times| format!(" ({} times idle)", digits(times)));
+    Some(format!("latency {} under load{times}", micros(loaded)))
 }
 
 /// `187 RPM under load, grade D (+239 ms)`

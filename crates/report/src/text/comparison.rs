@@ -95,8 +95,7 @@ pub fn pair_line(standing: &Standing<'_>) -> String {
         None => {
             let [a, b] = [&pair.a, &pair.b].map(|side| side.get(path).copied().map(write));
             let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
-            let change = pair.change_percent(path).map(signed_percent);
-            let change = change.unwrap_or_default();
+            let change = if_known(pair.change_percent(path), signed_percent);
             format!("A {a:>11} B {b:>11} {change:>7}")
         }
     };
@@ -121,8 +120,10 @@ fn outlook(standing: &Standing<'_>) -> String {
 
 fn headline(comparison: &Comparison) -> String {
     let metric = comparison.metrics.first();
-    let words = metric.map(|metric| answer(metric, comparison.margin_percent));
-    let words = words.unwrap_or_else(|| "INCONCLUSIVE: no pair counts".to_owned());
+    let words = match metric {
+        Some(metric) => answer(metric, comparison.margin_percent),
+        None => "INCONCLUSIVE: no pair counts".to_owned(),
+    };
     let is_partial = comparison.status == Status::Partial;
     words + if is_partial { " (STOPPED EARLY)" } else { "" }
 }

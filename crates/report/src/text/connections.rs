@@ -185,8 +185,8 @@ impl<'a> Ends<'a> {
         let rank = |end: &Connection| {
             let verdict = end.verdict.as_ref();
             let is_known = verdict.is_some_and(|verdict| verdict.cause != Cause::Unexplained);
-            let at = self.0.get(&(end.local.as_str(), end.remote.as_str()));
-            let at = at.map(|(at, _)| *at);
+            let found = self.0.get(&(end.local.as_str(), end.remote.as_str()));
+            let at = found.map(|(at, _)| *at);
             (!is_known, end.needs_other_end.is_some(), at)
         };
         match self.other(one) {
@@ -211,9 +211,8 @@ pub fn connections_by(document: &ConnectionsDocument, by: GroupBy, style: Style)
         let group = groups.entry(key(connection, by)).or_default();
         group.push(connection);
     }
-    let groups = groups.into_iter();
-    let groups = groups.map(|(key, connections)| (key, ConnectionGroup::from_iter(connections)));
-    let mut groups: Vec<(String, ConnectionGroup)> = groups.collect();
+    let sums = |(key, connections)| (key, ConnectionGroup::from_iter::<Vec<_>>(connections));
+    let mut groups: Vec<(String, ConnectionGroup)> = groups.into_iter().map(sums).collect();
     groups.sort_by(|(_, a), (_, b)| b.rate_bps().total_cmp(&a.rate_bps()));
     let head = match by {
         GroupBy::Cause => "bottleneck",
@@ -450,9 +449,8 @@ fn together(page: &mut Page, document: &ConnectionsDocument, all: &[&Connection]
 fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection) {
     let leg = connection.leg();
     page.heading(&headline(document, connection));
-    let facts = some_joined(evidence::in_short(&leg), ", ");
-    let facts = facts.unwrap_or_else(|| joined(receiver_facts(connection), ", "));
-    page.indented(&facts);
+    let of_sender = some_joined(evidence::in_short(&leg), ", ");
+    page.indented(&of_sender.unwrap_or_else(|| joined(receiver_facts(connection), ", ")));
     if connection.verdict.is_none() {
         page.plain("  It is idle: nothing was sent.");
         return;

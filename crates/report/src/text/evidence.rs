@@ -101,12 +101,11 @@ fn path_mtu(bytes: u32) -> Option<String> {
 fn retransmissions(tcp: &TcpSender) -> [Option<String>; 6] {
     let again = tcp.retransmitted_segments;
     let share = retransmitted_percent(tcp);
-    let share = share.map(|share| format!(" ({} of those sent)", percent(share)));
-    let share = share.unwrap_or_default();
+    let of_sent = if_known(share, |share| format!(" ({} of those sent)", percent(share)));
     let spurious = tcp.dsack_duplicates.filter(|_| again > 0);
     let losses = (again > 0).then_some(tcp.loss_events);
     [
-        Some(format!("retransmitted {} segments{share}", count(again))),
+        Some(format!("retransmitted {} segments{of_sent}", count(again))),
         spurious.map(|n| format!("{} spurious", count(n))),
         losses.map(|n| format!("{} loss events", count(n))),
         counted(tcp.timeouts, "timeouts"),

@@ -9,7 +9,7 @@ use linerate_core::plan::Repeats;
 use linerate_core::record::{Record, Status};
 use linerate_core::stats::{Agreement, Figure, MedianInterval};
 
-use super::number::{NBSP, digits, joined, named, some_joined};
+use super::number::{NBSP, digits, if_known, joined, named, some_joined};
 use super::parts::{DRIFT, MODES, caveats, figure as repeats, middle};
 use crate::document::{Document, Ending, Surroundings};
 use crate::page::{Emphasis, Head, Page, Table};
@@ -117,8 +117,8 @@ fn ours(figure: &CellFigure, column: &DocumentColumn) -> Option<String> {
         Figure::One(one) => half_width_percent(one),
         Figure::Modes { .. } | Figure::Drift { .. } => None,
     };
-    let half_width = half_width.map(|percent| format!("{NBSP}±{percent}%"));
-    Some(middle(ours, write) + &half_width.unwrap_or_default())
+    let spread = if_known(half_width, |percent| format!("{NBSP}±{percent}%"));
+    Some(middle(ours, write) + &spread)
 }
 
 /// The farther end of the interval in percent of the median, without decimals from 1 % on; `None`

@@ -76,9 +76,9 @@ fn head(page: &mut Page, document: &HostDocument) {
 
 fn judged(page: &mut Page, document: &HostDocument, wrong: &[&SettingReport]) {
     let all = page.has_details();
-    let changes = wrong.iter().filter(|setting| setting.is_to_be_changed());
-    let changes = changes.filter_map(|it| Some((it.key.as_str(), it.right.as_deref()?)));
-    let changes: Vec<(&str, &str)> = changes.collect();
+    let to_change = wrong.iter().filter(|setting| setting.is_to_be_changed());
+    let changes: Vec<(&str, &str)> =
+        to_change.filter_map(|it| Some((it.key.as_str(), it.right.as_deref()?))).collect();
     page.gap();
     if !changes.is_empty() {
         page.command(&host_set(changes));

@@ -95,13 +95,13 @@ fn figures(interval: &Interval) -> Vec<String> {
         }
         None => format!("{direction}  {:>11}", rate(interval.throughput_bps)),
     };
-    let others = [
+    let figures = [
         ("rtt", 8, interval.rtt_us.map(micros)),
         ("cwnd", 9, interval.cwnd_bytes.map(bytes)),
         ("retr", 4, interval.retransmitted_segments.map(count)),
         ("lost", 4, interval.lost.map(count)),
     ];
-    let others = others
+    let others = figures
         .into_iter()
         .filter_map(|(label, width, text)| Some(format!("  {label}{:>width$}", text?)));
     [reached].into_iter().chain(others).collect()

@@ -144,9 +144,9 @@ fn grid(document: &MatrixDocument) -> Table<usize> {
         let is = |cell: &&MatrixCell| cell.from as usize == from && cell.to as usize == to;
         document.cells.iter().find(is)?.throughput_bps
     };
-    let table = Table::of(0..document.sites.len());
-    let table = table.left("", |from| format!("{} {}", from + 1, String::from_iter(name(*from))));
-    (0..document.sites.len()).fold(table, |table, to| {
+    let sites = 0..document.sites.len();
+    let numbered = |from: &usize| format!("{} {}", from + 1, String::from_iter(name(*from)));
+    sites.clone().fold(Table::of(sites).left("", numbered), |table, to| {
         table.right((to + 1).to_string().as_str(), move |from| match rate_of(*from, to) {
             Some(bps) => digits(bps / one),
             None if *from == to => String::new(),

@@ -13,8 +13,8 @@ use linerate_core::stats::{CONFIDENCE, Figure, LatencySummary};
 use linerate_core::video::Playback;
 
 use super::number::{
-    NBSP, bar, counted, joined, micros, named, percent, plural, rate, seconds, some_joined, span,
-    sure, with_unit,
+    NBSP, bar, counted, if_known, joined, micros, named, percent, plural, rate, seconds,
+    some_joined, span, sure, with_unit,
 };
 use crate::charts;
 use crate::page::{MARGIN, Page, table};
@@ -131,12 +131,12 @@ fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
     // A ceiling that is derived from the measured rate is always reached.
     let ceiling = verdicts_ceiling(verdict, leg).filter(|ceiling| ceiling.independent);
     let is_plain = matches!(verdict.cause, Cause::Unexplained | Cause::AsAsked);
-    let reached = ceiling.zip(verdict.share_of_ceiling).filter(|_| !is_plain);
-    let reached = reached.map(|(ceiling, share)| {
+    let share = ceiling.zip(verdict.share_of_ceiling).filter(|_| !is_plain);
+    let reached = if_known(share, |(ceiling, share)| {
         let (share, limit) = (percent(100.0 * share), rate(ceiling.limit_bps));
         format!(", at {share} of its ceiling of {limit}")
     });
-    format!("{subject}: {says}{}.", reached.unwrap_or_default())
+    format!("{subject}: {says}{reached}.")
 }
 
 /// The ceiling that the verdict's share refers to, among those of its cause.
@@ -368,12 +368,11 @@ pub(super) fn latencies<'a>(
     page: &mut Page,
     rows: impl IntoIterator<Item = (&'a str, Option<&'a LatencySummary>)>,
 ) {
-    let rows = rows.into_iter();
-    let rows = rows.filter_map(|(name, latency)| Some((name, latency?)));
+    let known_rows = rows.into_iter().filter_map(|(name, latency)| Some((name, latency?)));
     // With fewer samples than this, a quantile would only repeat the maximum.
     let known = |us: f64, count: u64, one_in: u64| (count >= one_in).then(|| micros(us));
     page.gap();
-    page.table(&table! { rows, (name, all) =>
+    page.table(&table! { known_rows, (name, all) =>
         left "" => *name;
         right @1 "min" => micros(all.min);
         right @2 "mean" => micros(all.mean);

@@ -20,8 +20,7 @@ use crate::svg::layer_name;
 impl Document for ProfileDocument {
     /// The layers of both ends; with details, the functions of each end below them.
     fn page(&self, page: &mut Page) {
-        let reached = self.record.throughput_bps().map(rate);
-        let reached = reached.unwrap_or_else(|| "no figure".to_owned());
+        let reached = self.record.throughput_bps().map_or("no figure".to_owned(), rate);
         page.heading(&format!("{reached}: {}", traffic_and_peer(&self.record)));
         if let Some(most) = most(self) {
             page.verdict(&most);
@@ -285,8 +284,9 @@ const MAX_LINES: usize = 16;
 
 /// Writes CPU time by thread and soft interrupt of ends whose kernel layers were not sampled.
 fn account(page: &mut Page, document: &ProfileDocument) {
-    let ends = [document.sender.as_ref(), document.receiver.as_ref()];
-    let ends = ends.map(|end| end.filter(|end| !end.profile.how.tells_layers()));
+    let without_layers = |end: &&EndLayers| !end.profile.how.tells_layers();
+    let ends =
+        [&document.sender, &document.receiver].map(|end| end.as_ref().filter(without_layers));
     if ends.iter().all(Option::is_none) {
         return;
     }

@@ -224,13 +224,13 @@ pub fn qos_rates(before: &QosDocument, now: &QosDocument, seconds: f64, style: S
     for adapter in &now.adapters {
         let was = before.adapters.iter().find(|was| was.name == adapter.name);
         for policy in with_packets(adapter) {
-            let mut was = was.iter().flat_map(|adapter| &adapter.policies);
-            let was = was.find(|was| was.name == policy.name);
+            let mut policies = was.iter().flat_map(|adapter| &adapter.policies);
+            let was = policies.find(|was| was.name == policy.name);
             let before = was.map(|policy| policy.egress).unwrap_or_default();
             rows.push(([&adapter.name, &policy.name, ""], policy.egress, before));
             for filter in &policy.filters {
-                let mut was = was.iter().flat_map(|policy| &policy.filters);
-                let was = was.find(|was| was.name == filter.name);
+                let mut filters = was.iter().flat_map(|policy| &policy.filters);
+                let was = filters.find(|was| was.name == filter.name);
                 let before = was.map(|filter| filter.egress).unwrap_or_default();
                 rows.push((["", "", &filter.name], filter.egress, before));
             }

@@ -102,8 +102,7 @@ fn exchange_facts(page: &mut Page, record: &Record) {
             ("p99", all.p99, 100),
             ("max", all.max, 1),
         ];
-        let quantiles = quantiles.into_iter();
-        let known = quantiles.filter(|(.., least)| all.count >= *least);
+        let known = quantiles.into_iter().filter(|(.., least)| all.count >= *least);
         known.map(|(name, us, _)| format!("{name} {}", micros(us)))
     });
     page.indented(&joined(latency, ", "));
@@ -194,8 +193,9 @@ fn lost(record: &Record) -> String {
 
 /// Amount and time of the run, and its plan.
 fn run_facts(record: &Record) -> Vec<String> {
-    let received = Some(record.bytes()).filter(|received| *received > 0);
-    let received = received.map(|received| format!("{} in", bytes(received)));
+    let received = Some(record.bytes())
+        .filter(|received| *received > 0)
+        .map(|received| format!("{} in", bytes(received)));
     let mut facts = vec![joined([received, Some(seconds(record.seconds))], " ")];
     facts.extend(plan_facts(record));
     let counted = [

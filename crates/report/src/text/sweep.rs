@@ -130,10 +130,9 @@ fn over_runs(runs: Option<&Figure>, one: f64, write: impl Fn(f64) -> String) -> 
 /// empty without a verdict.
 fn causes(runs: &[&Record], what: &str) -> String {
     let causes = runs.iter().filter_map(|run| run.verdict());
-    let causes = frequencies(causes.map(|verdict| verdict.cause.words())).into_iter();
-    let causes = causes.map(|(cause, n)| format!("{cause} ({n} of {})", runs.len()));
-    let causes = some_joined(causes, ", ");
-    if_known(causes, |causes| format!("  {what}: {causes}"))
+    let often = frequencies(causes.map(|verdict| verdict.cause.words())).into_iter();
+    let counted = often.map(|(cause, n)| format!("{cause} ({n} of {})", runs.len()));
+    if_known(some_joined(counted, ", "), |causes| format!("  {what}: {causes}"))
 }
 
 /// `, 2 of them STOPPED EARLY`

@@ -52,8 +52,7 @@ impl Document for TraceDocument {
     }
 
     fn answer(&self) -> String {
-        let delay = self.delay.words.first().map(|words| format!(". {words}"));
-        let delay = delay.unwrap_or_default();
+        let delay = if_known(self.delay.words.first(), |words| format!(". {words}"));
         format!("{}: {}{delay}", self.host, self.end_words)
     }
 
@@ -346,8 +345,8 @@ fn way_back(page: &mut Page, reverse: &ReverseDocument) {
         hops(page, back);
     }
     let of_trace = back.iter().flat_map(|back| &back.caveats);
-    let of_trace = of_trace.map(|caveat| caveat.clone().told_by(End::Server));
-    let doubts: Vec<_> = of_trace.chain(reverse.caveats.iter().cloned()).collect();
+    let told = of_trace.map(|caveat| caveat.clone().told_by(End::Server));
+    let doubts: Vec<_> = told.chain(reverse.caveats.iter().cloned()).collect();
     caveats(page, &doubts);
 }
 
@@ -363,8 +362,8 @@ fn limited(watch: &WatchDocument) -> Option<String> {
         let least = beyond.map(|row| row.loss_percent).reduce(f64::min);
         least.is_some_and(|least| row.rtt_us.is_some() && row.loss_percent >= least + CLEAR_PERCENT)
     };
-    let hops = rows.iter().enumerate().filter(answers_less);
-    let hops: Vec<String> = hops.map(|(_, row)| row.ttl.to_string()).collect();
+    let limited = rows.iter().enumerate().filter(answers_less);
+    let hops: Vec<String> = limited.map(|(_, row)| row.ttl.to_string()).collect();
     let (hop, answer) = match hops.len() {
         0 => return None,
         1 => ("Hop", "answers"),

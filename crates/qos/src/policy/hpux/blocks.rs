@@ -194,8 +194,7 @@ fn word(kind: HpuxBlockKind, at: At<&str>) -> Result<At<&'static str>> {
     if let Some((short, _)) = found {
         return Ok(at.map(|_| *short));
     }
-    let all = table.iter().map(|(short, _)| *short);
-    let all: Vec<_> = all.collect();
+    let all: Vec<_> = table.iter().map(|(short, _)| *short).collect();
     let otherwise = format!("its attributes are {}", all.join(", "));
     Err(Fault::unknown_key(at, place, all, otherwise))
 }

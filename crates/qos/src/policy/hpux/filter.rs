@@ -63,8 +63,7 @@ fn addresses(
     for (list, words) in lists.iter_mut().zip(ADDRESSES) {
         *list = address_list(block, words, names)?;
         for word in words.iter().filter(|word| !word.is_empty()) {
-            let address = block.value(word)?;
-            let address = address.and_then(|at| at.value.parse::<IpAddr>().ok());
+            let address = block.value(word)?.and_then(|at| at.value.parse::<IpAddr>().ok());
             family = family.or(address.map(family_of));
         }
     }
@@ -210,8 +209,8 @@ fn service_ports(
             let hint = "name it otherwise, or write a filter for each protocol";
             format!("`{}` is no service with the filter's protocols: {hint}", at.value)
         };
-        let refused = values::ports(service, &allowed, names).err();
-        let refused = refused.filter(|_| conditions.protocol.is_empty());
+        let why = values::ports(service, &allowed, names).err();
+        let refused = why.filter(|_| conditions.protocol.is_empty());
         return Err(Fault::new(at.offset, refused.unwrap_or_else(none)));
     };
     if found.iter().any(|(_, others)| others != ports) {
@@ -262,8 +261,7 @@ impl check::Conflict {
         let mut what = self.what;
         let mut offset = block.name.offset;
         for (ours, theirs) in WORDS {
-            let spelling = theirs.iter().find(|word| block.has(word));
-            let spelling = spelling.unwrap_or(&theirs[0]);
+            let spelling = theirs.iter().find(|word| block.has(word)).unwrap_or(&theirs[0]);
             what = what.replace(&format!("`{ours}`"), &format!("`{spelling}`"));
             if self.key == *ours {
                 offset = block.offset(spelling);

@@ -151,8 +151,8 @@ impl<'a> HpuxReader<'a, '_> {
                 users[*filter].push(policy);
             }
         }
-        let names = self.drafts.iter().map(|draft| draft.name.value.to_owned());
-        let mut names: BTreeSet<String> = names.collect();
+        let mut names: BTreeSet<String> =
+            self.drafts.iter().map(|draft| draft.name.value.to_owned()).collect();
         for (draft, policies) in self.drafts.iter().zip(users) {
             if policies.is_empty() {
                 let what = format!("filter `{}` has no policy", draft.name.value);
@@ -193,8 +193,7 @@ fn copy_name(name: &str, number: usize, taken: &mut BTreeSet<String>) -> String 
 fn policy(block: &HpuxBlock<'_>, name: String, place: Place) -> Result<Policy> {
     let reserve = share(block, "res")?;
     let limit = share(block, "max")?;
-    let dscp = block.value("dscp")?;
-    let dscp = dscp.map(|at| located(at, values::dscp(&decimal(at.value))));
+    let dscp = block.value("dscp")?.map(|at| located(at, values::dscp(&decimal(at.value))));
     let vlan_priority = block.value("vpr")?.map(|at| {
         let number = located(at, values::VLAN_PRIORITY.single(&decimal(at.value)))?;
         Ok::<u8, Fault>(number.first)
@@ -205,8 +204,7 @@ fn policy(block: &HpuxBlock<'_>, name: String, place: Place) -> Result<Policy> {
         let hint = "give `res` too, or leave `max` away";
         return Fault::contradiction(block.offset("max"), what, hint);
     }
-    let mut marks = ["dscp", "vpr", "max"].into_iter();
-    let marks = marks.find(|word| block.has(word));
+    let marks = ["dscp", "vpr", "max"].into_iter().find(|word| block.has(word));
     let drop = reserve.is_none() && (block.has("res") || marks.is_none());
     if let Some(word) = marks.filter(|_| drop) {
         let what = format!("`{word}` with `res 0`: IPQoS dropped every packet then");

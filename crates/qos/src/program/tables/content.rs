@@ -1,6 +1,6 @@
 //! The bytes of all tables.
 
-use super::super::CompileError;
+use crate::rules::RuleError;
 
 /// Most bytes; the verifier's bound on offsets is twice that.
 const MAX_BYTES: usize = 256 << 20;
@@ -31,16 +31,12 @@ impl Content {
     }
 
     /// # Errors
-    /// [`CompileError::TooLarge`].
-    pub(super) fn check(&self) -> Result<(), CompileError> {
-        if self.0.len() > MAX_BYTES {
-            Err(CompileError::TooLarge { most: MAX_BYTES })
-        } else {
-            Ok(())
-        }
+    /// [`RuleError::TooLarge`].
+    pub(super) fn check(&self) -> Result<(), RuleError> {
+        if self.0.len() > MAX_BYTES { Err(RuleError::TooLarge { most: MAX_BYTES }) } else { Ok(()) }
     }
 
-    pub(super) fn finish(mut self) -> Result<Vec<u8>, CompileError> {
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, RuleError> {
         self.reserve(0);
         self.check()?;
         Ok(self.0)

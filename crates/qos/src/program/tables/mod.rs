@@ -18,9 +18,9 @@ use std::rc::Rc;
 use crate::policy::Family;
 use crate::rules::{Field, RuleSet};
 
-use super::CompileError;
 use super::action::Effect;
 use super::chain::is_short;
+use crate::rules::RuleError;
 use content::Content;
 
 /// The tables of families with many rules.
@@ -88,7 +88,7 @@ enum SearchKey {
 
 impl Tables {
     /// The tables of the families that need any.
-    pub(super) fn new(rules: &RuleSet) -> Result<Self, CompileError> {
+    pub(super) fn new(rules: &RuleSet) -> Result<Self, RuleError> {
         let mut many = Family::ALL.to_vec();
         many.retain(|family| !is_short(rules.family(*family)));
         if many.is_empty() {

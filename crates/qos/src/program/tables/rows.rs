@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::policy::Family;
 use crate::rules::{Field, Rule};
 
-use super::super::CompileError;
 use super::content::Content;
 use super::{Dimension, Lookup, SearchKey};
+use crate::rules::RuleError;
 
 /// Ranges of values, each starting at the value given, with the position and number of their row.
 type Steps = Vec<(u128, TableRow)>;
@@ -23,7 +23,7 @@ pub(super) fn dimensions(
     content: &mut Content,
     rules: &[Rule],
     family: Family,
-) -> Result<Vec<Dimension>, CompileError> {
+) -> Result<Vec<Dimension>, RuleError> {
     let mut fields: Vec<Field> =
         (rules.iter()).flat_map(|rule| rule.conditions.iter().map(|(field, _)| *field)).collect();
     fields.sort_unstable();
@@ -65,7 +65,7 @@ impl FieldRows {
         rules: &[Rule],
         field: Field,
         family: Family,
-    ) -> Result<Self, CompileError> {
+    ) -> Result<Self, RuleError> {
         let highest = field.max(family);
         let mut bits = vec![0u64; rules.len().div_ceil(64)];
         // The bit of a rule changes at the start of each range and after its end.

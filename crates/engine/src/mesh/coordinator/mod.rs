@@ -8,25 +8,24 @@ mod reports;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{Direction, Test};
+use linerate_core::record::Record;
 use linerate_core::units::Nanos;
-use linerate_engine::Stop;
-use linerate_engine::mesh::kept_key;
 use linerate_history::{Filter, History, HistoryError, Since};
 use linerate_mesh::bus::{BEAT, Bus, BusError, GONE_AFTER, OFFER_LIFE};
 use linerate_mesh::message::{Presence, Task, decode, encode};
 use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Offers, Schedule};
 
-use crate::clock::now;
-use crate::failure::Failure;
-use crate::keep::CARRIED;
-use crate::push::Push;
-use crate::retention::Retention;
-use crate::{output, plan};
+use super::error::MeshError;
+use crate::clock::{since_1970_ns, since_1970_s};
+use crate::monitor::{CARRIED, Retention};
+use crate::own_endpoint::{fresh_seed, kept_key};
+use crate::state_files::with_ending;
+use crate::stop::Stop;
+use crate::words::Say;
 
 /// Longest wait for a report.
 const WAIT: Duration = Duration::from_millis(200);
@@ -42,8 +41,24 @@ const IDLE: Duration = Duration::from_secs(40);
 /// A busy host needs more than a few: its tests take several times as long as they are planned to.
 const MAX_CROWDED_OUT: u32 = 10;
 
+/// A result that is to be saved.
+#[derive(Debug)]
+pub struct MeshResult<'a> {
+    /// The test and its sites, for the user.
+    pub said: &'a str,
+    /// The record of the run.
+    pub record: &'a Record,
+    /// The labels that it is saved with.
+    pub labels: Vec<(String, String)>,
+    /// Bytes that the run carried.
+    pub bytes: u64,
+}
+
+/// Saves a result in the history, and shows it.
+type SaveResult<'a> = dyn FnMut(&mut History, &MeshResult<'_>) -> Result<(), HistoryError> + 'a;
+
 /// A mesh at work.
-pub(super) struct Coordinator<'a> {
+pub struct Coordinator<'a> {
     mesh: Mesh,
     schedule: Schedule,
     bus: &'a dyn Bus,
@@ -56,8 +71,9 @@ pub(super) struct Coordinator<'a> {
     /// how many were dropped since.
     dropped: HashMap<Option<usize>, (Option<Instant>, u32)>,
     retention: Retention,
-    /// What each saved result is sent to.
-    pub(super) receiver: Option<Push>,
+    save: &'a mut SaveResult<'a>,
+    say: Say,
+    /// Sites that come are not told.
     quiet: bool,
     begun: Instant,
     /// Time of the beginning on the host's clock, which may be set meanwhile.
@@ -96,38 +112,35 @@ impl<'a> Coordinator<'a> {
     ///
     /// # Errors
     /// The bus cannot be reached, the history cannot be read, or its key cannot be kept.
-    pub(super) fn new(
+    pub fn new(
         mesh: Mesh,
-        bus: &'a dyn Bus,
+        (bus, is_shared): (&'a dyn Bus, bool),
         (history, beside): (History, &Path),
-        is_shared: bool,
+        save: &'a mut SaveResult<'a>,
+        say: Say,
         quiet: bool,
-    ) -> Result<Self, Failure> {
-        let own_file = |end: &str| {
-            let mut name = beside.as_os_str().to_owned();
-            name.push(end);
-            PathBuf::from(name)
-        };
-        let offers = Offers::new(kept_key(&own_file(".key"))?);
+    ) -> Result<Self, MeshError> {
+        let offers = Offers::new(kept_key(&with_ending(beside, ".key"))?);
         let names: Vec<&str> = mesh.sites.iter().map(|site| site.name.as_str()).collect();
-        let prepared = bus.prepare(&names).and_then(|()| bus.clear());
-        prepared.map_err(Failure::failed)?;
-        let begun_at = Nanos(now() * 1_000_000_000);
+        bus.prepare(&names)?;
+        bus.clear()?;
+        let begun_at = Nanos(since_1970_s() * 1_000_000_000);
         let longest = mesh.tests.iter().map(MeshTest::max_duration).max();
         let settles = if is_shared { longest.unwrap_or_default() } else { Nanos::from_millis(500) };
         let mut schedule = Schedule::new(&mesh, begun_at + settles);
         let mut once = Once::new(&mesh);
-        remember(&mesh, &history, &mut schedule, &mut once).map_err(Failure::failed)?;
+        remember(&mesh, &history, &mut schedule, &mut once)?;
         Ok(Self {
             schedule,
             once,
             retention: Retention::new(mesh.keep_s, mesh.tests.iter().map(|test| test.every_s)),
-            receiver: None,
+            save,
+            say,
             mesh,
             bus,
             history,
             offers,
-            refused: own_file(".refused"),
+            refused: with_ending(beside, ".refused"),
             dropped: HashMap::new(),
             quiet,
             begun: Instant::now(),
@@ -143,7 +156,7 @@ impl<'a> Coordinator<'a> {
     ///
     /// # Errors
     /// With `once`: a pair was not measured.
-    pub(super) fn run(&mut self, stop: &Stop, once: bool) -> Result<(), Failure> {
+    pub fn run(&mut self, stop: &Stop, once: bool) -> Result<(), MeshError> {
         while !stop.is_requested() {
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.look();
@@ -166,13 +179,13 @@ impl<'a> Coordinator<'a> {
 
     /// Deletes the runs of this mesh that are older than `keep` of its file.
     fn delete_old(&mut self) {
-        let runs = self.mesh.tests.iter().map(|test| Filter {
+        let runs_of = |test: &MeshTest| Filter {
             labels: vec![("test".to_owned(), test.name.clone())],
             label_key: Some(RUN.to_owned()),
             ..Filter::default()
-        });
-        let runs: Vec<Filter> = runs.collect();
-        self.retention.delete_old(&mut self.history, &runs);
+        };
+        let runs: Vec<Filter> = self.mesh.tests.iter().map(runs_of).collect();
+        self.retention.delete_old(&mut self.history, &runs, &self.say);
     }
 
     /// The time since 1970, by a clock that nobody sets.
@@ -221,10 +234,10 @@ impl<'a> Coordinator<'a> {
         let (come, gone) = (names(there, &self.present), names(&self.present, there));
         let (count, all) = (there.len(), self.mesh.sites.len());
         if !come.is_empty() && !self.quiet {
-            output::note(&format!("{count} of {all} sites are there: {come} came"));
+            (self.say)(&format!("{count} of {all} sites are there: {come} came"));
         }
         if !gone.is_empty() {
-            output::note(&format!("{count} of {all} sites are there: {gone} left"));
+            (self.say)(&format!("{count} of {all} sites are there: {gone} left"));
         }
     }
 
@@ -237,7 +250,7 @@ impl<'a> Coordinator<'a> {
             }
             Err(error) => {
                 if !self.is_lost {
-                    output::note(&format!("{error}; tried again until it is back"));
+                    (self.say)(&format!("{error}; tried again until it is back"));
                 }
                 self.is_lost = true;
                 None
@@ -280,7 +293,7 @@ impl<'a> Coordinator<'a> {
             MissReason::NoTime => "other tests had their sites or links".to_owned(),
         };
         let test = &self.mesh.tests[missed.test].name;
-        output::note(&format!("{test} of {one} and {other}: missed in this cycle: {why}"));
+        (self.say)(&format!("{test} of {one} and {other}: missed in this cycle: {why}"));
         self.once.missed(missed);
     }
 
@@ -302,11 +315,11 @@ impl<'a> Coordinator<'a> {
             to: name(assignment.to),
             address: address.unwrap_or_default(),
             turned: assignment.turned,
-            work: Test { seed: plan::fresh_seed(), ..work },
+            work: Test { seed: fresh_seed(), ..work },
             lease_s: test.max_duration().0.div_ceil(1_000_000_000) as u32,
         };
-        let number = (plan::fresh_seed() << 32) | plan::fresh_seed();
-        task.id = self.offers.id(&task, since_1970(SystemTime::now()), number);
+        let number = (fresh_seed() << 32) | fresh_seed();
+        task.id = self.offers.id(&task, Nanos(since_1970_ns()), number);
         task
     }
 
@@ -370,13 +383,10 @@ impl Once {
         self.settled.len() >= self.wanted || (nothing_runs && self.idle.elapsed() >= IDLE)
     }
 
-    fn verdict(&self) -> Result<(), Failure> {
+    fn verdict(&self) -> Result<(), MeshError> {
         let missing = self.given_up + self.wanted.saturating_sub(self.settled.len());
         let wanted = self.wanted;
-        if missing == 0 {
-            return Ok(());
-        }
-        Err(Failure::failed(anyhow!("{missing} of {wanted} pairs were not measured")))
+        if missing == 0 { Ok(()) } else { Err(MeshError::Unmeasured { missing, wanted }) }
     }
 }
 
@@ -419,29 +429,8 @@ fn turned(direction: Direction) -> Direction {
     }
 }
 
-/// The time since 1970; 0 for a time before.
-fn since_1970(time: SystemTime) -> Nanos {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    let ns = since.map_or(0, |since| since.as_nanos());
-    Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
-}
-
-/// Whether a mesh can run all tests of its file.
-///
-/// # Errors
-/// The first that it cannot.
-pub(super) fn check(mesh: &Mesh) -> Result<(), Failure> {
-    match mesh.tests.iter().find(|test| test_of(&test.work).is_none()) {
-        None => Ok(()),
-        Some(test) => Err(Failure::usage(anyhow!(
-            "test {}: a mesh runs stream, rr and crr; load and check are for a monitor",
-            test.name
-        ))),
-    }
-}
-
 /// The label of a run that has the ID of its task.
-pub(super) const RUN: &str = "run";
+pub const RUN: &str = "run";
 
 fn test_of(work: &MonitoredWork) -> Option<&Test> {
     match work {

@@ -1,20 +1,19 @@
 //! Looks for changes of a series, and tells the user by a command or a webhook.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use anyhow::{anyhow, ensure};
-use linerate_core::monitor::{Alarm, HttpUrl, Monitor, Task};
-use linerate_core::stats::new_change;
-use linerate_history::{Filter, History, HistoryError, NewAlarm};
-use linerate_report::text::series_change;
+use linerate_core::monitor::{Alarm, HttpUrl, MonitoredPath, MonitoredTest};
+use linerate_core::stats::{ChangePoint, new_change};
+use linerate_core::units::format_rfc3339_seconds;
+use linerate_history::{Filter, History, HistoryError, NewAlarm, Point};
 use serde_json::{Value, json};
 
-use crate::history::{change, of_one_metric};
-use crate::output;
-use crate::push::post::post;
+use super::memory::of_one_metric;
+use crate::words::Say;
 
 /// Most runs since the last change in which a new one is searched, the newest.
 const WINDOW: u32 = 200;
@@ -27,6 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 const MAX_ATTEMPTS: u32 = 100;
 
 /// The alarms of one monitor.
+#[derive(Debug)]
 pub(super) struct Alarms {
     /// Who notes and tells them: this host and this monitor's file.
     owner: String,
@@ -34,6 +34,7 @@ pub(super) struct Alarms {
 }
 
 /// A way of telling the user.
+#[derive(Debug)]
 struct AlarmChannel {
     name: &'static str,
     to: Receiver,
@@ -42,10 +43,20 @@ struct AlarmChannel {
     pause: Duration,
 }
 
+#[derive(Debug)]
 enum Receiver {
     /// A program and its arguments.
     Command(Vec<String>),
     Webhook(HttpUrl),
+}
+
+/// A change of a series, as people read it.
+#[derive(Debug)]
+pub struct Described {
+    /// The change in a sentence.
+    pub message: String,
+    /// What else changed, for programs that read the alarm.
+    pub beside: Vec<Value>,
 }
 
 /// Why an alarm was not told.
@@ -69,61 +80,50 @@ impl Alarms {
     }
 
     /// Looks for a change that the last of `runs` makes evident. A change is noted in the history
-    /// and returned in words.
+    /// and returned in words, those of `describe`.
     ///
     /// # Errors
     /// The history cannot be read or written.
     pub(super) fn look(
         &self,
         history: &mut History,
-        monitor: &Monitor,
-        task: Task,
+        (test, path): (&MonitoredTest, &MonitoredPath),
         runs: Filter,
-    ) -> anyhow::Result<Option<String>> {
-        let (test, path) = super::parts(monitor, task);
+        describe: impl FnOnce(&History, &[Point], &ChangePoint) -> Result<Described, HistoryError>,
+    ) -> Result<Option<String>, HistoryError> {
         let series =
             format!("{} {} {}", test.name, path.name, test.metric.as_deref().unwrap_or(""));
-        let filter = Filter {
-            most: Some(WINDOW),
-            from_id: history.changed_since(&self.owner, &series)?,
-            ..runs
-        };
+        let from_id = history.changed_since(&self.owner, &series)?;
+        let filter = Filter { most: Some(WINDOW), from_id, ..runs };
         let points = of_one_metric(history.series(&filter, test.metric.as_deref())?);
         let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-        if values.is_empty() {
-            return Ok(None);
-        }
-        let Some(found) = new_change(&values)? else {
+        // It fails only where there are no values.
+        let Some(found) = new_change(&values).ok().flatten() else {
             return Ok(None);
         };
-        let change = change(history, &points, found.at, [found.before, found.after])?;
-        let metric = &points[found.at].metric;
-        let message = series_change(metric, &change);
-        let also = change
-            .beside
-            .iter()
-            .map(|(what, [was, is])| json!({"what": what, "was": was, "is": is}));
+        let Described { message, beside } = describe(history, &points, &found)?;
+        let first = &points[found.at];
         let json = json!({
             "schema": "linerate.alarm/1",
             "test": test.name,
             "path": path.name,
             "host": path.host.to_string(),
-            "labels": path.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
-            "metric": metric,
+            "labels": path.labels.iter().cloned().collect::<BTreeMap<_, _>>(),
+            "metric": first.metric,
             "was": found.before,
             "is": found.after,
             "change_percent": 100.0 * (found.after / found.before - 1.0),
             "p_value": found.p_value,
-            "run": change.id,
-            "since": change.started_at,
-            "beside": also.collect::<Vec<Value>>(),
+            "run": first.run,
+            "since": format_rfc3339_seconds(first.at_s),
+            "beside": beside,
             "message": format!("{} to {}: {message}", test.name, path.name),
         });
         let channels: Vec<&str> = self.channels.iter().map(|channel| channel.name).collect();
         history.raise(&NewAlarm {
             owner: &self.owner,
             series: &series,
-            run: change.id,
+            run: first.run,
             change: &json.to_string(),
             channels: &channels,
         })?;
@@ -139,9 +139,12 @@ impl Alarms {
         &mut self,
         history: &mut History,
         now: Duration,
+        say: &Say,
+        post: impl Fn(&HttpUrl, &[u8]) -> Result<u16, String>,
     ) -> Result<(), HistoryError> {
         for channel in &mut self.channels {
-            channel.tell(&self.owner, history, now, Receiver::tell)?;
+            let send = |to: &Receiver, change: &str| to.tell(change, &post);
+            channel.tell(&self.owner, history, now, say, send)?;
         }
         Ok(())
     }
@@ -154,6 +157,7 @@ impl AlarmChannel {
         owner: &str,
         history: &mut History,
         now: Duration,
+        say: &Say,
         mut send: impl FnMut(&Receiver, &str) -> Result<(), Untold>,
     ) -> Result<(), HistoryError> {
         for untold in history.untold(owner, self.name)? {
@@ -167,7 +171,7 @@ impl AlarmChannel {
                     self.next = now + self.pause;
                     let minutes = self.pause.as_secs() / 60;
                     self.pause = LONGEST_PAUSE.min(2 * self.pause);
-                    output::note(&format!("alarm: {why}; tried again in {minutes} min"));
+                    say(&format!("alarm: {why}; tried again in {minutes} min"));
                     break;
                 }
                 Err(Untold::Refused(why) | Untold::NotNow(why)) => Some(why),
@@ -177,7 +181,7 @@ impl AlarmChannel {
             match says {
                 Some(why) => {
                     let change = untold.change;
-                    output::note(&format!("alarm: {why}; not tried again: {change}"));
+                    say(&format!("alarm: {why}; not tried again: {change}"));
                 }
                 None => self.pause = PAUSE,
             }
@@ -187,13 +191,17 @@ impl AlarmChannel {
 }
 
 impl Receiver {
-    fn tell(&self, change: &str) -> Result<(), Untold> {
+    fn tell(
+        &self,
+        change: &str,
+        post: impl Fn(&HttpUrl, &[u8]) -> Result<u16, String>,
+    ) -> Result<(), Untold> {
         match self {
             Self::Command(command) => {
                 let program = command.first().map_or("", String::as_str);
                 let arguments = command.get(1..).unwrap_or_default();
                 let done = run(program, arguments, change);
-                done.map_err(|error| Untold::NotNow(format!("{program}: {error:#}")))
+                done.map_err(|error| Untold::NotNow(format!("{program}: {error}")))
             }
             Self::Webhook(url) => {
                 let at = &url.authority;
@@ -203,7 +211,7 @@ impl Receiver {
                         Err(Untold::Refused(format!("{at}: answered {status}")))
                     }
                     Ok(status) => Err(Untold::NotNow(format!("{at}: answered {status}"))),
-                    Err(error) => Err(Untold::NotNow(format!("{at}: {error:#}"))),
+                    Err(error) => Err(Untold::NotNow(format!("{at}: {error}"))),
                 }
             }
         }
@@ -212,7 +220,7 @@ impl Receiver {
 
 /// Runs the command with the change on its standard input. No shell is between: nothing that a peer
 /// says can become a command.
-fn run(program: &str, arguments: &[String], change: &str) -> anyhow::Result<()> {
+fn run(program: &str, arguments: &[String], change: &str) -> io::Result<()> {
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -225,13 +233,13 @@ fn run(program: &str, arguments: &[String], change: &str) -> anyhow::Result<()> 
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = child.try_wait()? {
-            ensure!(status.success(), "{status}");
-            return Ok(());
+            let failed = || io::Error::other(status.to_string());
+            return status.success().then_some(()).ok_or_else(failed);
         }
         if Instant::now() > until {
             child.kill()?;
             child.wait()?;
-            return Err(anyhow!("ended after {} s", PATIENCE.as_secs()));
+            return Err(io::Error::other(format!("ended after {} s", PATIENCE.as_secs())));
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -239,6 +247,8 @@ fn run(program: &str, arguments: &[String], change: &str) -> anyhow::Result<()> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -256,6 +266,7 @@ mod tests {
         }
         let alarm =
             Alarm { command: vec!["tell".to_owned()], webhook: "http://hooks/".parse().ok() };
+        let say: Say = Arc::new(|_: &str| {});
         let (mut told, mut tried, mut refused) = (Vec::new(), 0, 0);
         let mut alarms = Alarms::new("pit".to_owned(), &alarm);
         for minute in 0..7 * 24 * 60 {
@@ -279,8 +290,8 @@ mod tests {
                         Ok(())
                     }
                 };
-                channel.tell("lab", &mut history, now, |_, _| panic!("of another")).unwrap();
-                channel.tell("pit", &mut history, now, send).unwrap();
+                channel.tell("lab", &mut history, now, &say, |_, _| panic!("of another")).unwrap();
+                channel.tell("pit", &mut history, now, &say, send).unwrap();
             }
             if minute == 5 {
                 assert_eq!(told, ["poison", "late", "refused", "good", "good"]);

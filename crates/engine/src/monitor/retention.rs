@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use linerate_core::monitor::keys::DAY_S;
 use linerate_core::units::format_rfc3339_seconds;
-use linerate_engine::since_boot;
 use linerate_history::{Filter, History, HistoryError, Since};
+use linerate_sys::clock::since_boot;
 
-use crate::clock::{now, until};
-use crate::output;
+use super::until;
+use crate::clock::since_1970_s;
+use crate::words::Say;
 
 /// Time between two deletions.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -44,12 +45,12 @@ impl Retention {
     }
 
     /// Deletes old runs once an hour, and tells the user.
-    pub(crate) fn delete_old(&mut self, history: &mut History, filters: &[Filter]) {
-        match self.apply(history, now(), since_boot(), filters) {
+    pub(crate) fn delete_old(&mut self, history: &mut History, filters: &[Filter], say: &Say) {
+        match self.apply(history, since_1970_s(), since_boot(), filters) {
             Ok(None) => {}
-            Ok(Some(says)) => output::note(&says),
+            Ok(Some(says)) => say(&says),
             Err(error) => {
-                output::note(&format!("old runs were not deleted, tried again in an hour: {error}"))
+                say(&format!("old runs were not deleted, tried again in an hour: {error}"));
             }
         }
     }
@@ -188,8 +189,7 @@ mod tests {
     use linerate_history::NewRun;
 
     use super::*;
-    use crate::keep::CARRIED;
-    use crate::monitor::remembered;
+    use crate::monitor::{CARRIED, remembered};
 
     const BEGIN: u64 = 1_795_000_000;
     const DAYS_100: i64 = 100 * DAY_S as i64;
