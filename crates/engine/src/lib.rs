@@ -101,13 +101,11 @@ pub use endpoint::{
     ServeOptions, StampOptions,
 };
 pub use error::MeasureError;
-pub use experiment::special::SpecialError;
 pub use experiment::{
-    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsError,
-    RecordsFile, run_experiment,
+    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
+    run_experiment,
 };
-pub use lab::{CpuError, CpuQuota};
-pub use lab::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_holder};
+pub use lab::{CpuQuota, HostState, LabDirectory, LabState, hold_lab, start_holder};
 pub use lab::{Demo, Lab, LabEnds, LabError, LabOptions, LabPath};
 pub use lab::{LabReport, prepare as prepare_for_lab};
 pub use lab_process::{LAB_EXEC, LAB_PROCESS};

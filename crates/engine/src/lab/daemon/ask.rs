@@ -9,22 +9,22 @@ use linerate_core::lab::{Inhabitant, LabHost, LabShown, LabStatus};
 use linerate_sys::process::{EndSignal, Process};
 
 use super::directory::LabDirectory;
-use super::error::DaemonError;
 use super::hold::{DOWN, STATUS};
 use super::state::LabState;
+use crate::lab::LabError;
 
 impl LabDirectory {
     /// The lab of that name, or the only one that is up.
     ///
     /// # Errors
-    /// [`DaemonError::NotUp`] if there is none, or several.
-    pub fn find(&self, labs: &[LabState], name: Option<&str>) -> Result<LabState, DaemonError> {
+    /// [`LabError::NotUp`] if there is none, or several.
+    pub fn find(&self, labs: &[LabState], name: Option<&str>) -> Result<LabState, LabError> {
         let found = match (name, labs) {
             (Some(name), labs) => labs.iter().find(|lab| lab.name == name),
             (None, [only]) => Some(only),
             (None, _) => None,
         };
-        found.cloned().ok_or_else(|| DaemonError::NotUp {
+        found.cloned().ok_or_else(|| LabError::NotUp {
             name: name.map(str::to_owned),
             others: labs.iter().map(|lab| lab.name.clone()).collect(),
         })
@@ -33,8 +33,8 @@ impl LabDirectory {
     /// What the lab does.
     ///
     /// # Errors
-    /// [`DaemonError::NoAnswer`] after 5 s at the latest.
-    pub fn status(&self, lab: &LabState) -> Result<LabStatus, DaemonError> {
+    /// [`LabError::NoAnswer`] after 5 s at the latest.
+    pub fn status(&self, lab: &LabState) -> Result<LabStatus, LabError> {
         let answer =
             self.ask(lab, STATUS).and_then(|text| LabStatus::parse(&text).map_err(io::Error::from));
         answer.map_err(|error| no_answer(lab, &error))
@@ -44,8 +44,8 @@ impl LabDirectory {
     /// that run in it go on, in hosts without links.
     ///
     /// # Errors
-    /// [`DaemonError::NoAnswer`] if even that does not end it.
-    pub fn end(&self, lab: &LabState) -> Result<(), DaemonError> {
+    /// [`LabError::NoAnswer`] if even that does not end it.
+    pub fn end(&self, lab: &LabState) -> Result<(), LabError> {
         let fault = |error: io::Error| no_answer(lab, &error);
         let process = match Process::open(lab.pid, lab.started_ticks) {
             Ok(process) => process,
@@ -146,8 +146,8 @@ fn ends_within(process: &Process, time: Duration) -> io::Result<bool> {
     }
 }
 
-fn no_answer(lab: &LabState, error: &io::Error) -> DaemonError {
-    DaemonError::NoAnswer { lab: lab.name.clone(), pid: lab.pid, reason: error.to_string() }
+fn no_answer(lab: &LabState, error: &io::Error) -> LabError {
+    LabError::NoAnswer { lab: lab.name.clone(), pid: lab.pid, reason: error.to_string() }
 }
 
 /// How long the process may take to answer, and to end. On a busy host it takes seconds to remove

@@ -11,7 +11,6 @@ use linerate_sys::poll::wait_readable;
 use linerate_sys::process::{effective_user, new_session, peer_user, set_session_nice, start_time};
 
 use super::directory::LabDirectory;
-use super::error::DaemonError;
 use super::state::{HostState, LabState, hosts_file, status};
 use crate::lab::pump::come_first;
 use crate::lab::{Lab, LabError, LabOptions, prepare};
@@ -32,8 +31,8 @@ pub(super) const DOWN: &str = "down\n";
 /// socket or a signal. To be called by a process of one thread, which has nothing else to do.
 ///
 /// # Errors
-/// [`DaemonError`]; nothing is left behind then.
-pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<(), DaemonError> {
+/// [`LabError`]; nothing is left behind then.
+pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<(), LabError> {
     // It fails for the leader of a process group, which gets no signals from the terminal anyway.
     let is_own_session = new_session().is_ok();
     let _ = std::env::set_current_dir("/");
@@ -89,7 +88,7 @@ fn announce() -> io::Result<()> {
     stdout.flush()
 }
 
-fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
+fn state(name: &str, lab: &Lab) -> Result<LabState, LabError> {
     let pid = std::process::id();
     let started_ticks = start_time(pid).map_err(process("read /proc"))?;
     let hosts = lab.topology().nodes.iter().map(|node| {
@@ -112,7 +111,7 @@ fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
         name: name.to_owned(),
         pid,
         started_ticks,
-        hosts: hosts.collect::<Result<_, DaemonError>>()?,
+        hosts: hosts.collect::<Result<_, LabError>>()?,
     })
 }
 
@@ -156,8 +155,8 @@ fn read_line(mut stream: &UnixStream, line: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
-fn process(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
-    move |source| DaemonError::Process { what, source }
+fn process(what: &'static str) -> impl Fn(io::Error) -> LabError {
+    move |source| LabError::Process { what, source }
 }
 
 /// How long it may take until a signal is noticed.
