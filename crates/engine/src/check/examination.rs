@@ -194,8 +194,8 @@ impl<'a> Examination<'a> {
     fn responsiveness_request(&self, direction: Direction) -> responsiveness::Request {
         let by_direction = &self.check.loaded_latency_by_direction_us;
         let loaded_us = by_direction.get(direction.word()).map_or(0.0, |loaded| loaded.p50);
-        let interval = Duration::from_secs_f64(loaded_us / 1e6) * 2;
-        let interval = interval.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
+        let two_round_trips = Duration::from_secs_f64(loaded_us / 1e6) * 2;
+        let interval = two_round_trips.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
         let record = match direction {
             Direction::Up => &self.check.up,
             Direction::Down | Direction::Both => &self.check.down,

@@ -112,8 +112,8 @@ impl Half {
     /// as long as the scheduler lets it.
     pub(super) fn begin_on_time(&self) -> io::Result<()> {
         thread::scope(|scope| {
-            let starter = thread::Builder::new().name("start".into());
-            let starter = starter.spawn_scoped(scope, || {
+            let named = thread::Builder::new().name("start".into());
+            let starter = named.spawn_scoped(scope, || {
                 // Where this is refused, the record shows how late the flows began.
                 let _ = set_real_time_policy();
                 wake_sharply();
@@ -121,8 +121,7 @@ impl Half {
                 self.send_first();
                 self.let_go();
             })?;
-            let ended = starter.join();
-            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            starter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok(())
         })
     }

@@ -33,10 +33,9 @@ fn record(
 ) -> Result<(String, u64), String> {
     let first = *addresses.first().ok_or("the host has no address")?;
     let target = Target { addresses, key, ..Target::at(&task.address, first) };
-    let client = Client::connect(target, stop);
-    let mut client = client.map_err(|error| error.to_string())?;
-    let run = client.run_once(&task.work, &mut ());
-    let (record, error) = run.map_err(|error| error.to_string())?;
+    let mut client = Client::connect(target, stop).map_err(|error| error.to_string())?;
+    let (record, error) =
+        client.run_once(&task.work, &mut ()).map_err(|error| error.to_string())?;
     if let Some(error) = error {
         return Err(error.to_string());
     }
@@ -52,7 +51,8 @@ fn record(
 /// The addresses of the endpoint that the test is run against.
 pub(super) fn addresses(task: &Task) -> Result<Vec<SocketAddr>, String> {
     let name: EndpointName = task.address.parse().map_err(|_| "its address is none")?;
-    let found = (name.host.as_str(), name.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
-    let found = found.map_err(|error| format!("{}: {error}", name.host))?;
+    let found = (name.host.as_str(), name.port.unwrap_or(DEFAULT_PORT))
+        .to_socket_addrs()
+        .map_err(|error| format!("{}: {error}", name.host))?;
     Ok(found.collect())
 }

@@ -22,8 +22,7 @@ impl Used {
     /// after the clock was set back, become entries of now: they count for one day more.
     pub(super) fn open(directory: &Path, now_s: u64) -> Self {
         let file = directory.join("carried");
-        let text = read_file(&file, MAX_FILE);
-        let text = text.ok().flatten().unwrap_or_default();
+        let text = read_file(&file, MAX_FILE).ok().flatten().unwrap_or_default();
         let entry = |line: &str| {
             let (minute, bytes) = line.split_once(' ')?;
             Some((minute.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?))

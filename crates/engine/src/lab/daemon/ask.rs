@@ -124,8 +124,8 @@ impl LabState {
 
     fn inhabitant(&self, pid: u32) -> Option<Inhabitant> {
         let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
-        let number = namespace.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?;
-        let number: u64 = number.parse().ok()?;
+        let digits = namespace.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?;
+        let number: u64 = digits.parse().ok()?;
         let host = self.hosts.iter().find(|host| host.namespace == number)?;
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some(Inhabitant { pid, command: command.trim_end().to_owned(), host: host.name.clone() })
