@@ -110,11 +110,11 @@ impl<'a> Examination<'a> {
                 Some(probe) => {
                     let idle = scope.spawn(move || probe.run_once(&request, &mut ()));
                     client.find_link_rate(Direction::Both, seed);
-                    joined(idle)
+                    joined(idle.join())
                 }
                 None => client.run_once(&request, &mut ()),
             };
-            (joined(route), idle)
+            (joined(route.join()), idle)
         });
         self.check.route = route;
         let (idle, error) = idle?;
@@ -245,7 +245,7 @@ impl<'a> Examination<'a> {
             let probing =
                 probe.map(|client| scope.spawn(move || client.run_once(&beside, &mut ())));
             let bulk = self.client.run_once(&test, &mut ());
-            (bulk, probing.map(joined))
+            (bulk, probing.map(|probing| joined(probing.join())))
         });
         // A probe that fails costs the latency under load and nothing else.
         if let Some(Ok((record, None))) = loaded

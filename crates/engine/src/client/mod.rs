@@ -34,6 +34,7 @@ use crate::clock::{now, now_ns};
 use crate::control::{ControlReceived, ControlSocket};
 use crate::error::MeasureError;
 use crate::host;
+use crate::join::joined;
 use crate::measure::half::{Half, HalfEnd, HalfOptions};
 use crate::measure::live::LiveFlow;
 use crate::measure::outcome::AnswerOutcome;
@@ -310,7 +311,7 @@ impl Client {
                 threads.into_iter().map(|thread| thread.join()).collect()
             });
             for (direction, found) in directions.iter().zip(found) {
-                let found = found.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let found = joined(found);
                 match direction {
                     Direction::Down => self.trains.down = found,
                     Direction::Up | Direction::Both => self.trains.up = found,
@@ -565,7 +566,7 @@ impl Client {
         let (server, facts) = thread::scope(|scope| {
             let facts = scope.spawn(|| host::facts_by(Some(peer), device.as_deref()));
             let server = self.ask_at_the_end(operation::End, false, LAST_REPORT);
-            let facts = facts.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let facts = joined(facts.join());
             (server.map(|report| *report), facts)
         });
         let HalfEnd { mut report, exchange, cut_short } = half.stop(facts);

@@ -33,7 +33,7 @@ impl CpuQuota {
                 }
                 Ok(work())
             });
-            joined(helper)
+            joined(helper.join())
         })
     }
 }

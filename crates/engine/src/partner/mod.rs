@@ -151,7 +151,7 @@ impl Partner {
         }
     }
 
-    /// Runs a plan, as [`Client::run_plan`].
+    /// Runs a plan. What was run before an error is kept.
     ///
     /// # Errors
     /// The very first run could not begin.

@@ -74,23 +74,37 @@ impl LabDirectory {
         let mut stream = UnixStream::connect(self.socket(&lab.name))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(question.as_bytes())?;
-        let end = Instant::now() + PATIENCE;
-        let mut answer = Vec::new();
-        let mut piece = vec![0; 64 << 10];
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || answer.len() > MAX_ANSWER {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            stream.set_read_timeout(Some(left))?;
-            match stream.read(&mut piece) {
-                Ok(0) => return Ok(answer),
-                Ok(more) => answer.extend_from_slice(&piece[..more]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        read_within(PATIENCE, &stream, MAX_ANSWER, |_| false)
+    }
+}
+
+/// Reads until what has arrived `is_whole`, until the stream ends, or until there are `most` bytes.
+///
+/// # Errors
+/// All of it takes longer than `patience`; the stream fails.
+pub(super) fn read_within(
+    patience: Duration,
+    mut stream: &UnixStream,
+    most: usize,
+    is_whole: impl Fn(&[u8]) -> bool,
+) -> io::Result<Vec<u8>> {
+    let end = Instant::now() + patience;
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; most.min(64 << 10)];
+    while bytes.len() < most && !is_whole(&bytes) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(more) => bytes.extend_from_slice(&piece[..more]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
+    Ok(bytes)
 }
 
 impl LabState {
