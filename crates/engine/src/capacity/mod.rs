@@ -3,10 +3,10 @@
 //!
 //! A process may have few descriptors: where `ulimit -Hn` is 20,000, one process was measured to
 //! end at 19,993 connections, and only CAP_SYS_RESOURCE raises that. So worker processes hold them:
-//! this program, started again (`worker`), as few times as the limit allows. Each has one thread, one
-//! epoll set, and some eighty bytes for each connection. The workers get their orders over a pair
-//! of sockets (`message`) and end when it is closed, whatever happens to the process that started
-//! them. Their connections are then reset, so that neither TIME_WAIT nor orphans stay.
+//! this program, started again (`worker`), as few times as the limit allows. Each has one thread,
+//! one epoll set, and some eighty bytes for each connection. The workers get their orders over a
+//! pair of sockets (`message`) and end when it is closed, whatever happens to the process that
+//! started them. Their connections are then reset, so that neither TIME_WAIT nor orphans stay.
 //!
 //! | module | what is in it |
 //! |---|---|

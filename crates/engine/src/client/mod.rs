@@ -16,7 +16,7 @@ use linerate_core::one_way::Probe;
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{HostFacts, PathTrain, Record, Status};
-use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
+use linerate_core::session::message::{Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{
     self, CLOCK, Open, Operation, PROFILE, TREATMENTS, Treat, Untreat,
 };
@@ -163,7 +163,7 @@ impl Client {
             peer,
             socket,
             session,
-            welcome: placeholder(),
+            welcome: Welcome::default(),
             token: Token([0; 16]),
             stop,
             run_over: Stop::new(),
@@ -678,15 +678,4 @@ fn is_over(test: &Test, half: &Half, remote: &Remote) -> bool {
         _ => true,
     };
     half.is_finished() && (remote.finished || !waits_for_remote)
-}
-
-/// Stands for the welcome until the endpoint has sent it.
-fn placeholder() -> Welcome {
-    Welcome {
-        software: String::new(),
-        token: String::new(),
-        operations: Vec::new(),
-        limits: Limits { clients: 0, streams: 0, seconds: 0.0, rate_bps: None, connections: 0 },
-        facts: Box::default(),
-    }
 }
