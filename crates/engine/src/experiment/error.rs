@@ -95,7 +95,7 @@ impl Categorized for ExperimentError {
 
 impl ExperimentError {
     /// Whether the user asked for it.
-    pub fn is_interruption(&self) -> bool {
+    pub(crate) fn is_interruption(&self) -> bool {
         matches!(self, Self::Interrupted | Self::Measure(MeasureError::Interrupted))
     }
 }

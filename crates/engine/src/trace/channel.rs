@@ -48,7 +48,7 @@ impl Method {
     }
 
     /// What cannot be known this way, and could with `CAP_NET_RAW`.
-    pub fn blind_spot(self) -> Option<&'static str> {
+    pub(crate) fn blind_spot(self) -> Option<&'static str> {
         match self {
             Self::UdpRaw | Self::IcmpRaw | Self::TcpRaw => None,
             Self::UdpErrors | Self::IcmpErrors => Some(
