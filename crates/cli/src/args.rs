@@ -69,7 +69,7 @@ pub(crate) use run::ExperimentArgs;
 pub(crate) use serve::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
 pub(crate) use shared::{
     BaselineOptions, CsvOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RandomOptions,
-    RepeatOptions, RunOptions, TitleOptions, WhichRun, fresh_seed,
+    RepeatOptions, RunOptions, TitleOptions, WhichRun,
 };
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};

@@ -4,7 +4,6 @@
 use anyhow::anyhow;
 use linerate_core::plan::{Draft, Plan, Repeats, Test, Workload};
 
-pub(crate) use crate::args::fresh_seed;
 use crate::args::{Choice, RepeatOptions, TestOptions};
 use crate::typed;
 

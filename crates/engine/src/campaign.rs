@@ -52,19 +52,6 @@ pub(crate) type RunTest<'a> =
     dyn FnMut(&Test, &mut dyn FnMut(&Live) -> bool) -> Result<Outcome, MeasureError> + 'a;
 
 impl Client {
-    /// Runs a plan. What was run before an error is kept.
-    ///
-    /// # Errors
-    /// The very first run could not be begun.
-    pub fn run_plan(
-        &mut self,
-        plan: &Plan,
-        observer: &mut dyn Observer,
-    ) -> Result<Campaign, MeasureError> {
-        let connected = self.connect_time();
-        run_plan(&mut |test, observe| self.run(test, observe), plan, connected, observer)
-    }
-
     /// One run, its intervals shown to `observer`.
     pub(crate) fn run_once(
         &mut self,
@@ -85,7 +72,8 @@ impl Client {
     }
 }
 
-/// [`Client::run_plan`], whoever the tests are run against; a connection to it took so long.
+/// Runs a plan, whoever its tests are run against; a connection to it took so long. What was run
+/// before an error is kept.
 pub(crate) fn run_plan(
     run: &mut RunTest<'_>,
     plan: &Plan,

@@ -1,9 +1,9 @@
-//! Waiting for a thread of a scope.
+//! Waiting for a thread.
 
 use std::panic::resume_unwind;
-use std::thread::ScopedJoinHandle;
+use std::thread;
 
-/// Waits for a thread to end and gives its result. A panic of the thread goes on in the caller.
-pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+/// The result of a joined thread. A panic of the thread goes on in the caller.
+pub(crate) fn joined<T>(result: thread::Result<T>) -> T {
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -9,7 +9,7 @@
 //! deadline, and sends test traffic to no address that has not answered first.
 //!
 //! [`Endpoint::bind`] and [`Endpoint::serve`] are `linerate serve`. [`Client::connect`] greets one;
-//! [`Client::run`] runs one test and gives an [`Outcome`], [`Client::run_plan`] all sizes and
+//! [`Client::run`] runs one test and gives an [`Outcome`], [`Partner::run_plan`] all sizes and
 //! repeats and gives a [`Campaign`]; [`run_treated`] runs one under a treatment, and [`compare()`]
 //! holds two treatments against each other. [`check()`] examines a path. [`prepare_for_lab`], then
 //! [`LabPath::build`], make an emulated one with an endpoint on it; [`Demo`] is one with a hidden
@@ -103,13 +103,11 @@ pub use endpoint::{
     ServeOptions, StampOptions,
 };
 pub use error::MeasureError;
-pub use experiment::special::SpecialError;
 pub use experiment::{
-    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsError,
-    RecordsFile, run_experiment,
+    ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
+    run_experiment,
 };
-pub use lab::{CpuError, CpuQuota};
-pub use lab::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_holder};
+pub use lab::{CpuQuota, HostState, LabDirectory, LabState, hold_lab, start_holder};
 pub use lab::{Demo, Lab, LabEnds, LabError, LabOptions, LabPath};
 pub use lab::{LabReport, prepare as prepare_for_lab};
 pub use lab_process::{LAB_EXEC, LAB_PROCESS};

@@ -72,7 +72,7 @@ fn expected_mss(mtu: u32, peer: IpAddr) -> u32 {
 
 /// The MTU that the kernel believes the path to have.
 fn path_mtu(peer: SocketAddr) -> Option<u32> {
-    let any: SocketAddr = if peer.is_ipv6() { ([0u16; 8], 0).into() } else { ([0u8; 4], 0).into() };
+    let any = SocketAddr::new(socket::any(&peer), 0);
     let socket = socket::udp_socket(any, Some(peer), false).ok()?;
     socket::path_mtu(&socket).ok()
 }

@@ -322,8 +322,8 @@ pub(crate) fn is_unshared(path: &Path) -> bool {
 /// In words: which part of the path others can write.
 pub(crate) fn is_of_root(path: &Path) -> Result<(), String> {
     for part in path.ancestors() {
-        let found = fs::symlink_metadata(part);
-        let found = found.map_err(|error| format!("{}: {error}", part.display()))?;
+        let found =
+            fs::symlink_metadata(part).map_err(|error| format!("{}: {error}", part.display()))?;
         let group_writes = found.mode() & 0o020 != 0 && found.gid() != 0;
         if found.uid() != 0 || group_writes || found.mode() & 0o002 != 0 {
             return Err(format!("others than root can write {}", part.display()));

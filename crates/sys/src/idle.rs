@@ -1,31 +1,14 @@
 //! Keeps the CPUs from going to sleep while delays are measured or emulated.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
+use std::{fs, io};
 
 use crate::{CallError, thread};
-
-/// The spinners could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum IdleError {
-    /// The CPUs are not known, or a spinner could not be bound to its CPU and given way to all
-    /// others.
-    #[error("cannot keep the CPUs awake")]
-    Schedule(#[from] CallError),
-    /// A thread could not be started.
-    #[error("cannot start a thread to keep CPU {cpu} awake")]
-    Spawn {
-        /// The CPU.
-        cpu: u32,
-        /// What the system answered.
-        source: std::io::Error,
-    },
-}
 
 /// Spinners: one busy thread of policy SCHED_IDLE for each CPU that the process may use. A CPU that
 /// has something to run, however unimportant, does not sleep. To wake it up would take tens to
@@ -50,9 +33,10 @@ impl IdleSpinners {
     ///
     /// # Errors
     /// A thread cannot be started, bound to its CPU or given the policy; none is left behind then.
-    pub fn start() -> Result<Self, IdleError> {
+    pub fn start() -> Result<Self, CallError> {
+        let failed = |error| CallError::new("keep the CPUs awake", io::Error::other(error));
         let mut spinners = Self { stop: Arc::default(), threads: Vec::new(), numbers: Vec::new() };
-        for cpu in thread::affinity()? {
+        for cpu in thread::affinity().map_err(failed)? {
             let stop = Arc::clone(&spinners.stop);
             let (report, reported) = mpsc::channel();
             let (begin, may_begin) = mpsc::channel();
@@ -68,11 +52,14 @@ impl IdleSpinners {
                         spin(&stop);
                     }
                 })
-                .map_err(|source| IdleError::Spawn { cpu, source })?;
+                .map_err(|error| {
+                    CallError::new(format!("start a thread to keep CPU {cpu} awake"), error)
+                })?;
             spinners.threads.push(thread);
-            let number = reported.recv().expect("a spinner reports before it ends")?;
+            let number =
+                reported.recv().expect("a spinner reports before it ends").map_err(failed)?;
             // Not by the thread itself: on a busy CPU it would get no further for seconds.
-            thread::set_idle_policy(number)?;
+            thread::set_idle_policy(number).map_err(failed)?;
             spinners.numbers.push(number);
             // The thread ends only after this.
             let _ = begin.send(());

@@ -18,9 +18,7 @@ pub use mount::{
     show_network_devices,
 };
 pub use pair::{Host, Pair};
-pub use user::{
-    UserNamespaceError, enter_user_namespace, join_user_namespace, user_namespaces_allowed,
-};
+pub use user::{enter_user_namespace, join_user_namespace, user_namespaces_allowed};
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -70,6 +68,18 @@ pub enum NamespaceError {
         link: String,
         /// How long it was waited for.
         seconds: u64,
+    },
+    /// Only a process of one thread can change its user namespace.
+    #[error("cannot enter a user namespace: the process has {count} threads and may have one only")]
+    Threads {
+        /// How many it has.
+        count: usize,
+    },
+    /// The loopback link of the network namespace of a new user namespace could not be set up.
+    #[error("cannot set up the new network namespace")]
+    Network {
+        /// The request that failed.
+        source: Box<Self>,
     },
 }
 
@@ -255,7 +265,8 @@ impl NamespaceError {
         match self {
             Self::Call(error) => error.errno(),
             Self::Configure { source, .. } => source.errno(),
-            Self::NotUp { .. } => None,
+            Self::Network { source } => source.errno(),
+            Self::NotUp { .. } | Self::Threads { .. } => None,
         }
     }
 }

@@ -77,29 +77,14 @@ pub struct Outgoing<'a> {
     pub frame: &'a [u8],
 }
 
-/// Why frames could not be received or sent.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PacketError {
-    /// The kernel refused a call.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// The link was removed; the socket is of no more use.
-    #[error("link {link} has gone")]
-    Gone {
-        /// The link.
-        link: String,
-    },
-}
-
 impl PacketSocket {
     /// Opens a socket on `link` in the calling thread's network namespace; it stays there wherever
     /// it is used. The link may be down.
     ///
     /// # Errors
-    /// [`PacketError::Call`] with `ENODEV` if there is no such link, `EPERM` without
+    /// `ENODEV` if there is no such link, `EPERM` without
     /// `CAP_NET_RAW` in the user namespace that owns the network namespace, `ENOMEM`.
-    pub fn open(link: &str) -> Result<Self, PacketError> {
+    pub fn open(link: &str) -> Result<Self, CallError> {
         Self::open_within(link, usize::MAX)
     }
 
@@ -108,7 +93,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// As of [`PacketSocket::open`].
-    pub fn open_within(link: &str, bytes: usize) -> Result<Self, PacketError> {
+    pub fn open_within(link: &str, bytes: usize) -> Result<Self, CallError> {
         let refused = |operation| move |source| refused(operation, link, source);
         let index = call::link_index(link).map_err(refused("open a packet socket"))?;
         let open = |(above, size): (u32, ring::Size)| {
@@ -151,8 +136,8 @@ impl PacketSocket {
     /// The frame that has waited longest; `None` if none waits. A link that is down has no frames.
     ///
     /// # Errors
-    /// [`PacketError::Gone`] if the link was removed, noticed within 2 ms of calls without a frame.
-    pub fn receive(&mut self) -> Result<Option<Received<'_>>, PacketError> {
+    /// `ENODEV` if the link was removed, noticed within 2 ms of calls without a frame.
+    pub fn receive(&mut self) -> Result<Option<Received<'_>>, CallError> {
         if let Some(held) = self.held.take() {
             self.rings[held].release();
         }
@@ -185,10 +170,9 @@ impl PacketSocket {
     /// not taken ever.
     ///
     /// # Errors
-    /// [`PacketError::Call`] for the first of `frames`, such as `EMSGSIZE` for one that is
-    /// longer than the link's MTU, or `EINVAL` for a header that does not fit it;
-    /// [`PacketError::Gone`].
-    pub fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, PacketError> {
+    /// Of the first of `frames`, such as `EMSGSIZE` for one that is longer than the link's MTU, or
+    /// `EINVAL` for a header that does not fit it; `ENODEV` if the link was removed.
+    pub fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, CallError> {
         let mut taken = 0;
         while taken < frames.len() {
             match self.batch.send(self.rings[0].socket(), &frames[taken..]) {
@@ -200,7 +184,7 @@ impl PacketSocket {
                         return Ok(frames.len());
                     }
                     _ if taken > 0 => break,
-                    Some(libc::ENXIO) => return Err(self.gone()),
+                    Some(libc::ENXIO) => return Err(self.gone("send frames")),
                     _ => return Err(refused("send frames", &self.link, error)),
                 },
             }
@@ -212,8 +196,8 @@ impl PacketSocket {
     /// than 65,550 bytes or of a kind unknown to [`GsoType`].
     ///
     /// # Errors
-    /// [`PacketError::Call`], which a seccomp filter could cause.
-    pub fn dropped(&mut self) -> Result<u64, PacketError> {
+    /// A refused call, which a seccomp filter could cause.
+    pub fn dropped(&mut self) -> Result<u64, CallError> {
         for ring in &self.rings {
             let dropped = call::take_dropped(ring.socket())
                 .map_err(|source| refused("count frames", &self.link, source))?;
@@ -236,7 +220,7 @@ impl PacketSocket {
 
     /// Clears the error that a link going down leaves on a socket, which would keep it readable,
     /// and finds out if the link was removed. Asks the kernel once in a millisecond at most.
-    fn look_after_link(&mut self) -> Result<(), PacketError> {
+    fn look_after_link(&mut self) -> Result<(), CallError> {
         let now = monotonic_ns();
         if now < self.state.next_look_ns {
             return Ok(());
@@ -253,30 +237,19 @@ impl PacketSocket {
         }
         // What goes away goes down first, and nothing more is reported then.
         if self.state.down && call::link_has_gone(self.rings[0].socket()) {
-            return Err(self.gone());
+            return Err(self.gone("receive frames"));
         }
         Ok(())
     }
 
-    fn gone(&self) -> PacketError {
-        PacketError::Gone { link: self.link.clone() }
+    fn gone(&self, operation: &'static str) -> CallError {
+        refused(operation, &self.link, io::Error::from_raw_os_error(libc::ENODEV))
     }
 }
 
 impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
-    }
-}
-
-impl PacketError {
-    /// The kernel's error number, such as `libc::EPERM`, if it refused something; `ENODEV` for a
-    /// link that has gone.
-    pub fn errno(&self) -> Option<i32> {
-        match self {
-            Self::Call(error) => error.errno(),
-            Self::Gone { .. } => Some(libc::ENODEV),
-        }
     }
 }
 
@@ -289,8 +262,8 @@ struct LinkState {
     next_look_ns: u64,
 }
 
-fn refused(operation: &'static str, link: &str, source: io::Error) -> PacketError {
-    CallError::new(format!("{operation} on link {link}"), source).into()
+fn refused(operation: &'static str, link: &str, source: io::Error) -> CallError {
+    CallError::new(format!("{operation} on link {link}"), source)
 }
 
 /// Short for frames of an ordinary MTU, middle for jumbo frames and a few segments, long for whole

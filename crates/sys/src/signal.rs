@@ -9,16 +9,13 @@ use std::time::Instant;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level;
 
+use crate::CallError;
+
 /// Exit status after a second Ctrl-C: 128 + SIGINT, as shells count it.
 const INTERRUPTED_STATUS: i32 = 130;
 
 /// Signals within this time of each other count as one request, ms.
 const ONE_REQUEST_MS: u64 = 500;
-
-/// The signals could not be caught.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot catch the signals that ask to end")]
-pub struct SignalError(#[from] io::Error);
 
 /// The requests to end that this process has got by signals.
 ///
@@ -38,7 +35,12 @@ impl EndRequests {
     ///
     /// # Errors
     /// No descriptors left, or the kernel refuses a handler.
-    pub fn catch() -> Result<Self, SignalError> {
+    pub fn catch() -> Result<Self, CallError> {
+        Self::try_catch()
+            .map_err(|error| CallError::new("catch the signals that ask to end", error))
+    }
+
+    fn try_catch() -> io::Result<Self> {
         let count = Arc::new(AtomicUsize::new(0));
         let (began, first_ms) = (Instant::now(), Arc::new(AtomicU64::new(0)));
         let (wake, waker) = io::pipe()?;

@@ -16,7 +16,7 @@ pub use brief::{
     send_with_handshake,
 };
 pub use destination::{Arrival, note_arrivals, note_destinations, receive_from, send_from};
-pub use many::{BeginError, Begun, accept, accept_blocking, begin_connect, is_established};
+pub use many::{Begun, accept, accept_blocking, begin_connect, is_established};
 #[cfg(test)]
 pub(crate) use open::tests::mptcp_supported;
 pub use open::{

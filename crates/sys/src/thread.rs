@@ -154,7 +154,7 @@ fn close_range(first: u32, last: u32, flags: libc::c_uint) -> Result<(), CallErr
 ///
 /// # Errors
 /// No such thread; the kernel refuses, which a seccomp filter could make it do.
-pub fn set_idle_policy(thread: u32) -> Result<(), CallError> {
+pub(crate) fn set_idle_policy(thread: u32) -> Result<(), CallError> {
     set_policy_and_nice("set the policy SCHED_IDLE", thread, libc::SCHED_IDLE, 19)
 }
 
@@ -163,7 +163,7 @@ pub fn set_idle_policy(thread: u32) -> Result<(), CallError> {
 ///
 /// # Errors
 /// Not permitted; no such thread.
-pub fn set_ordinary_policy(thread: u32) -> Result<(), CallError> {
+pub(crate) fn set_ordinary_policy(thread: u32) -> Result<(), CallError> {
     set_policy_and_nice("set the policy SCHED_OTHER", thread, libc::SCHED_OTHER, 0)
 }
 

@@ -1,7 +1,6 @@
 //! Groups of options that several commands share.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -94,15 +93,8 @@ impl fmt::Display for WhichRun {
 pub(crate) struct RandomOptions {
     /// Seed of every random choice, 0 to 2^64-1 (default: a new one)
     #[arg(long, value_name = "N", value_parser = parsers::seed(),
-          default_value_t = fresh_seed(), hide_default_value = true)]
+          default_value_t = linerate_engine::fresh_seed(), hide_default_value = true)]
     pub(crate) seed: u64,
-}
-
-/// A seed that no other run is likely to have. It has 32 bits, so that it can be typed and a JSON
-/// reader that knows only doubles keeps it.
-pub(crate) fn fresh_seed() -> u64 {
-    // The standard library seeds its hash maps from the operating system's random numbers.
-    RandomState::new().hash_one(std::process::id()) >> 32
 }
 
 /// How often a test is repeated.

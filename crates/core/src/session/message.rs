@@ -85,7 +85,7 @@ impl ServerMessage {
 }
 
 /// The endpoint with its limits.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     /// Version of the endpoint's linerate.
     pub software: String,
@@ -107,7 +107,7 @@ impl Welcome {
 }
 
 /// The limits that the owner of an endpoint sets.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Clients at once.
     pub clients: u32,

@@ -11,8 +11,8 @@ use linerate_sys::poll::{Interest, Poller, Ready};
 use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
 use linerate_sys::tcp_info::TcpInfo;
 
-use super::held::{Fed, Held, Sizes};
-use super::message::{Listen, Report};
+use super::held::{Fed, Held};
+use super::message::{Listen, Report, Terms};
 use super::pool::NS_PER_S;
 use super::tally::cause_of;
 use super::worker::Service;
@@ -39,7 +39,7 @@ impl Listener {
 pub(super) struct Acceptor {
     poller: Poller,
     client: IpAddr,
-    sizes: Sizes,
+    terms: Terms,
     listeners: Vec<Listener>,
     held: Vec<Option<Held>>,
     free: Vec<u32>,
@@ -54,6 +54,7 @@ pub(super) struct Acceptor {
     backlog: u32,
     report: Report,
     began: u64,
+    next_look: u64,
     next_patience: u64,
 }
 
@@ -73,11 +74,7 @@ impl Acceptor {
         let acceptor = Self {
             poller,
             client: order.client,
-            sizes: Sizes {
-                token: order.terms.token,
-                request_bytes: order.terms.request_bytes,
-                response_bytes: order.terms.response_bytes,
-            },
+            terms: order.terms.clone(),
             listeners,
             held: Vec::with_capacity(room as usize),
             free: Vec::new(),
@@ -88,6 +85,7 @@ impl Acceptor {
             backlog: order.backlog,
             report: Report::default(),
             began: now_ns(),
+            next_look: 0,
             next_patience: 0,
         };
         Ok((acceptor, ports))
@@ -174,7 +172,7 @@ impl Acceptor {
                 Err(error) => return self.end(slot, cause_of(error)),
             };
             let was_ours = held.is_ours;
-            let fed = held.feed(&self.buffer[..n], &self.sizes);
+            let fed = held.feed(&self.buffer[..n], &self.terms);
             if held.is_ours && !was_ours {
                 self.unnamed -= 1;
             }
@@ -209,6 +207,29 @@ impl Acceptor {
             self.report.status.failures.count(FailureCause::Stranger);
         }
     }
+
+    /// Watches paused listeners again, and ends connections that have not named the session in
+    /// time.
+    fn look(&mut self, now: u64) -> io::Result<()> {
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            if listener.paused_until.is_some_and(|until| now >= until) {
+                listener.paused_until = None;
+                self.poller.add(&listener.socket, LISTENERS + index as u64)?;
+            }
+        }
+        // To look at all connections takes a while.
+        if self.unnamed > 0 && now >= self.next_patience {
+            self.next_patience = now + LOOK_FOR_STRANGERS;
+            let now_s = ((now - self.began) / NS_PER_S) as u32;
+            for slot in 0..self.held.len() {
+                let waits = |held: &Held| !held.is_ours && now_s > held.since_s + PATIENCE_S;
+                if self.held[slot].as_ref().is_some_and(waits) {
+                    self.end(slot, FailureCause::Stranger);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Service for Acceptor {
@@ -235,31 +256,16 @@ impl Service for Acceptor {
         }
     }
 
-    /// Watches paused listeners again, and ends connections that have not named the session in
-    /// time.
-    fn look(&mut self, now: u64) -> io::Result<()> {
-        for (index, listener) in self.listeners.iter_mut().enumerate() {
-            if listener.paused_until.is_some_and(|until| now >= until) {
-                listener.paused_until = None;
-                self.poller.add(&listener.socket, LISTENERS + index as u64)?;
-            }
+    fn advance(&mut self, now: u64) -> io::Result<u64> {
+        if now >= self.next_look {
+            self.next_look = now + LOOK_EVERY;
+            self.look(now)?;
         }
-        // To look at all connections takes a while.
-        if self.unnamed > 0 && now >= self.next_patience {
-            self.next_patience = now + LOOK_FOR_STRANGERS;
-            let now_s = ((now - self.began) / NS_PER_S) as u32;
-            for slot in 0..self.held.len() {
-                let waits = |held: &Held| !held.is_ours && now_s > held.since_s + PATIENCE_S;
-                if self.held[slot].as_ref().is_some_and(waits) {
-                    self.end(slot, FailureCause::Stranger);
-                }
-            }
-        }
-        Ok(())
+        Ok(self.next_look)
     }
 
-    fn report(&self) -> &Report {
-        &self.report
+    fn report(&self) -> Report {
+        self.report.clone()
     }
 }
 
@@ -304,6 +310,7 @@ const BUFFER: usize = 16 << 10;
 /// reset of the connection that they replace.
 const SPARE: u64 = 64;
 const PAUSE: u64 = 20_000_000;
+const LOOK_EVERY: u64 = 50_000_000;
 /// Where fewer connections than this wait, more may gather.
 const FEW: usize = 16;
 /// How long they do.
@@ -317,7 +324,6 @@ const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::message::Terms;
     use linerate_core::capacity::wire::{Header, Kind, opening};
     use linerate_core::wire::Token;
     use linerate_sys::poll::wait_readable;
@@ -343,7 +349,7 @@ mod tests {
     fn acceptor_of_one() -> (Acceptor, TcpStream) {
         let (mut acceptor, ports) = Acceptor::new(&order(4096)).expect("loopback is there");
         let peer = SocketAddr::from(([127, 0, 0, 1], ports[0]));
-        let stream = begin_connect(peer, None).expect("it listens").stream;
+        let stream = begin_connect(peer, None).expect("it listens").expect("a free port").stream;
         while acceptor.report.status.open == 0 {
             wait_readable(&acceptor.listeners[0].socket, Duration::from_millis(50))
                 .expect("a listener");

@@ -112,8 +112,8 @@ impl Service for Answerer {
         self.answer(ready.number as usize);
     }
 
-    fn report(&self) -> &Report {
-        &self.report
+    fn report(&self) -> Report {
+        self.report.clone()
     }
 }
 

@@ -1,21 +1,17 @@
-//! The loop of a client's worker, which decides when the next connection is begun, the next
-//! heartbeat sent and the next connection replaced.
-//!
-//! It has one thread and one epoll set. What is due follows from the time, so that a loop that is
+//! The work of a client's worker: decides when the next connection is begun, the next heartbeat
+//! sent and the next connection replaced. What is due follows from the time, so that a loop that is
 //! late catches up. Nothing is allocated for an event.
 
 use std::io;
-use std::time::Duration;
 
 use linerate_core::capacity::FailureCause;
 use linerate_core::units::SplitMix64;
-use linerate_sys::poll::{Ready, wait_readable};
+use linerate_sys::poll::{Poller, Ready};
 
-use super::message::{Order, Status};
+use super::message::{Connect, Order, Report, Status};
 use super::pool::{Pool, PoolTransport};
 use super::tally::is_lasting;
-use super::worker::{CHANNEL, Parent};
-use crate::clock::now_ns;
+use super::worker::Service;
 
 /// The order to begin connections, up to `to` in all.
 struct Ramp {
@@ -35,10 +31,9 @@ struct Hold {
     replaced: u64,
 }
 
-/// The loop's state.
+/// The schedule of a worker, and its sockets.
 pub(super) struct Driver<T> {
     pool: Pool<T>,
-    parent: Parent,
     random: SplitMix64,
     ramp: Option<Ramp>,
     hold: Option<Hold>,
@@ -53,12 +48,10 @@ pub(super) struct Driver<T> {
 }
 
 impl<T: PoolTransport> Driver<T> {
-    pub(super) fn new(pool: Pool<T>, parent: Parent, seed: u64) -> io::Result<Self> {
-        pool.poller.add(&parent, CHANNEL)?;
+    pub(super) fn new(order: &Connect) -> Result<Self, String> {
         Ok(Self {
-            pool,
-            parent,
-            random: SplitMix64::new(seed),
+            pool: Pool::new(order)?,
+            random: SplitMix64::new(order.seed),
             ramp: None,
             hold: None,
             sweep: None,
@@ -67,106 +60,6 @@ impl<T: PoolTransport> Driver<T> {
             stopped: None,
             next_expiry: 0,
         })
-    }
-
-    /// Runs until the other end of the channel is closed, which is the order to close everything.
-    ///
-    /// # Errors
-    /// The channel or epoll fails.
-    pub(super) fn run(mut self) -> io::Result<()> {
-        let mut found = Vec::new();
-        loop {
-            let wake = self.advance(now_ns());
-            self.wait(wake, &mut found)?;
-            for ready in &found {
-                if ready.number == CHANNEL {
-                    self.take_orders()?;
-                } else {
-                    self.pool.on_ready(ready);
-                }
-            }
-            let now = now_ns();
-            if now >= self.next_expiry {
-                self.next_expiry = now + T::EXPIRE_EVERY;
-                self.pool.expire(now);
-            }
-            if self.parent.is_due(now, self.is_busy()) {
-                let status = self.status();
-                self.parent.tell(now, status)?;
-            }
-        }
-    }
-
-    fn wait(&mut self, wake: u64, found: &mut Vec<Ready>) -> io::Result<()> {
-        let patience = wake.saturating_sub(now_ns()).min(LONGEST_WAIT);
-        let mut patience = Duration::from_nanos(patience);
-        let poller = &mut self.pool.poller;
-        if patience > Duration::ZERO && patience < EPOLLS_UNIT {
-            wait_readable(poller, patience)?;
-            patience = Duration::ZERO;
-        }
-        poller.wait_into(patience, found)
-    }
-
-    fn take_orders(&mut self) -> io::Result<()> {
-        while let Some(order) = self.parent.receive()? {
-            self.take(order)?;
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, order: Order) -> io::Result<()> {
-        let now = now_ns();
-        match order {
-            Order::Ramp { to, rate_per_s } => {
-                self.ramp = Some(Ramp {
-                    to,
-                    gap_ns: rate_per_s.map_or(0.0, |rate| 1e9 / rate),
-                    began: now,
-                    begun_before: self.begun,
-                });
-            }
-            Order::Hold { heartbeat_s, churn_per_s } => {
-                self.hold = Some(Hold {
-                    began: now,
-                    period_ns: heartbeat_s * 1e9,
-                    beats: 0,
-                    churn_gap_ns: (churn_per_s > 0.0).then(|| 1e9 / churn_per_s),
-                    replaced: 0,
-                });
-            }
-            Order::Sweep => self.sweep = Some(0),
-            Order::Load { connections, seconds, per_s } => {
-                self.pool.start_load(connections, seconds, per_s, &mut self.random)
-            }
-            Order::PauseHeartbeats { seconds } => self.paused_until = now + (seconds * 1e9) as u64,
-            Order::Stop => {
-                (self.ramp, self.hold, self.sweep) = (None, None, None);
-                self.pool.stop_load();
-            }
-            Order::Report => {
-                let mut report = self.pool.report();
-                report.status = self.status();
-                self.parent.report(report)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Does what is due; the result is when something is due next.
-    fn advance(&mut self, now: u64) -> u64 {
-        let mut wake = now + LONGEST_WAIT;
-        for next in [
-            self.advance_ramp(now),
-            self.advance_hold(now),
-            self.advance_churn(now),
-            self.advance_sweep(now),
-            self.advance_names(now),
-            self.pool.drive_load(now),
-        ] {
-            wake = wake.min(next.unwrap_or(u64::MAX));
-        }
-        wake
     }
 
     fn advance_ramp(&mut self, now: u64) -> Option<u64> {
@@ -255,6 +148,65 @@ impl<T: PoolTransport> Driver<T> {
     fn advance_names(&mut self, now: u64) -> Option<u64> {
         if now < self.paused_until { Some(self.paused_until) } else { self.pool.name(now) }
     }
+}
+
+impl<T: PoolTransport> Service for Driver<T> {
+    fn poller(&mut self) -> &mut Poller {
+        &mut self.pool.poller
+    }
+
+    fn on_ready(&mut self, ready: &Ready) {
+        self.pool.on_ready(ready);
+    }
+
+    fn advance(&mut self, now: u64) -> io::Result<u64> {
+        if now >= self.next_expiry {
+            self.next_expiry = now + T::EXPIRE_EVERY;
+            self.pool.expire(now);
+        }
+        let dues = [
+            self.advance_ramp(now),
+            self.advance_hold(now),
+            self.advance_churn(now),
+            self.advance_sweep(now),
+            self.advance_names(now),
+            self.pool.drive_load(now),
+        ];
+        Ok(dues.into_iter().flatten().min().unwrap_or(u64::MAX))
+    }
+
+    fn take(&mut self, order: Order, now: u64) {
+        match order {
+            Order::Ramp { to, rate_per_s } => {
+                self.ramp = Some(Ramp {
+                    to,
+                    gap_ns: rate_per_s.map_or(0.0, |rate| 1e9 / rate),
+                    began: now,
+                    begun_before: self.begun,
+                });
+            }
+            Order::Hold { heartbeat_s, churn_per_s } => {
+                self.hold = Some(Hold {
+                    began: now,
+                    period_ns: heartbeat_s * 1e9,
+                    beats: 0,
+                    churn_gap_ns: (churn_per_s > 0.0).then(|| 1e9 / churn_per_s),
+                    replaced: 0,
+                });
+            }
+            Order::Sweep => self.sweep = Some(0),
+            Order::Load { connections, seconds, per_s } => {
+                self.pool.start_load(connections, seconds, per_s, &mut self.random)
+            }
+            Order::PauseHeartbeats { seconds } => self.paused_until = now + (seconds * 1e9) as u64,
+            Order::Stop => {
+                (self.ramp, self.hold, self.sweep) = (None, None, None);
+                self.pool.stop_load();
+            }
+            // Sent by the loop of the process.
+            Order::Report => {}
+        }
+    }
 
     fn is_busy(&self) -> bool {
         self.ramp.is_some() || self.sweep.is_some() || self.pool.is_loading()
@@ -263,13 +215,13 @@ impl<T: PoolTransport> Driver<T> {
     fn status(&self) -> Status {
         Status { busy: self.is_busy(), stopped: self.stopped, ..self.pool.report.status.clone() }
     }
+
+    fn report(&self) -> Report {
+        Report { status: self.status(), ..self.pool.report() }
+    }
 }
 
 /// Most actions of a kind before events have their turn.
 const BATCH: usize = 64;
-/// The unit of epoll's timeouts.
-const EPOLLS_UNIT: Duration = Duration::from_millis(1);
-/// Longest wait, ns.
-const LONGEST_WAIT: u64 = 100_000_000;
 /// A ramp stops if more than this number plus a quarter of its connections fail.
 const MAX_FAILURES: u64 = 64;

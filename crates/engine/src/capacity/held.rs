@@ -3,8 +3,8 @@
 use std::net::TcpStream;
 
 use linerate_core::capacity::wire::{HEADER_BYTES, Header, Kind, OPENING_BYTES, opened};
-use linerate_core::wire::Token;
 
+use super::message::Terms;
 use super::outgoing::Outgoing;
 
 /// A connection; it takes some seventy bytes.
@@ -31,14 +31,6 @@ pub(super) enum Fed {
     Stranger,
 }
 
-/// What the connections of a session have in common.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) token: Token,
-    pub(super) request_bytes: u32,
-    pub(super) response_bytes: u32,
-}
-
 impl Held {
     pub(super) fn new(stream: TcpStream, since_s: u32) -> Self {
         Self {
@@ -54,14 +46,14 @@ impl Held {
 
     /// Parses what has arrived; the answer is then in `out`. A client sends its next message only
     /// after the answer: more than that is a stranger's, so that nothing piles up.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], sizes: &Sizes) -> Fed {
+    pub(super) fn feed(&mut self, mut bytes: &[u8], terms: &Terms) -> Fed {
         while !bytes.is_empty() {
             if self.left > 0 {
                 let skipped = bytes.len().min(self.left as usize);
                 self.left -= skipped as u32;
                 bytes = &bytes[skipped..];
                 if self.left == 0 {
-                    self.answer(sizes.response_bytes);
+                    self.answer(terms.response_bytes);
                 }
                 continue;
             }
@@ -79,10 +71,10 @@ impl Held {
                 return Fed::Stranger;
             }
             if self.is_ours {
-                if !self.begin(sizes) {
+                if !self.begin(terms) {
                     return Fed::Stranger;
                 }
-            } else if let Some(header) = opened(&self.part, sizes.token) {
+            } else if let Some(header) = opened(&self.part, terms.token) {
                 self.is_ours = true;
                 if header.kind == Kind::OpenAnswered {
                     self.out = Outgoing::new(header, 0);
@@ -95,16 +87,16 @@ impl Held {
     }
 
     /// Handles a header; false if it has no place here.
-    fn begin(&mut self, sizes: &Sizes) -> bool {
+    fn begin(&mut self, terms: &Terms) -> bool {
         let Some(header) = self.header() else {
             return false;
         };
         match header.kind {
             Kind::Heartbeat => self.out = Outgoing::new(header, 0),
             Kind::Request => {
-                self.left = sizes.request_bytes.saturating_sub(HEADER_BYTES as u32);
+                self.left = terms.request_bytes.saturating_sub(HEADER_BYTES as u32);
                 if self.left == 0 {
-                    self.answer(sizes.response_bytes);
+                    self.answer(terms.response_bytes);
                 }
             }
             Kind::Open | Kind::OpenAnswered => return false,
@@ -127,9 +119,11 @@ impl Held {
 mod tests {
     use super::*;
     use linerate_core::capacity::wire::opening;
+    use linerate_core::wire::Token;
     use std::net::TcpListener;
 
-    const SIZES: Sizes = Sizes { token: Token([7; 16]), request_bytes: 20, response_bytes: 100 };
+    const TERMS: Terms =
+        Terms { token: Token([7; 16]), request_bytes: 20, response_bytes: 100, descriptors: None };
 
     fn held() -> Held {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -144,7 +138,7 @@ mod tests {
     fn feed(held: &mut Held, bytes: &[u8], piece: usize) -> Fed {
         let mut last = Fed::Taken;
         for part in bytes.chunks(piece) {
-            match held.feed(part, &SIZES) {
+            match held.feed(part, &TERMS) {
                 Fed::Taken => {}
                 fed => last = fed,
             }
@@ -156,7 +150,7 @@ mod tests {
     fn messages_are_parsed_whatever_pieces_they_arrive_in() {
         for piece in 1..40 {
             let mut held = held();
-            let bytes = opening(SIZES.token, header(Kind::Open));
+            let bytes = opening(TERMS.token, header(Kind::Open));
             assert_eq!(feed(&mut held, &bytes, piece), Fed::Taken);
             assert!(held.is_ours && held.out.is_sent(), "nobody has asked for an answer");
             let mut request = header(Kind::Request).encode().to_vec();
@@ -176,7 +170,7 @@ mod tests {
         let other = opening(Token([8; 16]), header(Kind::Open));
         assert_eq!(feed(&mut held(), &other, 24), Fed::Stranger);
         let mut twice = held();
-        let bytes = opening(SIZES.token, header(Kind::OpenAnswered));
+        let bytes = opening(TERMS.token, header(Kind::OpenAnswered));
         assert_eq!(feed(&mut twice, &bytes, 24), Fed::Taken);
         assert!(twice.is_ours);
         twice.out = Outgoing::default();

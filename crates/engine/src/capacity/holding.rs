@@ -83,13 +83,7 @@ impl Holding {
         let mut address = local;
         address.set_port(0);
         let listen = |share: u64| Listen {
-            terms: Terms {
-                token,
-                // The check of the request bounds both.
-                request_bytes: request.request_bytes as u32,
-                response_bytes: request.response_bytes as u32,
-                descriptors: None,
-            },
+            terms: Terms::new(token, request, None),
             address,
             client: client.to_canonical(),
             counts: share::ports(share),

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use linerate_core::capacity::{FailureCause, HeldCounts, HoldPort};
+use linerate_core::capacity::{CapacityRequest, FailureCause, HeldCounts, HoldPort};
 use linerate_core::record::CpuSeconds;
 use linerate_core::stats::{LatencyBuckets, LatencyHistogram};
-use linerate_core::wire::Token;
-use linerate_sys::poll::{Interest, wait_ready};
+use linerate_core::wire::{Frame, FrameKind, FrameReader, Token};
+use linerate_sys::poll::wait_readable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,18 @@ pub(super) enum WorkerRole {
     OpenTcp(Connect),
     /// At the client: opens UDP sockets.
     OpenUdp(Connect),
+}
+
+impl Terms {
+    pub(super) fn new(token: Token, request: &CapacityRequest, descriptors: Option<u64>) -> Self {
+        Self {
+            token,
+            // The check of the request bounds both.
+            request_bytes: request.request_bytes as u32,
+            response_bytes: request.response_bytes as u32,
+            descriptors,
+        }
+    }
 }
 
 impl WorkerRole {
@@ -253,17 +265,18 @@ pub(super) fn merged(a: &LatencyBuckets, b: &LatencyBuckets) -> LatencyHistogram
     sum
 }
 
-/// One end of the pair of sockets. It carries whole messages, none longer than [`LONGEST`].
+/// One end of the pair of sockets. It carries whole messages, none longer than [`LONGEST`], in the
+/// frames of the control protocol.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: UnixStream,
-    incoming: Vec<u8>,
+    reader: FrameReader,
 }
 
 impl Channel {
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Self { stream, incoming: Vec::new() })
+        stream.set_write_timeout(Some(STUCK))?;
+        Ok(Self { stream, reader: FrameReader::new(LONGEST) })
     }
 
     /// Sends a whole message.
@@ -271,24 +284,8 @@ impl Channel {
     /// # Errors
     /// The other end is closed, or has taken nothing for [`STUCK`].
     pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let body = serde_json::to_vec(message)?;
-        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-        let mut bytes = length.to_be_bytes().to_vec();
-        bytes.extend_from_slice(&body);
-        let mut left = &bytes[..];
-        while !left.is_empty() {
-            match self.stream.write(left) {
-                Ok(n) => left = &left[n..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !wait_ready(&self.stream, Interest::Writable, STUCK)? {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        let frame = Frame { kind: FrameKind::Clear, body: serde_json::to_vec(message)? };
+        self.stream.write_all(&frame.encode().ok_or(io::ErrorKind::InvalidData)?)
     }
 
     /// The next whole message, if it has arrived.
@@ -297,22 +294,16 @@ impl Channel {
     /// The other end is closed (`UnexpectedEof`); the bytes are no message.
     pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
-            if let Some((length, rest)) = self.incoming.split_first_chunk::<4>() {
-                let length = u32::from_be_bytes(*length) as usize;
-                if length > LONGEST {
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                if let Some(body) = rest.get(..length) {
-                    let message = serde_json::from_slice(body)?;
-                    self.incoming.drain(..4 + length);
-                    return Ok(Some(message));
-                }
+            if let Some(frame) = self.reader.next_frame().map_err(io::Error::other)? {
+                return Ok(Some(serde_json::from_slice(&frame.body)?));
+            }
+            if !wait_readable(&self.stream, Duration::ZERO)? {
+                return Ok(None);
             }
             let mut bytes = [0; 16 << 10];
             match self.stream.read(&mut bytes) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => self.incoming.extend_from_slice(&bytes[..n]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Ok(n) => self.reader.push(&bytes[..n]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -354,7 +345,7 @@ mod tests {
     fn a_message_beyond_the_longest_is_refused() {
         let (mut a, b) = UnixStream::pair().unwrap();
         let mut b = Channel::new(b).unwrap();
-        a.write_all(&[0xff; 8]).unwrap();
-        assert!(b.receive::<Order>().is_err());
+        a.write_all(&[FrameKind::Clear as u8, 0xff, 0xff, 0xff]).unwrap();
+        assert!(b.receive::<Order>().unwrap_err().to_string().contains("at most"));
     }
 }

@@ -14,7 +14,7 @@ use linerate_sys::poll::{Interest, Poller, Ready};
 
 use super::destination::Destination;
 use super::load::{CapacityLoad, Turn};
-use super::message::{Connect, Report};
+use super::message::{Connect, Report, Terms};
 use super::tally::cause_of;
 use crate::clock::now_ns;
 
@@ -123,15 +123,13 @@ struct SocketSlot<T> {
 /// All sockets of a worker; each has a slot.
 pub(super) struct Pool<T> {
     pub(super) poller: Poller,
-    token: Token,
+    terms: Terms,
     /// Number of the first socket in the session.
     first_number: u64,
     /// A connection names the session after this time, ns; 0: at once.
     name_after: u64,
     /// The first slot that may not have named the session.
     next_name: usize,
-    request_bytes: u32,
-    response_bytes: u32,
     destinations: Vec<Destination>,
     next_destination: usize,
     all: Vec<SocketSlot<T>>,
@@ -155,12 +153,10 @@ impl<T: PoolTransport> Pool<T> {
         let room = order.ports.iter().map(|port| port.count).sum::<u64>();
         Ok(Self {
             poller,
-            token: order.terms.token,
+            terms: order.terms.clone(),
             first_number: order.first_number,
             name_after: u64::from(order.patience_s) * NS_PER_S / PATIENCES,
             next_name: 0,
-            request_bytes: order.terms.request_bytes,
-            response_bytes: order.terms.response_bytes,
             destinations: destinations::<T>(order),
             next_destination: 0,
             all: Vec::with_capacity(room as usize),
@@ -302,7 +298,7 @@ impl<T: PoolTransport> Pool<T> {
         let number = self.number(slot);
         let one = &mut self.all[slot];
         let opening = Opening {
-            token: self.token,
+            token: self.terms.token,
             peer: self.destinations[usize::from(one.destination)].peer,
             number,
             // A replacement names the session at once, so that it is told from what it replaces.
@@ -364,7 +360,9 @@ impl<T: PoolTransport> Pool<T> {
     /// Sends a message on an idle socket; its latency counts from `since`.
     fn send(&mut self, slot: usize, stage: SocketStage, since: u64) {
         let (kind, length, answer) = match stage {
-            SocketStage::Request => (Kind::Request, self.request_bytes, self.response_bytes),
+            SocketStage::Request => {
+                (Kind::Request, self.terms.request_bytes, self.terms.response_bytes)
+            }
             _ => (Kind::Heartbeat, HEADER_BYTES as u32, HEADER_BYTES as u32),
         };
         let one = &mut self.all[slot];
@@ -373,7 +371,7 @@ impl<T: PoolTransport> Pool<T> {
         self.unanswered += 1;
         let number = self.number(slot);
         let message =
-            Message { token: self.token, header: Header { kind, number }, length, answer };
+            Message { token: self.terms.token, header: Header { kind, number }, length, answer };
         let Some(socket) = &mut self.all[slot].socket else {
             return;
         };
@@ -394,14 +392,14 @@ impl<T: PoolTransport> Pool<T> {
         }
         if ready.writable
             && let Some(socket) = one.socket.as_mut().filter(|socket| socket.wants_room())
-            && let Err(cause) = socket.flush(self.token)
+            && let Err(cause) = socket.flush(self.terms.token)
         {
             return self.end(slot, cause);
         }
         while ready.readable
             && let Some(socket) = &mut self.all[slot].socket
         {
-            match socket.receive(&mut self.buffer, self.token, ready.ended) {
+            match socket.receive(&mut self.buffer, self.terms.token, ready.ended) {
                 Ok(true) => self.complete(slot),
                 Ok(false) => return,
                 Err(cause) => return self.end(slot, cause),
@@ -482,7 +480,7 @@ impl<T: PoolTransport> Pool<T> {
                 if now < due {
                     return Some(due);
                 }
-                if let Err(cause) = socket.flush(self.token) {
+                if let Err(cause) = socket.flush(self.terms.token) {
                     self.end(slot, cause);
                 } else if !socket.is_named() {
                     return Some(now + NAME_AGAIN);
@@ -498,7 +496,7 @@ impl<T: PoolTransport> Pool<T> {
         for slot in 0..self.all.len() {
             let one = &mut self.all[slot];
             if let (Some(socket), true) = (&mut one.socket, one.stage != SocketStage::Idle)
-                && let Err(cause) = socket.wait(self.token, one.since, now)
+                && let Err(cause) = socket.wait(self.terms.token, one.since, now)
             {
                 self.end(slot, cause);
             }
@@ -614,7 +612,6 @@ const BATCH: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::message::Terms;
     use crate::capacity::tcp::{PLAIN, Tcp};
     use crate::capacity::udp::Udp;
     use linerate_core::capacity::HoldPort;

@@ -295,7 +295,6 @@ fn roles(
     source: SocketAddr,
     [tcp, udp]: [&[u64]; 2],
 ) -> [Vec<WorkerRole>; 2] {
-    let request = test.request();
     let sources = if test.sources.is_empty() {
         vec![source]
     } else {
@@ -303,13 +302,7 @@ fn roles(
         all.map(|ip| SocketAddr::new(*ip, 0)).collect()
     };
     let plain = Connect {
-        terms: Terms {
-            token: client.session_token(),
-            // The check of the request bounds both.
-            request_bytes: request.request_bytes as u32,
-            response_bytes: request.response_bytes as u32,
-            descriptors: options.descriptors,
-        },
+        terms: Terms::new(client.session_token(), &test.request(), options.descriptors),
         peer: client.peer(),
         ports: Vec::new(),
         sources,

@@ -87,7 +87,7 @@ impl Client {
     ///
     /// # Errors
     /// [`MeasureError::Lacks`] if it is too old for that.
-    pub fn check_holds(&self) -> Result<(), MeasureError> {
+    pub(crate) fn check_holds(&self) -> Result<(), MeasureError> {
         let lack = "holds no connections: its owner allows none (--max-connections 0), or it is \
                     too old";
         self.check_has(CAPACITY, lack)

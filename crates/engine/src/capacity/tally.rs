@@ -63,6 +63,15 @@ pub(super) fn cause_of(error: io::Error) -> FailureCause {
     }
 }
 
+/// The same where a socket is opened from a port that was chosen, so that a missing address is no
+/// lack of ports: this host does not have it.
+pub(super) fn cause_of_opening(error: io::Error) -> FailureCause {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => FailureCause::Other,
+        _ => cause_of(error),
+    }
+}
+
 /// Whether the next attempt would fail for the same cause.
 pub(super) fn is_lasting(cause: FailureCause) -> bool {
     use FailureCause as Cause;

@@ -8,12 +8,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use linerate_core::capacity::FailureCause;
 use linerate_core::capacity::wire::{HEADER_BYTES, Header, Kind, opening};
 use linerate_core::wire::Token;
-use linerate_sys::socket::{BeginError, begin_connect, is_established, set_nodelay};
+use linerate_sys::socket::{Begun, begin_connect, is_established, set_nodelay};
 use linerate_sys::tcp_info::TcpInfo;
 
 use super::outgoing::Outgoing;
 use super::pool::{Message, NS_PER_S, Opening, PoolTransport};
-use super::tally::cause_of;
+use super::tally::{cause_of, cause_of_opening};
 
 #[derive(Debug)]
 pub(super) struct Tcp {
@@ -75,18 +75,10 @@ impl PoolTransport for Tcp {
     }
 
     fn open(source: SocketAddr, peer: SocketAddr) -> Result<Option<Self>, FailureCause> {
-        let begun = match begin_connect(peer, Some(source)) {
-            Ok(begun) => begun,
-            Err(error) if is_port_taken(&error) => return Ok(None),
-            // This host does not have the source address.
-            Err(error) if error.call == "bind" && error.source.kind() == NO_ADDRESS => {
-                return Err(FailureCause::Other);
-            }
-            Err(error) => return Err(cause_of(error.source)),
-        };
-        Ok(Some(Self {
-            stream: begun.stream,
-            is_connected: begun.connected,
+        let begun = begin_connect(peer, Some(source)).map_err(cause_of_opening)?;
+        Ok(begun.map(|Begun { stream, connected }| Self {
+            stream,
+            is_connected: connected,
             is_named: false,
             have: 0,
             echo: [0; HEADER_BYTES],
@@ -189,16 +181,6 @@ impl AsFd for Tcp {
     }
 }
 
-/// Whether another program has the local port.
-fn is_port_taken(error: &BeginError) -> bool {
-    match error.call {
-        "bind" => error.source.kind() == ErrorKind::AddrInUse,
-        "connect" => error.source.kind() == NO_ADDRESS,
-        _ => false,
-    }
-}
-
-const NO_ADDRESS: ErrorKind = ErrorKind::AddrNotAvailable;
 /// The first message that names the session and asks for no answer.
 pub(super) const PLAIN: Header = Header { kind: Kind::Open, number: 0 };
 /// Most connections that are begun and not accepted at a listener whose backlog is twice as long.

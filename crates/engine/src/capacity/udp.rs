@@ -11,7 +11,7 @@ use linerate_core::wire::Token;
 use linerate_sys::socket::udp_socket;
 
 use super::pool::{Message, Opening, PoolTransport};
-use super::tally::cause_of;
+use super::tally::{cause_of, cause_of_opening};
 use crate::clock::now_ns;
 use crate::retry::is_transient;
 
@@ -84,11 +84,7 @@ impl PoolTransport for Udp {
         let socket = match udp_socket(source, Some(peer), true) {
             Ok(socket) => socket,
             Err(error) if error.kind() == ErrorKind::AddrInUse => return Ok(None),
-            // This host does not have the source address.
-            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
-                return Err(FailureCause::Other);
-            }
-            Err(error) => return Err(cause_of(error)),
+            Err(error) => return Err(cause_of_opening(error)),
         };
         socket.set_nonblocking(true).map_err(cause_of)?;
         Ok(Some(Self { socket, cookie: 0, number: 0, tries: 0, challenge_tries: 0, sent: 0 }))

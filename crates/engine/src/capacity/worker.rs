@@ -15,8 +15,7 @@ use linerate_sys::thread::CpuUsage;
 use super::accept::Acceptor;
 use super::answer::Answerer;
 use super::driver::Driver;
-use super::message::{Channel, Connect, Order, Report, Status, Terms, WorkerMessage, WorkerRole};
-use super::pool::{Pool, PoolTransport};
+use super::message::{Channel, Order, Report, Status, Terms, WorkerMessage, WorkerRole};
 use super::tcp::Tcp;
 use super::udp::Udp;
 use crate::clock::now_ns;
@@ -83,14 +82,15 @@ fn prepare(role: WorkerRole) -> Result<(Work, Vec<u16>), String> {
             let (answerer, ports) = Answerer::new(&order)?;
             (Box::new(|parent| serve(answerer, parent)), ports)
         }
-        WorkerRole::OpenTcp(order) => (drive::<Tcp>(&order)?, Vec::new()),
-        WorkerRole::OpenUdp(order) => (drive::<Udp>(&order)?, Vec::new()),
+        WorkerRole::OpenTcp(order) => {
+            let driver = Driver::<Tcp>::new(&order)?;
+            (Box::new(|parent| serve(driver, parent)), Vec::new())
+        }
+        WorkerRole::OpenUdp(order) => {
+            let driver = Driver::<Udp>::new(&order)?;
+            (Box::new(|parent| serve(driver, parent)), Vec::new())
+        }
     })
-}
-
-fn drive<T: PoolTransport + 'static>(order: &Connect) -> Result<Work, String> {
-    let (pool, seed) = (Pool::<T>::new(order)?, order.seed);
-    Ok(Box::new(move |parent| Driver::new(pool, parent, seed)?.run()))
 }
 
 /// Sets the limit on descriptors: as many as the host allows, or as few as the role says.
@@ -103,57 +103,75 @@ fn limit(terms: &Terms) -> Result<(), String> {
     limit.map(drop).map_err(failed)
 }
 
-/// The work of such a worker: accepting connections, or answering datagrams.
+/// The work of a worker: opening connections, accepting them, or answering datagrams.
 pub(super) trait Service {
     /// The poller that watches all sockets.
     fn poller(&mut self) -> &mut Poller;
     /// Handles a socket that is ready.
     fn on_ready(&mut self, ready: &Ready);
-    /// Does what is to be done from time to time.
+    /// Does what is due; the result is when something is due next.
     ///
     /// # Errors
     /// Epoll fails.
-    fn look(&mut self, _now: u64) -> io::Result<()> {
-        Ok(())
+    fn advance(&mut self, _now: u64) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+    /// Takes an order. An endpoint's worker gets none but that to report.
+    fn take(&mut self, _order: Order, _now: u64) {}
+    /// Whether an order is being carried out.
+    fn is_busy(&self) -> bool {
+        false
+    }
+    /// The present state.
+    fn status(&self) -> Status {
+        self.report().status
     }
     /// The counts so far, without the CPU time and memory of the process.
-    fn report(&self) -> &Report;
+    fn report(&self) -> Report;
 }
 
-/// Serves until the other end of the channel is closed, which is the order to close everything.
+/// Serves until the other end of the channel is closed, which is the order to close everything. One
+/// thread and one epoll set do all of it.
 ///
 /// # Errors
 /// The channel or epoll fails.
 fn serve(mut service: impl Service, mut parent: Parent) -> io::Result<()> {
     service.poller().add(&parent, CHANNEL)?;
     let mut found = Vec::new();
-    let mut next_look = 0;
     loop {
-        service.poller().wait_into(TICK, &mut found)?;
-        for ready in &found {
-            if ready.number == CHANNEL {
-                while let Some(order) = parent.receive()? {
-                    if order == Order::Report {
-                        parent.report(service.report().clone())?;
-                    }
-                }
-            } else {
-                service.on_ready(ready);
-            }
-        }
         let now = now_ns();
-        if now >= next_look {
-            next_look = now + TICK.as_nanos() as u64;
-            service.look(now)?;
-            if parent.is_due(now, false) {
-                parent.tell(now, service.report().status.clone())?;
+        let wake = service.advance(now)?;
+        if parent.is_due(now, service.is_busy()) {
+            parent.tell(now, service.status())?;
+        }
+        wait(service.poller(), wake, &mut found)?;
+        for ready in &found {
+            if ready.number != CHANNEL {
+                service.on_ready(ready);
+                continue;
+            }
+            while let Some(order) = parent.receive()? {
+                match order {
+                    Order::Report => parent.report(service.report())?,
+                    order => service.take(order, now_ns()),
+                }
             }
         }
     }
 }
 
+/// Waits for events until `wake`, ns; a wait of less than epoll can do ends on time, too.
+fn wait(poller: &mut Poller, wake: u64, found: &mut Vec<Ready>) -> io::Result<()> {
+    let mut patience = Duration::from_nanos(wake.saturating_sub(now_ns())).min(LONGEST_WAIT);
+    if patience > Duration::ZERO && patience < EPOLLS_UNIT {
+        wait_readable(poller, patience)?;
+        patience = Duration::ZERO;
+    }
+    poller.wait_into(patience, found)
+}
+
 /// The process that has started this one: its orders, and the reports to it.
-pub(super) struct Parent {
+struct Parent {
     channel: Channel,
     /// Memory of this process before anything was opened, bytes.
     memory_before: Option<u64>,
@@ -164,7 +182,7 @@ pub(super) struct Parent {
 }
 
 /// The number under which the channel is watched.
-pub(super) const CHANNEL: u64 = u64::MAX;
+const CHANNEL: u64 = u64::MAX;
 
 impl Parent {
     fn new(channel: Channel) -> Self {
@@ -181,7 +199,7 @@ impl Parent {
     ///
     /// # Errors
     /// The other end is closed.
-    pub(super) fn receive(&mut self) -> io::Result<Option<Order>> {
+    fn receive(&mut self) -> io::Result<Option<Order>> {
         let order = self.channel.receive()?;
         if order.is_some() {
             self.orders += 1;
@@ -192,7 +210,7 @@ impl Parent {
 
     /// Whether a status is due: several times a second, and at once when the worker is no longer
     /// busy.
-    pub(super) fn is_due(&self, now: u64, busy: bool) -> bool {
+    fn is_due(&self, now: u64, busy: bool) -> bool {
         now >= self.next_status || (self.sent.busy && !busy)
     }
 
@@ -200,7 +218,7 @@ impl Parent {
     ///
     /// # Errors
     /// The other end is closed.
-    pub(super) fn tell(&mut self, now: u64, status: Status) -> io::Result<()> {
+    fn tell(&mut self, now: u64, status: Status) -> io::Result<()> {
         self.next_status = now + STATUS_EVERY;
         let status = Status { orders: self.orders, ..status };
         if status != self.sent {
@@ -214,7 +232,7 @@ impl Parent {
     ///
     /// # Errors
     /// The other end is closed.
-    pub(super) fn report(&mut self, mut report: Report) -> io::Result<()> {
+    fn report(&mut self, mut report: Report) -> io::Result<()> {
         let usage = CpuUsage::of_process();
         report.cpu =
             CpuSeconds { user: usage.user.as_secs_f64(), system: usage.system.as_secs_f64() };
@@ -237,5 +255,7 @@ fn own_memory() -> Option<u64> {
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const STATUS_EVERY: u64 = 100_000_000;
-/// Time between two looks of an endpoint's worker.
-const TICK: Duration = Duration::from_millis(50);
+/// The unit of epoll's timeouts.
+const EPOLLS_UNIT: Duration = Duration::from_millis(1);
+/// Longest wait: a status is due several times a second.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);

@@ -110,11 +110,11 @@ impl<'a> Examination<'a> {
                 Some(probe) => {
                     let idle = scope.spawn(move || probe.run_once(&request, &mut ()));
                     client.find_link_rate(Direction::Both, seed);
-                    joined(idle)
+                    joined(idle.join())
                 }
                 None => client.run_once(&request, &mut ()),
             };
-            (joined(route), idle)
+            (joined(route.join()), idle)
         });
         self.check.route = route;
         let (idle, error) = idle?;
@@ -194,8 +194,8 @@ impl<'a> Examination<'a> {
     fn responsiveness_request(&self, direction: Direction) -> responsiveness::Request {
         let by_direction = &self.check.loaded_latency_by_direction_us;
         let loaded_us = by_direction.get(direction.word()).map_or(0.0, |loaded| loaded.p50);
-        let interval = Duration::from_secs_f64(loaded_us / 1e6) * 2;
-        let interval = interval.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
+        let two_round_trips = Duration::from_secs_f64(loaded_us / 1e6) * 2;
+        let interval = two_round_trips.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
         let record = match direction {
             Direction::Up => &self.check.up,
             Direction::Down | Direction::Both => &self.check.down,
@@ -245,7 +245,7 @@ impl<'a> Examination<'a> {
             let probing =
                 probe.map(|client| scope.spawn(move || client.run_once(&beside, &mut ())));
             let bulk = self.client.run_once(&test, &mut ());
-            (bulk, probing.map(joined))
+            (bulk, probing.map(|probing| joined(probing.join())))
         });
         // A probe that fails costs the latency under load and nothing else.
         if let Some(Ok((record, None))) = loaded

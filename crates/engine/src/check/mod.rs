@@ -87,8 +87,8 @@ pub fn check(
 /// There is none of that name; the error names those that there are.
 pub fn knows_congestion(name: &str) -> Result<(), MeasureError> {
     let nobody = SocketAddr::new(loopback(None), 0);
-    let socket = socket::tcp_socket(nobody, None, Mptcp::Off);
-    let socket = socket.map_err(MeasureError::host("cannot make a socket"))?;
+    let socket = socket::tcp_socket(nobody, None, Mptcp::Off)
+        .map_err(MeasureError::host("cannot make a socket"))?;
     match socket::set_congestion(&socket, name) {
         Err(OptionError::Set { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             let known =

@@ -16,7 +16,7 @@ use linerate_core::one_way::Probe;
 use linerate_core::plan::{Direction, Extent, Protocol, Test, Traffic};
 use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{HostFacts, PathTrain, Record, Status};
-use linerate_core::session::message::{Limits, Progress, Refusal, RefusalReason, Welcome};
+use linerate_core::session::message::{Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{
     self, CLOCK, Open, Operation, PROFILE, TREATMENTS, Treat, Untreat,
 };
@@ -34,6 +34,7 @@ use crate::clock::{now, now_ns};
 use crate::control::{ControlReceived, ControlSocket};
 use crate::error::MeasureError;
 use crate::host;
+use crate::join::joined;
 use crate::measure::half::{Half, HalfEnd, HalfOptions};
 use crate::measure::live::LiveFlow;
 use crate::measure::outcome::AnswerOutcome;
@@ -162,7 +163,7 @@ impl Client {
             peer,
             socket,
             session,
-            welcome: placeholder(),
+            welcome: Welcome::default(),
             token: Token([0; 16]),
             stop,
             run_over: Stop::new(),
@@ -310,7 +311,7 @@ impl Client {
                 threads.into_iter().map(|thread| thread.join()).collect()
             });
             for (direction, found) in directions.iter().zip(found) {
-                let found = found.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let found = joined(found);
                 match direction {
                     Direction::Down => self.trains.down = found,
                     Direction::Up | Direction::Both => self.trains.up = found,
@@ -565,7 +566,7 @@ impl Client {
         let (server, facts) = thread::scope(|scope| {
             let facts = scope.spawn(|| host::facts_by(Some(peer), device.as_deref()));
             let server = self.ask_at_the_end(operation::End, false, LAST_REPORT);
-            let facts = facts.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let facts = joined(facts.join());
             (server.map(|report| *report), facts)
         });
         let HalfEnd { mut report, exchange, cut_short } = half.stop(facts);
@@ -677,15 +678,4 @@ fn is_over(test: &Test, half: &Half, remote: &Remote) -> bool {
         _ => true,
     };
     half.is_finished() && (remote.finished || !waits_for_remote)
-}
-
-/// Stands for the welcome until the endpoint has sent it.
-fn placeholder() -> Welcome {
-    Welcome {
-        software: String::new(),
-        token: String::new(),
-        operations: Vec::new(),
-        limits: Limits { clients: 0, streams: 0, seconds: 0.0, rate_bps: None, connections: 0 },
-        facts: Box::default(),
-    }
 }

@@ -63,8 +63,8 @@ impl Slot {
 }
 
 fn busy(left: Duration) -> Refusal {
-    let until = format_rfc3339(SystemTime::now() + left);
-    let until = until.get(11..19).unwrap_or(&until);
+    let moment = format_rfc3339(SystemTime::now() + left);
+    let until = moment.get(11..19).unwrap_or(&moment);
     Refusal {
         reason: RefusalReason::Busy,
         message: format!(

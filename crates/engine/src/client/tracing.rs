@@ -23,7 +23,7 @@ impl Client {
     ///
     /// # Errors
     /// [`MeasureError::Lacks`] if it is too old for that.
-    pub fn check_traces(&self) -> Result<(), MeasureError> {
+    pub(crate) fn check_traces(&self) -> Result<(), MeasureError> {
         self.check_has(TRACE, "traces no way back: a newer one does")
     }
 

@@ -56,7 +56,7 @@ const BACKLOG: u32 = 1024;
 const DEFER_SECONDS: u32 = 1;
 
 /// Options of an endpoint.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ServeOptions {
     /// Address to listen on; both families' wildcards if `None`.
     pub bind: Option<IpAddr>,
@@ -133,24 +133,7 @@ impl ServeOptions {
     /// Serves all clients of linerate's and iperf3's, on all addresses and on a port that the
     /// kernel chooses. They may have the host profiled and change nothing.
     pub fn within(limits: Limits) -> Self {
-        Self {
-            bind: None,
-            family: None,
-            port: 0,
-            limits,
-            max_memory: None,
-            admission: None,
-            key: None,
-            iperf3: None,
-            allow_treatments: false,
-            allow_profiles: true,
-            one_off: false,
-            live: None,
-            netperf: None,
-            ttcp_sink: None,
-            ttcp_source: None,
-            stamp: None,
-        }
+        Self { limits, allow_profiles: true, ..Self::default() }
     }
 
     /// Refuses treatments without a key, because they need root; and with a key, every way in that

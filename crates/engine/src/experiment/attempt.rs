@@ -136,19 +136,19 @@ fn in_place<T: Send>(
     site: &ExperimentSite<'_>,
     act: Act<'_, T>,
 ) -> Result<T, ExperimentError> {
-    let client = CpuQuota::new(cell.place.client_cpu)?;
+    let client = CpuQuota::new(cell.place.client_cpu).map_err(ExperimentError::Cpu)?;
     let ExperimentPath::Lab { .. } = &cell.place.path else {
         let target = site.target.ok_or(ExperimentError::NoTarget)?;
-        return client.run(|| act(target, None))?;
+        return client.run(|| act(target, None)).map_err(ExperimentError::Cpu)?;
     };
     let mut on_path = |path: &LabPath| {
         path.enter()?;
         act(&path.target(), Some(path))
     };
-    let server = CpuQuota::new(cell.place.server_cpu)?;
+    let server = CpuQuota::new(cell.place.server_cpu).map_err(ExperimentError::Cpu)?;
     // The endpoint's threads inherit the quota of the one that starts it.
-    let path = server.run(|| build(&cell.place, seed, site))??;
-    client.run(|| on_path(&path))?
+    let path = server.run(|| build(&cell.place, seed, site)).map_err(ExperimentError::Cpu)??;
+    client.run(|| on_path(&path)).map_err(ExperimentError::Cpu)?
 }
 
 fn build(place: &Place, seed: u64, site: &ExperimentSite<'_>) -> Result<LabPath, ExperimentError> {

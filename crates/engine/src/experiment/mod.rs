@@ -25,7 +25,7 @@ use linerate_core::link::RateTrace;
 use linerate_core::record::Interval;
 
 pub use error::ExperimentError;
-pub use records::{RecordsError, RecordsFile};
+pub use records::RecordsFile;
 
 use crate::category::{Categorized, Category};
 use crate::stop::Stop;

@@ -1,63 +1,17 @@
 //! The file of an experiment's runs: one JSON line for each, appended as it comes.
 
 use std::fs::{OpenOptions, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use linerate_core::ceilings;
 use linerate_core::experiment::{Experiment, Run};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use crate::category::{Categorized, Category};
+use super::error::ExperimentError;
 use crate::state_files::{JsonLog, StateError};
 
 /// Schema of the file's first line.
 const SCHEMA: &str = "linerate.experiment-records/1";
-
-/// A file of runs that cannot be used.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RecordsError {
-    /// The file system refused something.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// Somebody else appends to it.
-    #[error("{}: another process runs this experiment", path.display())]
-    InUse {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Its runs are not this experiment's.
-    #[error(
-        "{}: it holds runs of another experiment, or of this one before its file, seed or path was \
-         changed; \
-         --fresh throws them away, --records FILE keeps them", path.display()
-    )]
-    Other {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is not a file of runs.
-    #[error("{}: line {line} is no run of an experiment: {why}; --records FILE takes another \
-        file", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// Why.
-        why: String,
-    },
-}
-
-impl Categorized for RecordsError {
-    fn category(&self) -> Category {
-        match self {
-            Self::State(error) if error.is_of_writing() => Category::Failed,
-            _ => Category::Usage,
-        }
-    }
-}
 
 /// The runs of an experiment on a disk, for one process at a time.
 #[derive(Debug)]
@@ -80,7 +34,11 @@ impl RecordsFile {
     ///
     /// # Errors
     /// It cannot be opened, is in use, or holds something else; its content is as it was then.
-    pub fn open(path: &Path, experiment: &Experiment, fresh: bool) -> Result<Self, RecordsError> {
+    pub fn open(
+        path: &Path,
+        experiment: &Experiment,
+        fresh: bool,
+    ) -> Result<Self, ExperimentError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(StateError::new("open", path))?;
@@ -88,7 +46,7 @@ impl RecordsFile {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let path = path.to_owned();
-                return Err(RecordsError::InUse { path });
+                return Err(ExperimentError::InUse { path });
             }
             Err(TryLockError::Error(source)) => return Err(StateError::new("lock", path)(source))?,
         }
@@ -125,22 +83,22 @@ impl RecordsFile {
     ///
     /// # Errors
     /// The disk is full or failing.
-    pub(super) fn append(&mut self, run: &Run) -> Result<(), RecordsError> {
+    pub(super) fn append(&mut self, run: &Run) -> Result<(), ExperimentError> {
         Ok(self.log.add(run)?)
     }
 
     /// Reads head and runs; the byte at which the last whole line ends.
-    fn read(&mut self, head: &Head) -> Result<u64, RecordsError> {
+    fn read(&mut self, head: &Head) -> Result<u64, ExperimentError> {
         let path = self.log.path();
         let malformed =
-            |line, why: String| RecordsError::Malformed { path: path.to_owned(), line, why };
+            |line, why: String| ExperimentError::Malformed { path: path.to_owned(), line, why };
         let (end, torn) = self.log.read(|number, line| {
             let not_run = |error: serde_json::Error| malformed(number, error.to_string());
             if number == 1 {
                 let found: Head = serde_json::from_slice(line).map_err(not_run)?;
                 if (&found.schema, &found.identity) != (&head.schema, &head.identity) {
                     let path = path.to_owned();
-                    return Err(RecordsError::Other { path });
+                    return Err(ExperimentError::Other { path });
                 }
                 return Ok(());
             }

@@ -47,11 +47,11 @@ fn made(experiment: &Experiment, slot: Slot) -> Run {
 
 /// A process that another test starts has every descriptor, and so the file's lock, until it
 /// executes its program.
-fn open(path: &Path, experiment: &Experiment, fresh: bool) -> Result<RecordsFile, RecordsError> {
+fn open(path: &Path, experiment: &Experiment, fresh: bool) -> Result<RecordsFile, ExperimentError> {
     let until = Instant::now() + linerate_testkit::PATIENCE;
     loop {
         match RecordsFile::open(path, experiment, fresh) {
-            Err(RecordsError::InUse { .. }) if Instant::now() < until => {
+            Err(ExperimentError::InUse { .. }) if Instant::now() < until => {
                 thread::sleep(Duration::from_millis(1));
             }
             other => return other,
@@ -110,7 +110,7 @@ fn another_experiments_runs_are_refused_and_left_alone() {
     let before = fs::read(&path).unwrap();
     let changed = experiment(&TEXT.replace("[100, 200]", "[100, 300]"));
     let error = open(&path, &changed, false).unwrap_err();
-    assert!(matches!(error, RecordsError::Other { .. }), "{error}");
+    assert!(matches!(error, ExperimentError::Other { .. }), "{error}");
     assert_eq!(error.category(), Category::Usage);
     assert_eq!(fs::read(&path).unwrap(), before);
 
@@ -126,7 +126,7 @@ fn two_runs_of_one_experiment_do_not_share_a_file() {
     let path = directory.path().join("a.jsonl");
     let _first = open(&path, &experiment(TEXT), false).unwrap();
     let error = RecordsFile::open(&path, &experiment(TEXT), true).unwrap_err();
-    assert!(matches!(error, RecordsError::InUse { .. }), "{error}");
+    assert!(matches!(error, ExperimentError::InUse { .. }), "{error}");
 }
 
 #[test]
@@ -170,11 +170,11 @@ fn a_run_that_fails_is_kept_and_three_in_a_row_end_it() {
     let experiment = experiment(TEXT);
     let mut course = course(&experiment);
     let failed = || {
-        Err(ExperimentError::Special(special::SpecialError::File {
+        Err(ExperimentError::File {
             what: "write a file",
             directory: "/".into(),
             source: std::io::ErrorKind::StorageFull.into(),
-        }))
+        })
     };
     for _ in 0..2 {
         let slot = course.next().unwrap();

@@ -63,11 +63,10 @@ fn of_name(name: &str, device: &str, sys: &Result<(), TreatError>) -> Reading {
 
 fn facts(link: &Link, has_sys: bool) -> DeviceView {
     let driver = Ethtool::open(&link.name).ok();
-    let driver = driver.as_ref();
-    let figure = |setting| driver.and_then(|driver| driver.driver_setting(setting).ok()?);
+    let figure = |setting| driver.as_ref()?.driver_setting(setting).ok()?;
     let counts = has_sys.then(|| steering::queue_counts(&link.name).ok());
     let (rx_queues, tx_queues) = counts.flatten().unwrap_or((1, 1));
-    let speed = driver.and_then(|driver| driver.speed_mbit().ok()?);
+    let speed = driver.as_ref().and_then(|driver| driver.speed_mbit().ok()?);
     DeviceView {
         name: link.name.clone(),
         speed_bps: speed.map(|mbit| u64::from(mbit) * 1_000_000),

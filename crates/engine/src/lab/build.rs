@@ -117,10 +117,14 @@ fn open_at_once(
             .collect();
         let results = threads.into_iter().map(|ends| {
             let [first, second] = ends.map(|thread| {
-                joined(thread.map_err(|source| LabError::Host {
-                    what: "start a thread for each link",
-                    source,
-                })?)
+                joined(
+                    thread
+                        .map_err(|source| LabError::Host {
+                            what: "start a thread for each link",
+                            source,
+                        })?
+                        .join(),
+                )
             });
             Ok([first?, second?])
         });

@@ -4,18 +4,9 @@
 use std::io;
 use std::thread;
 
-use thiserror::Error;
-
+use super::error::LabError;
 use super::quota::QuotaGroup;
 use crate::join::joined;
-
-/// A quota of CPU time could not be given.
-#[derive(Debug, Error)]
-#[error("cannot {what}")]
-pub struct CpuError {
-    what: &'static str,
-    source: io::Error,
-}
 
 /// A quota of CPU time, or none, held until it is dropped.
 pub struct CpuQuota(Option<QuotaGroup>);
@@ -25,7 +16,7 @@ impl CpuQuota {
     ///
     /// # Errors
     /// No control group can be made here.
-    pub fn new(percent: Option<u32>) -> Result<Self, CpuError> {
+    pub fn new(percent: Option<u32>) -> Result<Self, LabError> {
         let group = percent.map(QuotaGroup::create).transpose();
         Ok(Self(group.map_err(cannot(QUOTA))?))
     }
@@ -34,7 +25,7 @@ impl CpuQuota {
     ///
     /// # Errors
     /// The thread cannot be put into the control group.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, CpuError> {
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         thread::scope(|scope| {
             let helper = scope.spawn(|| {
                 if let Some(group) = &self.0 {
@@ -42,13 +33,13 @@ impl CpuQuota {
                 }
                 Ok(work())
             });
-            joined(helper)
+            joined(helper.join())
         })
     }
 }
 
-fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> CpuError {
-    move |source| CpuError { what, source }
+fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> LabError {
+    move |source| LabError::Host { what, source }
 }
 
 /// An error with the remedy in its text.
@@ -71,7 +62,7 @@ mod tests {
         let quota = match CpuQuota::new(Some(20)) {
             Ok(quota) => quota,
             Err(error) => {
-                skip(Need::Cgroup, error.source);
+                skip(Need::Cgroup, crate::words::chain(&error));
                 return;
             }
         };

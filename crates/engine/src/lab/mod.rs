@@ -37,8 +37,8 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
-pub use cpu::{CpuError, CpuQuota};
-pub use daemon::{DaemonError, HostState, LabDirectory, LabState, hold_lab, start_holder};
+pub use cpu::CpuQuota;
+pub use daemon::{HostState, LabDirectory, LabState, hold_lab, start_holder};
 pub use demo::Demo;
 pub use error::LabError;
 pub use path::{LabEnds, LabPath};
@@ -89,7 +89,7 @@ pub fn prepare() -> Result<(), LabError> {
         return Ok(());
     }
     match user_namespaces_allowed() {
-        Probe::Supported(()) => Ok(enter_user_namespace()?),
+        Probe::Supported(()) => enter_user_namespace().map_err(LabError::UserNamespace),
         Probe::Unsupported(reason) | Probe::Unknown(reason) => Err(LabError::NotAllowed { reason }),
     }
 }
@@ -109,7 +109,7 @@ impl Lab {
         let built = build::build(&topology)?;
         let mut lab = Self { topology, pump: None, built, baseline: None, _spinners: None };
         if lab.built.inside.is_some() {
-            lab._spinners = Some(IdleSpinners::start()?);
+            lab._spinners = Some(IdleSpinners::start().map_err(LabError::Idle)?);
             lab.calibrate()?;
             lab.pump = Some(lab.start_pump(options)?);
         }

@@ -36,8 +36,7 @@ type Write = (PathBuf, String);
 impl QuotaGroup {
     /// Makes a group below that of this process, whose threads together get this share of one CPU.
     pub(super) fn create(percent: u32) -> io::Result<Self> {
-        let group = CpuGroup::of_this_thread().map_err(io::Error::other)?;
-        let group = group.ok_or_else(|| {
+        let group = CpuGroup::of_this_thread().map_err(io::Error::other)?.ok_or_else(|| {
             let why = "no control group of this process is mounted where it can be seen";
             io::Error::new(ErrorKind::NotFound, why)
         })?;

@@ -72,7 +72,7 @@ impl LoadBeside {
             // A load that could not be begun hangs up.
             let done = is_warm.recv().ok().map(|()| act());
             over.request();
-            (done, joined(load))
+            (done, joined(load.join()))
         });
         let Outcome { record, error, .. } = outcome?;
         match (done, error) {

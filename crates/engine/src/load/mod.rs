@@ -195,8 +195,7 @@ fn together(
         let threads: Vec<_> = (clients.iter_mut().zip(jobs))
             .map(|(client, job)| job.map(|job| scope.spawn(move || job.run(client, gate))))
             .collect();
-        let threads = threads.into_iter();
-        threads.map(|thread| thread.map(joined)).collect()
+        threads.into_iter().map(|thread| thread.map(|thread| joined(thread.join()))).collect()
     });
     // The others were only told not to begin.
     let is_cause = |run: &Option<Result<_, MeasureError>>| {

@@ -28,6 +28,7 @@ use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use super::source::FlowSource;
 use super::{connect_transfer, crr, exchange, stream, udp};
 use crate::clock::now_ns;
+use crate::join::joined;
 use crate::profiler::{Circumstances, Profiler};
 
 /// How each flow of a worker ended, and the CPU time of its thread.
@@ -97,7 +98,9 @@ impl Half {
         self.request_stop();
         wake(&self.shared);
         self.let_go();
-        self.workers.into_iter().map(joined).for_each(drop);
+        for worker in self.workers {
+            joined(worker.join());
+        }
         error
     }
 
@@ -112,8 +115,8 @@ impl Half {
     /// as long as the scheduler lets it.
     pub(super) fn begin_on_time(&self) -> io::Result<()> {
         thread::scope(|scope| {
-            let starter = thread::Builder::new().name("start".into());
-            let starter = starter.spawn_scoped(scope, || {
+            let named = thread::Builder::new().name("start".into());
+            let starter = named.spawn_scoped(scope, || {
                 // Where this is refused, the record shows how late the flows began.
                 let _ = set_real_time_policy();
                 wake_sharply();
@@ -121,8 +124,7 @@ impl Half {
                 self.send_first();
                 self.let_go();
             })?;
-            let ended = starter.join();
-            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            joined(starter.join());
             Ok(())
         })
     }
@@ -307,9 +309,9 @@ impl Half {
     /// Stops the half and gives its report, which includes `facts`.
     pub(crate) fn stop(self, facts: HostFacts) -> HalfEnd {
         self.request_stop();
-        let course = joined(self.sampler);
+        let course = joined(self.sampler.join());
         wake(&self.shared);
-        let worked = self.workers.into_iter().map(joined).collect();
+        let worked = self.workers.into_iter().map(|worker| joined(worker.join())).collect();
         report(&self.shared, course, worked, facts)
     }
 }
@@ -322,11 +324,6 @@ fn wake(shared: &Shared) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
-}
-
-/// A thread's result; a panic of the thread continues in this one.
-fn joined<T>(thread: JoinHandle<T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs the worker of one flow, or of several flows that share a thread.

@@ -8,14 +8,16 @@ mod netperf;
 mod stamp;
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use linerate_core::assemble::ExchangeTotals;
 use linerate_core::foreign::netperf::PORT;
 use linerate_core::foreign::{ForeignRun, Role, Tool};
-use linerate_core::plan::{Direction, Extent, Plan, Test, Traffic};
+use linerate_core::plan::{
+    Direction, Extent, Plan, Protocol, SocketOptions, StreamTest, Test, Traffic,
+};
 use linerate_core::record::{HostFacts, Record, Status};
 use linerate_core::session::SessionError;
 use linerate_core::session::message::HalfReport;
@@ -27,7 +29,7 @@ use linerate_sys::tcp_info::TcpInfo;
 pub use self::iperf3::Accounts;
 use self::iperf3::{BUSY_FOR, Iperf3};
 use crate::campaign::{self, Campaign, Observer};
-use crate::client::{Client, Live, Observe, Outcome, Profiles};
+use crate::client::{Client, Live, Observe, Outcome, Profiles, connect_unless, tcp_flow_socket};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::host;
@@ -149,7 +151,7 @@ impl Partner {
         }
     }
 
-    /// Runs a plan, as [`Client::run_plan`].
+    /// Runs a plan. What was run before an error is kept.
     ///
     /// # Errors
     /// The very first run could not begin.
@@ -272,6 +274,28 @@ impl ServerAddress {
         host::facts_by(Some(self.peer.ip()), self.target.device.as_deref())
     }
 
+    /// Makes a TCP connection for flow `id`, and sends its `first` bytes.
+    fn connect(
+        &self,
+        peer: SocketAddr,
+        test: &Test,
+        options: &SocketOptions,
+        id: u32,
+        first: &[u8],
+    ) -> Result<TcpStream, MeasureError> {
+        let is_stopped = || self.stop.is_requested();
+        let connected = tcp_flow_socket(&self.target, peer, test, options, id)
+            .and_then(|s| connect_unless(s, peer, self.target.connect_timeout, is_stopped))
+            .and_then(|mut stream| stream.write_all(first).map(|()| stream));
+        connected.map_err(|error| {
+            if is_stopped() {
+                MeasureError::Interrupted
+            } else {
+                MeasureError::connect(peer)(error)
+            }
+        })
+    }
+
     /// Watches a running test until it is over at this end.
     fn watch(&self, test: &Test, half: &Half, observe: Observe<'_>) -> Result<(), MeasureError> {
         let mut over_since = None;
@@ -329,6 +353,36 @@ impl ServerAddress {
             profiles: Profiles::default(),
             probes: Vec::new(),
         }
+    }
+}
+
+/// What of a stream no other tool's server has.
+fn stream_lacks(test: &Test, stream: &StreamTest) -> [(bool, &'static str); 5] {
+    let up = test.direction != Direction::Down;
+    let down = test.direction != Direction::Up;
+    [
+        (stream.verify, "--verify"),
+        (stream.whole, "--whole"),
+        (stream.train, "a packet train"),
+        (stream.batch.is_some() && down, "--batch at the server"),
+        (stream.read_rate_bps.is_some() && up, "--read-rate at the server"),
+    ]
+}
+
+/// Refuses a test for the first thing that it asks for and another tool's server (`named` with its
+/// article) does not have: one of `missing`, or what none of them has.
+fn refuse_lacking(named: &str, test: &Test, missing: &[(bool, &str)]) -> Result<(), String> {
+    let options = &test.options;
+    let always = [
+        (test.protocol == Protocol::Mptcp, "--protocol mptcp"),
+        (options.quickack.is_some(), "the treatment quickack"),
+        (options.busy_poll_us.is_some(), "the treatment busy_poll"),
+    ];
+    match missing.iter().chain(&always).find(|(asked, _)| *asked) {
+        Some((_, what)) => Err(format!(
+            "{named} answers there, which has no {what}: run `linerate serve` on that host"
+        )),
+        None => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use linerate_core::record::Record;
 use crate::campaign::Observer;
 use crate::client::{Client, Outcome};
 use crate::error::MeasureError;
-use crate::experiment::special::{self, SpecialError};
+use crate::experiment::{ExperimentError, special};
 use crate::stop::Stop;
 
 /// Largest file that is written and read beside a transfer, bytes: a fast path carries more than a
@@ -48,7 +48,7 @@ pub fn disk_beside(
     record: &Record,
     directory: &Path,
     stop: &Stop,
-) -> Result<DiskBeside, SpecialError> {
+) -> Result<DiskBeside, ExperimentError> {
     let bytes = record.bytes().clamp(1, MAX_DISK_FILE);
     let transfer = FileTransfer { bytes, record_bytes: RECORD_BYTES, directory: None };
     let written = special::run(&Special::FileWrite(transfer.clone()), directory, stop)?;

@@ -18,6 +18,7 @@ use super::count::SampleCounts;
 use super::fold::{Names, fold};
 use super::source::Source;
 use super::task::Tasks;
+use crate::join::joined;
 
 /// Pause between two readings of the rings. A CPU's ring lasts more than three times as long at the
 /// highest rate, a thread's ring four times as long at the usual rate.
@@ -124,7 +125,7 @@ impl Profiler {
     pub(crate) fn finish(mut self) -> Taken {
         self.stop();
         let thread = self.thread.take().expect(NONE_LEFT);
-        let drained = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let drained = joined(thread.join());
         self.shared.taken(drained)
     }
 }

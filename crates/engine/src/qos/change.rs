@@ -44,8 +44,8 @@ pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Egress, Direction::Ing
 
 /// Makes all changes, or none.
 pub(super) fn commit(site: &mut QosSite, changes: Vec<QosChange>) -> Result<(), QosError> {
-    let made = changes.iter().try_for_each(|change| begin(site, change));
-    let made = made.and_then(|()| {
+    let begun = changes.iter().try_for_each(|change| begin(site, change));
+    let made = begun.and_then(|()| {
         (changes.iter()).try_for_each(|change| {
             if !change.next.classes.is_empty() && !change.has_root() {
                 queue::clear(&mut site.netlink, &change.port)?;

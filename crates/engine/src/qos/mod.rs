@@ -264,8 +264,10 @@ pub fn enable(interface: Option<&str>) -> Result<QosDocument, QosError> {
     on_site(|site| {
         let mut all = Vec::new();
         for ((port, state), file) in standing.iter().zip(&files) {
-            let adapter = file.adapters.iter().find(|adapter| adapter.name == state.adapter);
-            let adapter = adapter.ok_or_else(|| no_policy(port.name()))?;
+            let mut adapters = file.adapters.iter();
+            let adapter = adapters
+                .find(|adapter| adapter.name == state.adapter)
+                .ok_or_else(|| no_policy(port.name()))?;
             let wanted = WantedPolicy {
                 policy: Some((&state.text, file, adapter)),
                 forced: state.forced,
@@ -552,8 +554,8 @@ fn refuse_foreign(
     };
     for direction in [Direction::Egress, Direction::Ingress] {
         let meets = next.hooked(direction).program.is_some();
-        let others = (site.hooks(port)).others(&mut site.netlink, port, direction)?;
-        let others: Vec<_> = others.into_iter().map(|(words, _)| words).collect();
+        let found = (site.hooks(port)).others(&mut site.netlink, port, direction)?;
+        let others: Vec<_> = found.into_iter().map(|(words, _)| words).collect();
         if meets && !others.is_empty() {
             refuse(
                 others.join(" and "),

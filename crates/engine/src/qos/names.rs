@@ -26,8 +26,7 @@ impl Names for SystemNames {
             let why = format!("a file may name at most {MAX_HOSTS} hosts");
             return Err(why);
         }
-        let found = (host, 0).to_socket_addrs();
-        let found = found.map_err(|error| error.to_string())?;
+        let found = (host, 0).to_socket_addrs().map_err(|error| error.to_string())?;
         let addresses: Vec<_> = found.map(|address| address.ip()).collect();
         self.hosts.insert(host.to_owned(), addresses.clone());
         Ok(addresses)

@@ -51,8 +51,8 @@ pub(crate) fn packet_ns(policy: &QosPolicy, packet: &Packet) -> Result<Option<f6
 fn rules(text: &str) -> Result<RuleSet, QosError> {
     let file = PolicyFile::from_toml(text, &mut SystemNames::default())?;
     let any = file.adapters.iter().find(|adapter| adapter.name == "*");
-    let adapter = any.or(file.adapters.first());
-    let adapter = adapter
+    let adapter = any
+        .or(file.adapters.first())
         .ok_or_else(|| QosError::Which { why: "the policy's file has no adapter".to_owned() })?;
     Ok(RuleSet::new(&file, adapter, &Bindings::stand_in(&file))?)
 }

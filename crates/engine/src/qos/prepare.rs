@@ -205,12 +205,14 @@ pub(super) fn check(file: &PolicyFile, adapter: &Adapter, port: &Port) -> Result
 
 /// Bound values by name, to be compared with later.
 fn bound(bindings: &Bindings) -> BTreeMap<String, u64> {
-    let cgroups = bindings.cgroups.iter();
-    let cgroups = cgroups.map(|(path, group)| (format!("{CGROUP} {}", path.0), group.id));
-    let interfaces = bindings.interfaces.iter();
-    let interfaces =
-        interfaces.map(|(name, index)| (format!("interface {}", name.0), (*index).into()));
-    cgroups.chain(interfaces).collect()
+    let mut bound = BTreeMap::new();
+    for (path, group) in &bindings.cgroups {
+        bound.insert(format!("{CGROUP} {}", path.0), group.id);
+    }
+    for (name, index) in &bindings.interfaces {
+        bound.insert(format!("interface {}", name.0), (*index).into());
+    }
+    bound
 }
 
 pub(super) const CGROUP: &str = "control group";
@@ -307,11 +309,11 @@ fn attach(
     };
     let counters = map(COUNTERS).map(Readings::new);
     let needed = change.next.slots.values().max().map_or(1, |slot| slot + 1);
-    let slots = counters.as_ref().map_or(MIN_SLOTS, Readings::slots);
-    let slots = slots.max(needed.next_power_of_two());
+    let had = counters.as_ref().map_or(MIN_SLOTS, Readings::slots);
+    let slots = had.max(needed.next_power_of_two());
     let compiled = compiled(rules, change.port.link_type()?, slots, direction)?;
-    let loaded = load(&compiled, hooks.kind(direction), |spec| map(spec.name));
-    let loaded = loaded.map_err(|error| refused(site, &change.port, error))?;
+    let loaded = load(&compiled, hooks.kind(direction), |spec| map(spec.name))
+        .map_err(|error| refused(site, &change.port, error))?;
     let mut hooked = hooked(&old, direction, &loaded.program, &loaded.maps)?;
     let stays = counters.filter(|counters| counters.slots() == slots);
     rebase(&mut hooked, stays.as_ref(), &change.next.slots, fresh)?;
@@ -347,9 +349,8 @@ fn rebase(
 ) -> Result<(), QosError> {
     hooked.base.retain(|name, _| slots.contains_key(name));
     for name in fresh {
-        let base = counters.map(|counters| counters.slot(slots[name]));
-        let base = base.transpose()?.unwrap_or_default();
-        hooked.base.insert(name.clone(), base);
+        let counted = counters.map(|counters| counters.slot(slots[name])).transpose()?;
+        hooked.base.insert(name.clone(), counted.unwrap_or_default());
     }
     Ok(())
 }

@@ -203,9 +203,9 @@ pub(super) fn tree(netlink: &mut Netlink, port: &Port) -> Result<Vec<Replaced>, 
         })
         .collect();
     // Those without options the kernel makes with their discipline.
-    let classes = netlink.traffic_classes(port.index())?.into_iter();
-    let classes = classes.filter(|class| !class.options.is_empty());
-    rest.extend(classes.map(|class| Replaced { is_class: true, class }));
+    let mut classes = netlink.traffic_classes(port.index())?;
+    classes.retain(|class| !class.options.is_empty());
+    rest.extend(classes.into_iter().map(|class| Replaced { is_class: true, class }));
     let mut tree: Vec<Replaced> = Vec::new();
     loop {
         let is_next = |one: &Replaced| {

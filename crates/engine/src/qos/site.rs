@@ -82,9 +82,8 @@ impl QosSite {
 
     /// Takes away what is left of an interface that is gone.
     fn forget(&mut self, key: &str) -> Result<Option<String>, QosError> {
-        let state = self.directory.read(key, Which::Current);
-        let state = state.or(self.directory.read(key, Which::Next));
-        let state = state.and_then(Result::ok);
+        let current = self.directory.read(key, Which::Current);
+        let state = current.or(self.directory.read(key, Which::Next)).and_then(Result::ok);
         self.hooks_of(key).tidy(None)?;
         self.directory.remove(key, Which::Current)?;
         self.directory.remove(key, Which::Next)?;

@@ -123,7 +123,7 @@ impl<'scope> Loads<'scope> {
         self.loads.iter_mut().for_each(|load| load.go = None);
         let (mut loaded, mut failed, mut unused) = (Vec::new(), None, None);
         for load in self.loads {
-            match joined(load.thread) {
+            match joined(load.thread.join()) {
                 LoadResult::Loaded(one) => loaded.push(*one),
                 LoadResult::Failed(error) => failed = failed.or(Some(error)),
                 LoadResult::Unused(error) => unused = unused.or(error),

@@ -92,7 +92,7 @@ impl<'scope> Probes<'scope> {
     /// # Errors
     /// They could not be begun, or ended early.
     pub(super) fn end(self) -> Result<Vec<AnswerOutcome>, MeasureError> {
-        joined(self.thread).map(|()| self.answers)
+        joined(self.thread.join()).map(|()| self.answers)
     }
 }
 

@@ -48,7 +48,7 @@ impl Method {
     }
 
     /// What cannot be known this way, and could with `CAP_NET_RAW`.
-    pub fn blind_spot(self) -> Option<&'static str> {
+    pub(crate) fn blind_spot(self) -> Option<&'static str> {
         match self {
             Self::UdpRaw | Self::IcmpRaw | Self::TcpRaw => None,
             Self::UdpErrors | Self::IcmpErrors => Some(
@@ -291,9 +291,10 @@ impl ProbeChannel {
 }
 
 fn local_port(socket: &ProbeSocket) -> Result<u16, TraceError> {
-    let address = socket.local_address();
-    let address = address.map_err(|source| kernel("read a socket's address", source))?;
-    Ok(address.port())
+    socket
+        .local_address()
+        .map(|address| address.port())
+        .map_err(|source| kernel("read a socket's address", source))
 }
 
 /// `None` if it takes privileges that this process lacks.

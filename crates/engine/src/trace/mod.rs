@@ -19,7 +19,7 @@ mod strategy;
 mod syn;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -35,6 +35,7 @@ use linerate_core::trace::{
 };
 use linerate_core::units::{Nanos, format_rfc3339};
 use linerate_sys::probe::ProbeSocket;
+use linerate_sys::socket;
 use names::HopNames;
 use strategy::Strategy;
 
@@ -105,10 +106,7 @@ pub struct WatchPace {
 
 /// Whether this host lets the caller send echo requests to `target`, with privilege or without.
 pub fn may_send_echo(target: IpAddr) -> bool {
-    let any = match target {
-        IpAddr::V4(_) => IpAddr::from([0u8; 4]),
-        IpAddr::V6(_) => IpAddr::from([0u8; 16]),
-    };
+    let any = socket::any(&SocketAddr::new(target, 0));
     ProbeSocket::icmp(any).is_ok() || ProbeSocket::echo(any).is_ok()
 }
 

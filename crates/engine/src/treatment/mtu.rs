@@ -116,8 +116,10 @@ impl MtuStep {
             return Ok(Vec::new());
         }
         let changed = ipv6_routes(netlink)?.into_iter().filter_map(|mut route| {
-            let was = self.routes.iter().find(|was| was.is_of(&route));
-            let was = was.filter(|_| route.metrics.value(Metric::Mtu) == Some(self.set))?;
+            if route.metrics.value(Metric::Mtu) != Some(self.set) {
+                return None;
+            }
+            let was = self.routes.iter().find(|was| was.is_of(&route))?;
             route.metrics.set(Metric::Mtu, Some(was.mtu));
             Some(route)
         });

@@ -104,8 +104,8 @@ impl Reversible for QosStep {
             let (what, why) = (self.name.clone(), "somebody else changes the policy");
             return Err(TreatError::not_taken(what, words.to_owned(), why));
         }
-        let attached = adapter.and_then(|adapter| adapter.attached.as_deref());
-        let attached = attached.unwrap_or("no program");
+        let attached =
+            adapter.and_then(|adapter| adapter.attached.as_deref()).unwrap_or("no program");
         let policies = adapter.into_iter().flat_map(|adapter| &adapter.policies);
         let classes = policies.filter(|policy| policy.class.is_some()).count();
         let words = match (wanted, classes) {

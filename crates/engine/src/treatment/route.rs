@@ -190,9 +190,9 @@ fn check_is_here(netlink: &mut Netlink, what: &str, source: IpAddr) -> Result<()
 
 /// The table's own entry for the peer alone, the one that wins if there are several.
 fn host_route(netlink: &mut Netlink, peer: IpAddr) -> Result<Option<Route>, TreatError> {
-    let own = routes(netlink)?.into_iter();
-    let own = own.filter(|route| route.destination == Prefix::host(peer));
-    Ok(own.min_by_key(|route| route.priority.unwrap_or(0)))
+    let mut own = routes(netlink)?;
+    own.retain(|route| route.destination == Prefix::host(peer));
+    Ok(own.into_iter().min_by_key(|route| route.priority.unwrap_or(0)))
 }
 
 fn route_to(netlink: &mut Netlink, peer: IpAddr) -> Result<Route, TreatError> {

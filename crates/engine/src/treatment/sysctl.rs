@@ -178,8 +178,8 @@ impl Beside {
         }
         if !self.allowed.is_empty() {
             let now = read(ALLOWED)?;
-            let others = now.split(' ').filter(|name| !self.allowed.iter().any(|own| own == name));
-            let others = others.collect::<Vec<_>>().join(" ");
+            let is_own = |name: &&str| self.allowed.iter().any(|own| own == name);
+            let others = now.split(' ').filter(|name| !is_own(name)).collect::<Vec<_>>().join(" ");
             if others != now {
                 write(ALLOWED, &others)?;
             }

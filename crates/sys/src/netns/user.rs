@@ -14,27 +14,6 @@ use crate::CallError;
 use crate::netlink::LinkChange;
 use crate::proc::Probe;
 
-/// Why the process could not become root of a user namespace.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum UserNamespaceError {
-    /// Only a process of one thread can change its user namespace.
-    #[error("cannot enter a user namespace: the process has {count} threads and may have one only")]
-    Threads {
-        /// How many it has.
-        count: usize,
-    },
-    /// The kernel refused to make or to join one, or a file of `/proc`.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// The loopback link of the new network namespace could not be set up.
-    #[error("cannot set up the new network namespace")]
-    Network {
-        /// The request that failed.
-        source: NamespaceError,
-    },
-}
-
 /// Makes the process root of new user, network and mount namespaces, with loopback up. To the rest
 /// of the host it stays the user that it was; that user is number 0 inside. Mounts that it makes
 /// are seen by nobody else.
@@ -42,10 +21,10 @@ pub enum UserNamespaceError {
 /// Threads started later may create and enter network namespaces like root's.
 ///
 /// # Errors
-/// [`UserNamespaceError::Threads`] if the process has more than one thread; the others if the
+/// [`NamespaceError::Threads`] if the process has more than one thread; the others if the
 /// kernel refuses. After an error past the check of threads the process may already be in the
 /// namespaces.
-pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
+pub fn enter_user_namespace() -> Result<(), NamespaceError> {
     require_single_thread()?;
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(FLAGS).map_err(|error| CallError::new("create a user namespace", error))?;
@@ -53,11 +32,9 @@ pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
     write("/proc/self/gid_map", &format!("0 {gid} 1"))?;
-    let namespace =
-        Namespace::current().map_err(|source| UserNamespaceError::Network { source })?;
-    namespace
-        .configure(|netlink| netlink.change_link("lo", &LinkChange::Up))
-        .map_err(|source| UserNamespaceError::Network { source })
+    Namespace::current()
+        .and_then(|own| own.configure(|netlink| netlink.change_link("lo", &LinkChange::Up)))
+        .map_err(|source| NamespaceError::Network { source: Box::new(source) })
 }
 
 /// Makes the process a member of the user and mount namespaces of process `pid`, as far as they are
@@ -68,11 +45,11 @@ pub fn enter_user_namespace() -> Result<(), UserNamespaceError> {
 /// [`Namespace::enter`].
 ///
 /// # Errors
-/// [`UserNamespaceError::Threads`] if the process has more than one thread;
-/// [`UserNamespaceError::Call`] if there is no such process, the kernel refuses (`EPERM`: it
+/// [`NamespaceError::Threads`] if the process has more than one thread;
+/// [`NamespaceError::Call`] if there is no such process, the kernel refuses (`EPERM`: it
 /// belongs to another user), or the working directory does not exist there. After the last two the
 /// process may be a member already.
-pub fn join_user_namespace(pid: u32) -> Result<(), UserNamespaceError> {
+pub fn join_user_namespace(pid: u32) -> Result<(), NamespaceError> {
     require_single_thread()?;
     let join = |error| CallError::new(format!("join the namespaces of process {pid}"), error);
     // Both are opened first: after joining the one, the other's file may be another's.
@@ -99,10 +76,10 @@ fn foreign_namespace(pid: u32, kind: &str) -> io::Result<Option<File>> {
     Ok((!same).then_some(file))
 }
 
-fn require_single_thread() -> Result<(), UserNamespaceError> {
+fn require_single_thread() -> Result<(), NamespaceError> {
     match read_directory_length("/proc/self/task")? {
         1 => Ok(()),
-        count => Err(UserNamespaceError::Threads { count }),
+        count => Err(NamespaceError::Threads { count }),
     }
 }
 
@@ -177,15 +154,15 @@ fn errno_of_attempt() -> io::Result<i32> {
     status.ok_or_else(|| io::Error::other("the child was killed"))
 }
 
-fn read_directory_length(path: &str) -> Result<usize, UserNamespaceError> {
+fn read_directory_length(path: &str) -> Result<usize, NamespaceError> {
     fs::read_dir(path).map(Iterator::count).map_err(|source| file_error(path, source))
 }
 
-fn file_error(path: &str, source: io::Error) -> UserNamespaceError {
+fn file_error(path: &str, source: io::Error) -> NamespaceError {
     CallError::new(format!("access {path}"), source).into()
 }
 
-fn write(path: &str, text: &str) -> Result<(), UserNamespaceError> {
+fn write(path: &str, text: &str) -> Result<(), NamespaceError> {
     fs::write(path, text).map_err(|source| file_error(path, source))
 }
 
@@ -230,6 +207,6 @@ mod tests {
         let result = enter_user_namespace();
         other.thread().unpark();
         other.join().unwrap();
-        assert!(matches!(result, Err(UserNamespaceError::Threads { count: 2.. })), "{result:?}");
+        assert!(matches!(result, Err(NamespaceError::Threads { count: 2.. })), "{result:?}");
     }
 }

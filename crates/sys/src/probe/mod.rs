@@ -170,9 +170,8 @@ pub fn source_for(target: IpAddr, device: Option<&str>) -> io::Result<IpAddr> {
     let socket = Socket::new(Domain::for_address(target), Type::DGRAM, Some(Protocol::UDP))?;
     socket.bind_device(device.map(str::as_bytes))?;
     socket.connect(&target.into())?;
-    let address = socket.local_addr()?.as_socket();
-    let address = address.ok_or_else(|| io::Error::other("the kernel names no address"))?;
-    Ok(address.ip())
+    let address = socket.local_addr()?.as_socket().map(|address| address.ip());
+    address.ok_or_else(|| io::Error::other("the kernel names no address"))
 }
 
 fn icmp(local: IpAddr) -> Protocol {

@@ -56,7 +56,7 @@ impl ProtocolCounters {
     ///
     /// # Errors
     /// A line of names has no line of as many numbers for the same group below it.
-    pub fn parse_tables(&mut self, text: &str) -> Result<(), Malformed> {
+    pub(crate) fn parse_tables(&mut self, text: &str) -> Result<(), Malformed> {
         let mut lines = text.lines();
         while let Some(names) = lines.next() {
             let (group, names) = names
@@ -82,7 +82,7 @@ impl ProtocolCounters {
     ///
     /// # Errors
     /// A line has no number after its name.
-    pub fn parse_list(&mut self, text: &str) -> Result<(), Malformed> {
+    pub(crate) fn parse_list(&mut self, text: &str) -> Result<(), Malformed> {
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
             let name = words.next().ok_or_else(|| Malformed::new("a counter's name", line))?;

@@ -104,7 +104,7 @@ pub fn thermal_throttles(cpu: u32) -> Probe<ThermalThrottles> {
 ///
 /// # Errors
 /// Something is not a number or a range, or a range is backwards or beyond 65,536 CPUs.
-pub fn parse_list(text: &str) -> Result<Vec<u32>, Malformed> {
+pub(crate) fn parse_list(text: &str) -> Result<Vec<u32>, Malformed> {
     const EXPECTED: &str = "a list of CPUs";
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

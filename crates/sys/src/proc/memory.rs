@@ -102,7 +102,7 @@ pub fn read_slab_caches() -> Result<Vec<SlabCache>, ProcError> {
 ///
 /// # Errors
 /// The version is another, or a line lacks a figure.
-pub fn parse_slab_caches(text: &str) -> Result<Vec<SlabCache>, Malformed> {
+pub(crate) fn parse_slab_caches(text: &str) -> Result<Vec<SlabCache>, Malformed> {
     if !text.starts_with("slabinfo - version: 2.") {
         return Err(Malformed::new("slabinfo of version 2", text));
     }

@@ -24,9 +24,8 @@ pub fn parse(text: &str, kind: &str) -> Result<u64, Malformed> {
         .lines()
         .find_map(of_kind)
         .ok_or_else(|| Malformed::new("a kind of soft interrupt", text))?;
-    let counts = row.split_ascii_whitespace();
-    let counts: Result<Vec<u64>, _> = counts.map(|count| field(Some(count), "a count")).collect();
-    Ok(counts?.into_iter().fold(0, u64::saturating_add))
+    let mut words = row.split_ascii_whitespace();
+    words.try_fold(0u64, |sum, word| Ok(sum.saturating_add(field(Some(word), "a count")?)))
 }
 
 #[cfg(test)]

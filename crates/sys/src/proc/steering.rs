@@ -152,7 +152,7 @@ fn class(device: &str) -> PathBuf {
 ///
 /// # Errors
 /// A group is not hexadecimal, or there are more than 65,536 CPUs.
-pub fn parse_mask(text: &str) -> Result<Vec<u32>, Malformed> {
+pub(crate) fn parse_mask(text: &str) -> Result<Vec<u32>, Malformed> {
     const EXPECTED: &str = "a mask of CPUs";
     let groups: Vec<&str> = text.trim().split(',').collect();
     if groups.len() > 2_048 {

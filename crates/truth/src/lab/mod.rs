@@ -23,8 +23,8 @@ use linerate_core::record::{Caveat, CaveatKind, Record};
 use linerate_core::treatment::{TreatmentError, Treatments};
 use linerate_core::units::Family;
 use linerate_engine::{
-    Client, CpuError, CpuQuota, LabEnds, LabError, LabOptions, LabPath, MeasureError, Partner,
-    Stop, Target, run_treated,
+    Client, CpuQuota, LabEnds, LabError, LabOptions, LabPath, MeasureError, Partner, Stop, Target,
+    run_treated,
 };
 use linerate_sys::CallError;
 use linerate_sys::ethtool::{Ethtool, Offload};
@@ -53,7 +53,7 @@ pub(crate) enum TruthError {
     Namespace(#[from] NamespaceError),
     /// No quota of CPU time could be given.
     #[error(transparent)]
-    Quota(#[from] CpuError),
+    Quota(LabError),
     /// A CPU could not be shared out.
     #[error("cannot {what}")]
     Cpu {
@@ -277,7 +277,7 @@ impl CpuAllotment {
         let cpu = cpu.map(allowed_cpu).transpose()?;
         Ok(Self {
             cpu,
-            quota: CpuQuota::new(quota)?,
+            quota: CpuQuota::new(quota).map_err(TruthError::Quota)?,
             _neighbours: Neighbours::start(cpu.unwrap_or(0), neighbours)
                 .map_err(cpu_error("start a busy neighbour"))?,
             caveat: None,
@@ -286,12 +286,13 @@ impl CpuAllotment {
 
     /// Runs `work` on a thread with this share; threads that it starts have it, too.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TruthError> {
-        self.quota.run(|| {
+        let confined = || {
             if let Some(cpu) = self.cpu {
                 set_affinity(&[cpu]).map_err(cpu_error("confine a thread to a CPU"))?;
             }
             Ok(work())
-        })?
+        };
+        self.quota.run(confined).map_err(TruthError::Quota)?
     }
 }
 

@@ -13,10 +13,13 @@ mod ttcp;
 use std::cell::Cell;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
-use linerate_core::foreign::{ForeignRun, Tool};
+use linerate_core::foreign::{ForeignRun, Role, Tool};
 use linerate_core::plan::Test;
+use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::HalfReport;
+use linerate_core::units::Family;
 
 use super::budget::Claim;
 use super::clients::Presence;
@@ -24,10 +27,31 @@ use super::occupancy::HeldPlace;
 use super::session::{Context, random_token};
 use super::terms::owners_limit;
 use super::{Running, ServeEvent};
+use crate::clock::now;
 use crate::measure::half::Half;
 use crate::{host, words};
 
 pub(super) use self::ports::Ports;
+
+/// A count of a running test, and since when it has not changed.
+struct Standstill {
+    count: u64,
+    since: Duration,
+}
+
+impl Standstill {
+    fn new() -> Self {
+        Self { count: 0, since: now() }
+    }
+
+    /// How long the count, which is `count` now, has not changed.
+    fn lasts(&mut self, count: u64) -> Duration {
+        if count != self.count {
+            *self = Self { count, since: now() };
+        }
+        now().saturating_sub(self.since)
+    }
+}
 
 /// One client of another tool; its place is free when it is dropped.
 pub(super) struct ForeignClient {
@@ -103,18 +127,48 @@ impl ForeignClient {
     }
 
     /// Stops this end's half of a test; the report has the owner's limit as a caveat.
-    fn stop(&self, half: Half) -> HalfReport {
+    fn stop(&self, half: Half, facts: impl FnOnce() -> HostFacts) -> HalfReport {
         // At once: bytes that arrive while facts are gathered are no longer part of the test.
         half.request_stop();
         let mut claim = self.claim.take();
         if let Some(claim) = &mut claim {
             claim.carried(half.carried_bytes());
         }
-        let mut report = half.stop(host::facts(Some(self.peer.ip()))).report;
+        let mut report = half.stop(facts()).report;
         let limit = self.context.options.limits.rate_bps;
         report.caveats.extend(limit.map(owners_limit));
         self.end_test();
         report
+    }
+
+    /// Facts of this host, and of the interface by which the client is reached.
+    fn host_facts(&self) -> HostFacts {
+        host::facts(Some(self.peer.ip()))
+    }
+
+    /// A test that was served, named after the client's address.
+    fn served(
+        &self,
+        test: Test,
+        started_at: String,
+        status: Status,
+        here: HalfReport,
+    ) -> ForeignRun {
+        let address = self.peer.ip().to_canonical();
+        ForeignRun {
+            tool: self.tool,
+            version: None,
+            role: Role::Served,
+            test,
+            host: address.to_string(),
+            peer: self.peer.to_string(),
+            family: Family::from(address),
+            started_at,
+            status,
+            here,
+            there: None,
+            exchange: None,
+        }
     }
 
     /// Logs a test with its record.

@@ -11,20 +11,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use linerate_core::foreign::{ForeignRun, Role, Tool};
+use linerate_core::foreign::Tool;
 use linerate_core::plan::{Direction, Extent, Protocol, StreamTest, Test, Traffic};
 use linerate_core::record::{CaveatKind, Status};
 use linerate_core::session::message::{FlowHalf, HalfReport};
-use linerate_core::units::{End, Family, Span, format_rfc3339};
+use linerate_core::units::{End, Span, format_rfc3339};
 use linerate_sys::socket;
 
-use super::ForeignClient;
 use super::accept::{ForeignAdmission, accept, watch_datagrams};
+use super::{ForeignClient, Standstill};
 use crate::clock::now_ns;
 use crate::endpoint::rate_limit::PerSecond;
 use crate::endpoint::session::Context;
 use crate::endpoint::terms;
-use crate::host;
 use crate::measure::flow::{Flow, FlowSocket, one_flow};
 use crate::measure::half::{Half, HalfOptions};
 use crate::measure::options;
@@ -95,29 +94,24 @@ fn run(client: &ForeignClient, stream: TcpStream, direction: Direction) -> Resul
     let half = Half::start(End::Server, &test, vec![flow], source, options)
         .map_err(|error| format!("cannot start the test: {error}"))?;
     let finished = watch(client, &half);
-    let mut report = client.stop(half);
+    let mut report = client.stop(half, || client.host_facts());
     if sends {
         // A client ends the source's stream by closing the connection.
         report.caveats.retain(|caveat| caveat.kind != CaveatKind::Partial);
     }
-    let peer = client.peer;
-    client.log_test(foreign_run(*test, peer, started_at, finished, report));
+    client.log_test(client.served(*test, started_at, finished, report));
     Ok(())
 }
 
 /// Waits for the end of a stream: complete unless the owner's limit, a stop or a lack of progress
 /// ended it.
 fn watch(client: &ForeignClient, half: &Half) -> Status {
-    let mut seen = (0, now_ns());
+    let mut standstill = Standstill::new();
     loop {
         if half.all_done() {
             return Status::Complete;
         }
-        let messages = half.messages();
-        if messages != seen.0 {
-            seen = (messages, now_ns());
-        }
-        let still = Duration::from_nanos(now_ns() - seen.1) >= STILL;
+        let still = standstill.lasts(half.messages()) >= STILL;
         if still || half.is_finished() || client.context.stop.is_requested() {
             return Status::Partial;
         }
@@ -128,30 +122,6 @@ fn watch(client: &ForeignClient, half: &Half) -> Status {
 fn test(protocol: Protocol, direction: Direction, length: Duration) -> Test {
     let traffic = Traffic::Stream(StreamTest::new(MESSAGE));
     one_flow(traffic, protocol, direction, Extent::Time(Span(length)))
-}
-
-fn foreign_run(
-    test: Test,
-    peer: SocketAddr,
-    started_at: String,
-    status: Status,
-    here: HalfReport,
-) -> ForeignRun {
-    let address = peer.ip().to_canonical();
-    ForeignRun {
-        tool: Tool::Ttcp,
-        version: None,
-        role: Role::Served,
-        test,
-        host: address.to_string(),
-        peer: peer.to_string(),
-        family: Family::from(address),
-        started_at,
-        status,
-        here,
-        there: None,
-        exchange: None,
-    }
 }
 
 /// A flow of datagrams.
@@ -254,10 +224,9 @@ impl DatagramFlow {
 
     fn end(self) {
         let passed = Duration::from_nanos(self.last_ns - self.first_ns);
-        let peer = self.client.peer;
         let flow = FlowHalf {
             local: self.local,
-            remote: peer.to_string(),
+            remote: self.client.peer.to_string(),
             bytes: self.bytes,
             messages: self.datagrams,
             // A single datagram took no time, so that it has no rate.
@@ -268,13 +237,12 @@ impl DatagramFlow {
         };
         let here = HalfReport {
             flows: vec![flow],
-            facts: Box::new(host::facts(Some(peer.ip()))),
+            facts: Box::new(self.client.host_facts()),
             ..HalfReport::default()
         };
         let test = test(Protocol::Udp, Direction::Up, passed);
-        let (started_at, status) = (self.started_at, Status::Complete);
-        let foreign_run = foreign_run(test, peer, started_at, status, here);
-        self.client.log_test(foreign_run);
+        let run = self.client.served(test, self.started_at, Status::Complete, here);
+        self.client.log_test(run);
         self.client.end_test();
         self.client.log_end(None);
     }

@@ -13,8 +13,8 @@ use linerate_core::experiment::FileTransfer;
 use linerate_sys::file::{bytes_from_storage, drop_from_memory};
 use linerate_sys::thread::CpuUsage;
 
-use super::SpecialError;
 use crate::clock::now_ns;
+use crate::experiment::ExperimentError;
 use crate::stop::Stop;
 
 /// One transfer, about to be made.
@@ -26,7 +26,7 @@ pub(super) struct Work<'a> {
 
 impl Work<'_> {
     /// From making the file to closing it, when all of it is in storage.
-    pub(super) fn write(&self) -> Result<BTreeMap<String, f64>, SpecialError> {
+    pub(super) fn write(&self) -> Result<BTreeMap<String, f64>, ExperimentError> {
         let started = Reading::now();
         let mut file = self.create()?;
         self.fill(&mut file)?;
@@ -37,7 +37,7 @@ impl Work<'_> {
 
     /// From opening the file to closing it, nothing of it being in memory. (A file system in memory
     /// has no other place; `storage_bytes` is then 0.)
-    pub(super) fn read(&self) -> Result<BTreeMap<String, f64>, SpecialError> {
+    pub(super) fn read(&self) -> Result<BTreeMap<String, f64>, ExperimentError> {
         let mut made = self.create()?;
         self.fill(&mut made)?;
         made.sync_all()
@@ -53,7 +53,7 @@ impl Work<'_> {
     }
 
     /// A file that nobody else sees and that is gone when it is closed.
-    fn create(&self) -> Result<File, SpecialError> {
+    fn create(&self) -> Result<File, ExperimentError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!(".linerate-{}-{number}", process::id());
@@ -65,11 +65,11 @@ impl Work<'_> {
         Ok(file)
     }
 
-    fn fill(&self, file: &mut File) -> Result<(), SpecialError> {
+    fn fill(&self, file: &mut File) -> Result<(), ExperimentError> {
         self.each_record("write a file", |record| file.write_all(record))
     }
 
-    fn take(&self, file: &mut File) -> Result<(), SpecialError> {
+    fn take(&self, file: &mut File) -> Result<(), ExperimentError> {
         self.each_record("read a file", |record| file.read_exact(record))
     }
 
@@ -78,12 +78,12 @@ impl Work<'_> {
         &self,
         what: &'static str,
         mut step: impl FnMut(&mut [u8]) -> io::Result<()>,
-    ) -> Result<(), SpecialError> {
+    ) -> Result<(), ExperimentError> {
         let mut record = self.record();
         let mut left = self.transfer.bytes;
         while left > 0 {
             if self.stop.is_requested() {
-                return Err(SpecialError::Interrupted);
+                return Err(ExperimentError::Interrupted);
             }
             let length = left.min(record.len() as u64) as usize;
             step(&mut record[..length]).map_err(self.cannot(what))?;
@@ -98,9 +98,9 @@ impl Work<'_> {
         (0..length).map(|at| (at % 251) as u8).collect()
     }
 
-    fn cannot(&self, what: &'static str) -> impl FnOnce(io::Error) -> SpecialError {
+    fn cannot(&self, what: &'static str) -> impl FnOnce(io::Error) -> ExperimentError {
         let directory = self.directory.to_owned();
-        move |source| SpecialError::File { what, directory, source }
+        move |source| ExperimentError::File { what, directory, source }
     }
 }
 
@@ -178,6 +178,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let special = Special::FileWrite(transfer(1 << 30, 1));
         let error = run(&special, directory.path(), &stop).unwrap_err();
-        assert!(matches!(error, SpecialError::Interrupted));
+        assert!(matches!(error, ExperimentError::Interrupted));
     }
 }

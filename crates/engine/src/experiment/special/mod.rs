@@ -7,44 +7,24 @@
 mod file;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use linerate_core::experiment::Special;
-use thiserror::Error;
 
+use super::error::ExperimentError;
 use crate::stop::Stop;
-
-/// A special workload that could not be run to its end.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum SpecialError {
-    /// The file system refused something.
-    #[error("cannot {what} in {}", directory.display())]
-    File {
-        /// Operation that failed.
-        what: &'static str,
-        /// Where the file was, or was to be.
-        directory: PathBuf,
-        /// From the kernel.
-        source: io::Error,
-    },
-    /// Somebody asked to stop.
-    #[error("interrupted")]
-    Interrupted,
-}
 
 /// Runs `special`; its directory is taken from `beside`, where the experiment's file is. The
 /// figures are
 /// [`SPECIAL_FIGURES`](linerate_core::experiment::SPECIAL_FIGURES).
 ///
 /// # Errors
-/// [`SpecialError`]; nothing is left behind then.
+/// The file system refuses, or somebody asked to stop; nothing is left behind then.
 pub(crate) fn run(
     special: &Special,
     beside: &Path,
     stop: &Stop,
-) -> Result<BTreeMap<String, f64>, SpecialError> {
+) -> Result<BTreeMap<String, f64>, ExperimentError> {
     let (Special::FileWrite(transfer) | Special::FileRead(transfer)) = special;
     let directory = match &transfer.directory {
         Some(directory) => beside.join(directory),

@@ -9,22 +9,22 @@ use linerate_core::lab::{Inhabitant, LabHost, LabShown, LabStatus};
 use linerate_sys::process::{EndSignal, Process};
 
 use super::directory::LabDirectory;
-use super::error::DaemonError;
 use super::hold::{DOWN, STATUS};
 use super::state::LabState;
+use crate::lab::LabError;
 
 impl LabDirectory {
     /// The lab of that name, or the only one that is up.
     ///
     /// # Errors
-    /// [`DaemonError::NotUp`] if there is none, or several.
-    pub fn find(&self, labs: &[LabState], name: Option<&str>) -> Result<LabState, DaemonError> {
+    /// [`LabError::NotUp`] if there is none, or several.
+    pub fn find(&self, labs: &[LabState], name: Option<&str>) -> Result<LabState, LabError> {
         let found = match (name, labs) {
             (Some(name), labs) => labs.iter().find(|lab| lab.name == name),
             (None, [only]) => Some(only),
             (None, _) => None,
         };
-        found.cloned().ok_or_else(|| DaemonError::NotUp {
+        found.cloned().ok_or_else(|| LabError::NotUp {
             name: name.map(str::to_owned),
             others: labs.iter().map(|lab| lab.name.clone()).collect(),
         })
@@ -33,8 +33,8 @@ impl LabDirectory {
     /// What the lab does.
     ///
     /// # Errors
-    /// [`DaemonError::NoAnswer`] after 5 s at the latest.
-    pub fn status(&self, lab: &LabState) -> Result<LabStatus, DaemonError> {
+    /// [`LabError::NoAnswer`] after 5 s at the latest.
+    pub fn status(&self, lab: &LabState) -> Result<LabStatus, LabError> {
         let answer =
             self.ask(lab, STATUS).and_then(|text| LabStatus::parse(&text).map_err(io::Error::from));
         answer.map_err(|error| no_answer(lab, &error))
@@ -44,8 +44,8 @@ impl LabDirectory {
     /// that run in it go on, in hosts without links.
     ///
     /// # Errors
-    /// [`DaemonError::NoAnswer`] if even that does not end it.
-    pub fn end(&self, lab: &LabState) -> Result<(), DaemonError> {
+    /// [`LabError::NoAnswer`] if even that does not end it.
+    pub fn end(&self, lab: &LabState) -> Result<(), LabError> {
         let fault = |error: io::Error| no_answer(lab, &error);
         let process = match Process::open(lab.pid, lab.started_ticks) {
             Ok(process) => process,
@@ -74,23 +74,37 @@ impl LabDirectory {
         let mut stream = UnixStream::connect(self.socket(&lab.name))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(question.as_bytes())?;
-        let end = Instant::now() + PATIENCE;
-        let mut answer = Vec::new();
-        let mut piece = vec![0; 64 << 10];
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || answer.len() > MAX_ANSWER {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            stream.set_read_timeout(Some(left))?;
-            match stream.read(&mut piece) {
-                Ok(0) => return Ok(answer),
-                Ok(more) => answer.extend_from_slice(&piece[..more]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        read_within(PATIENCE, &stream, MAX_ANSWER, |_| false)
+    }
+}
+
+/// Reads until what has arrived `is_whole`, until the stream ends, or until there are `most` bytes.
+///
+/// # Errors
+/// All of it takes longer than `patience`; the stream fails.
+pub(super) fn read_within(
+    patience: Duration,
+    mut stream: &UnixStream,
+    most: usize,
+    is_whole: impl Fn(&[u8]) -> bool,
+) -> io::Result<Vec<u8>> {
+    let end = Instant::now() + patience;
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; most.min(64 << 10)];
+    while bytes.len() < most && !is_whole(&bytes) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(more) => bytes.extend_from_slice(&piece[..more]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
+    Ok(bytes)
 }
 
 impl LabState {
@@ -124,8 +138,8 @@ impl LabState {
 
     fn inhabitant(&self, pid: u32) -> Option<Inhabitant> {
         let namespace = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
-        let number = namespace.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?;
-        let number: u64 = number.parse().ok()?;
+        let digits = namespace.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?;
+        let number: u64 = digits.parse().ok()?;
         let host = self.hosts.iter().find(|host| host.namespace == number)?;
         let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some(Inhabitant { pid, command: command.trim_end().to_owned(), host: host.name.clone() })
@@ -146,8 +160,8 @@ fn ends_within(process: &Process, time: Duration) -> io::Result<bool> {
     }
 }
 
-fn no_answer(lab: &LabState, error: &io::Error) -> DaemonError {
-    DaemonError::NoAnswer { lab: lab.name.clone(), pid: lab.pid, reason: error.to_string() }
+fn no_answer(lab: &LabState, error: &io::Error) -> LabError {
+    LabError::NoAnswer { lab: lab.name.clone(), pid: lab.pid, reason: error.to_string() }
 }
 
 /// How long the process may take to answer, and to end. On a busy host it takes seconds to remove

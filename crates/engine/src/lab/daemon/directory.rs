@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::error::DaemonError;
 use super::state::LabState;
+use crate::lab::LabError;
 use crate::state_files::{
     HeldDirectory, JsonLog, PATIENCE, StateDirectory, StateError, read_json, replace_file, run,
     runtime, temporary,
@@ -31,8 +31,8 @@ impl LabDirectory {
     /// `/tmp/linerate-UID` for others. It is made if need be, for this user alone.
     ///
     /// # Errors
-    /// [`DaemonError::State`] if it cannot be made, or is another's or open to others.
-    pub fn open() -> Result<Self, DaemonError> {
+    /// [`LabError::State`] if it cannot be made, or is another's or open to others.
+    pub fn open() -> Result<Self, LabError> {
         let own = runtime().or_else(run);
         Ok(Self(StateDirectory::make(own.unwrap_or_else(temporary))?))
     }
@@ -42,7 +42,7 @@ impl LabDirectory {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn labs(&self) -> Result<(Vec<LabState>, Vec<String>), DaemonError> {
+    pub fn labs(&self) -> Result<(Vec<LabState>, Vec<String>), LabError> {
         let held = self.hold()?;
         let (mut up, mut removed) = (Vec::new(), Vec::new());
         let names = self.0.names("lab-", ".json")?.into_iter();
@@ -65,14 +65,14 @@ impl LabDirectory {
     }
 
     /// Makes the files of a new lab this process's.
-    pub(super) fn claim(&self, name: &str) -> Result<Claim, DaemonError> {
+    pub(super) fn claim(&self, name: &str) -> Result<Claim, LabError> {
         check_name(name)?;
         let held = self.hold()?;
         // Those of one that was killed are removed.
         self.look_at(&held, name)?;
         let name = name.to_owned();
         match held.claim(&state(&name))? {
-            None => Err(DaemonError::IsUp { name }),
+            None => Err(LabError::IsUp { name }),
             Some(state) => Ok(Claim { directory: self.clone(), name, state }),
         }
     }
@@ -136,12 +136,12 @@ impl Drop for Claim {
 }
 
 /// Names become file names, and those of sockets are short (unix(7): 107 bytes).
-fn check_name(name: &str) -> Result<(), DaemonError> {
+fn check_name(name: &str) -> Result<(), LabError> {
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if (1..=32).contains(&name.len()) && name.chars().all(is_allowed) {
         Ok(())
     } else {
-        Err(DaemonError::Name { name: name.chars().take(64).collect() })
+        Err(LabError::Name { name: name.chars().take(64).collect() })
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
         assert!(directory.labs().unwrap().0.is_empty(), "it is not made yet");
         claim.publish(&state("a"), "").unwrap();
         assert_eq!(directory.labs().unwrap(), (vec![state("a")], vec![]));
-        assert!(matches!(directory.claim("a"), Err(DaemonError::IsUp { .. })));
+        assert!(matches!(directory.claim("a"), Err(LabError::IsUp { .. })));
         let _other = directory.claim("b").unwrap();
         drop(claim);
         assert_eq!(directory.labs().unwrap(), (vec![], vec![]));
@@ -199,7 +199,7 @@ mod tests {
     fn names_that_are_paths_are_refused() {
         let directory = temporary("names");
         for name in ["", "../a", "a/b", "A", "a b", &"a".repeat(33)] {
-            assert!(matches!(directory.claim(name), Err(DaemonError::Name { .. })), "{name}");
+            assert!(matches!(directory.claim(name), Err(LabError::Name { .. })), "{name}");
         }
         fs::remove_dir_all(directory.0.path()).unwrap();
     }
@@ -211,7 +211,7 @@ mod tests {
         fs::write(&other, "precious").unwrap();
         std::os::unix::fs::symlink(&other, directory.0.file("lab-a.json")).unwrap();
         let refused = directory.claim("a").map(drop).unwrap_err();
-        assert!(matches!(refused, DaemonError::State(_)), "{refused}");
+        assert!(matches!(refused, LabError::State(_)), "{refused}");
         assert!(directory.labs().is_err());
         fs::remove_file(directory.0.file("lab-a.json")).unwrap();
         std::os::unix::fs::symlink(&other, directory.hosts("a")).unwrap();

@@ -9,8 +9,8 @@ use linerate_sys::netns::{
 };
 
 use super::directory::LabDirectory;
-use super::error::DaemonError;
 use super::state::LabState;
+use crate::lab::LabError;
 use crate::words::chain;
 
 impl LabDirectory {
@@ -19,16 +19,16 @@ impl LabDirectory {
     /// Answers which of these could not be shown, and why.
     ///
     /// # Errors
-    /// [`DaemonError::NoHost`], or the kernel refuses.
-    pub fn enter(&self, lab: &LabState, host: &str) -> Result<Vec<String>, DaemonError> {
+    /// [`LabError::NoHost`], or the kernel refuses.
+    pub fn enter(&self, lab: &LabState, host: &str) -> Result<Vec<String>, LabError> {
         let Some(found) = lab.hosts.iter().find(|known| known.name == host) else {
-            return Err(DaemonError::NoHost {
+            return Err(LabError::NoHost {
                 lab: lab.name.clone(),
                 host: host.to_owned(),
                 hosts: lab.hosts.iter().map(|host| host.name.clone()).collect(),
             });
         };
-        let enter_error = |source: NamespaceError| DaemonError::Enter {
+        let enter_error = |source: NamespaceError| LabError::Enter {
             lab: lab.name.clone(),
             host: host.to_owned(),
             source: Box::new(source),
@@ -37,12 +37,10 @@ impl LabDirectory {
         let namespace = Namespace::open(&path).map_err(enter_error)?;
         // The lab may have ended since, and its process's number passed to another.
         if namespace.inode().map_err(enter_error)? != found.namespace {
-            return Err(DaemonError::NotUp { name: Some(lab.name.clone()), others: Vec::new() });
+            return Err(LabError::NotUp { name: Some(lab.name.clone()), others: Vec::new() });
         }
-        join_user_namespace(lab.pid).map_err(|source| DaemonError::Join {
-            lab: lab.name.clone(),
-            source: Box::new(source),
-        })?;
+        join_user_namespace(lab.pid)
+            .map_err(|source| LabError::Join { lab: lab.name.clone(), source: Box::new(source) })?;
         namespace.enter().map_err(enter_error)?;
         let hosts = self.hosts(&lab.name);
         if let Err(error) = private_mounts() {

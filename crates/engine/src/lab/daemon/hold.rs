@@ -1,17 +1,17 @@
 //! The process that holds a lab: makes it, answers questions, and ends with it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use linerate_core::lab::{Role, Topology};
 use linerate_sys::poll::wait_readable;
 use linerate_sys::process::{effective_user, new_session, peer_user, set_session_nice, start_time};
 
+use super::ask::read_within;
 use super::directory::LabDirectory;
-use super::error::DaemonError;
 use super::state::{HostState, LabState, hosts_file, status};
 use crate::lab::pump::come_first;
 use crate::lab::{Lab, LabError, LabOptions, prepare};
@@ -32,8 +32,8 @@ pub(super) const DOWN: &str = "down\n";
 /// socket or a signal. To be called by a process of one thread, which has nothing else to do.
 ///
 /// # Errors
-/// [`DaemonError`]; nothing is left behind then.
-pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<(), DaemonError> {
+/// [`LabError`]; nothing is left behind then.
+pub fn hold_lab(name: &str, topology: Topology, options: &LabOptions) -> Result<(), LabError> {
     // It fails for the leader of a process group, which gets no signals from the terminal anyway.
     let is_own_session = new_session().is_ok();
     let _ = std::env::set_current_dir("/");
@@ -89,7 +89,7 @@ fn announce() -> io::Result<()> {
     stdout.flush()
 }
 
-fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
+fn state(name: &str, lab: &Lab) -> Result<LabState, LabError> {
     let pid = std::process::id();
     let started_ticks = start_time(pid).map_err(process("read /proc"))?;
     let hosts = lab.topology().nodes.iter().map(|node| {
@@ -112,7 +112,7 @@ fn state(name: &str, lab: &Lab) -> Result<LabState, DaemonError> {
         name: name.to_owned(),
         pid,
         started_ticks,
-        hosts: hosts.collect::<Result<_, DaemonError>>()?,
+        hosts: hosts.collect::<Result<_, LabError>>()?,
     })
 }
 
@@ -123,9 +123,8 @@ fn serve(stream: &UnixStream, lab: &Lab) -> io::Result<bool> {
     }
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut question = [0; 16];
-    let length = read_line(stream, &mut question)?;
-    let (answer, goes_on) = match &question[..length] {
+    let question = read_within(PATIENCE, stream, MAX_QUESTION, |line| line.ends_with(b"\n"))?;
+    let (answer, goes_on) = match &question[..] {
         line if line == STATUS.as_bytes() => (serde_json::to_vec(&status(lab))?, true),
         line if line == DOWN.as_bytes() => (b"{}".to_vec(), false),
         _ => (b"{\"error\":\"no such question\"}".to_vec(), true),
@@ -136,32 +135,14 @@ fn serve(stream: &UnixStream, lab: &Lab) -> io::Result<bool> {
     if goes_on { written.map(|()| true) } else { Ok(false) }
 }
 
-/// Reads up to a newline, for as long as [`PATIENCE`] in all.
-fn read_line(mut stream: &UnixStream, line: &mut [u8]) -> io::Result<usize> {
-    let end = Instant::now() + PATIENCE;
-    let mut length = 0;
-    while length < line.len() && !line[..length].ends_with(b"\n") {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut line[length..]) {
-            Ok(0) => break,
-            Ok(more) => length += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(length)
-}
-
-fn process(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
-    move |source| DaemonError::Process { what, source }
+fn process(what: &'static str) -> impl Fn(io::Error) -> LabError {
+    move |source| LabError::Process { what, source }
 }
 
 /// How long it may take until a signal is noticed.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+/// No question is longer, bytes.
+const MAX_QUESTION: usize = 16;
 /// How long a client may take to send its question.
 const PATIENCE: Duration = Duration::from_secs(1);

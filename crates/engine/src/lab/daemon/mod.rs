@@ -12,18 +12,15 @@
 //! | `up`, `hold` | starting that process, and what it does |
 //! | `ask` | asking that process, and ending it |
 //! | `enter` | moving a process to a lab's host |
-//! | `error` | what can go wrong |
 
 mod ask;
 mod directory;
 mod enter;
-mod error;
 mod hold;
 mod state;
 mod up;
 
 pub use directory::LabDirectory;
-pub use error::DaemonError;
 pub use hold::hold_lab;
 pub use state::{HostState, LabState};
 pub use up::start_holder;

@@ -41,8 +41,7 @@ pub(super) fn status(lab: &Lab) -> LabStatus {
     let topology = lab.topology();
     let report = lab.report();
     let links = topology.links.iter().map(|link| {
-        let mut counted = report.links.iter();
-        let counted = counted.find(|counted| counted.name == link.name);
+        let counted = report.links.iter().find(|counted| counted.name == link.name);
         let (up, down) = counted.map(|counted| (counted.up.clone(), counted.down.clone())).unzip();
         LinkStatus {
             name: link.name.clone(),

@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use linerate_sys::poll::wait_readable;
 
-use super::error::DaemonError;
 use super::hold::READY;
 use crate::category::Category;
+use crate::lab::LabError;
 
 /// Starts this program again, with those arguments, as the process that holds a lab, gives it
 /// `input` to read, and waits until it says that the lab is up. It is then on its own.
 ///
 /// # Errors
-/// [`DaemonError::Holder`] with the words and the exit status of that process.
+/// [`LabError::Holder`] with the words and the exit status of that process.
 pub fn start_holder<A: AsRef<OsStr>>(
     arguments: impl IntoIterator<Item = A>,
     input: &str,
-) -> Result<(), DaemonError> {
+) -> Result<(), LabError> {
     let mut child = Command::new("/proc/self/exe")
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|source| DaemonError::Process {
+        .map_err(|source| LabError::Process {
             what: "start the process that is to hold the lab",
             source,
         })?;
@@ -41,7 +41,7 @@ pub fn start_holder<A: AsRef<OsStr>>(
             let _ = child.kill();
             let _ = child.wait();
             let what = "wait for the process that is to hold the lab";
-            Err(DaemonError::Process { what, source })
+            Err(LabError::Process { what, source })
         }
     }
 }
@@ -62,7 +62,7 @@ fn is_ready(child: &mut Child) -> io::Result<bool> {
 }
 
 /// It has ended, or is about to: its words and its exit status are the caller's.
-fn last_words(mut child: Child) -> DaemonError {
+fn last_words(mut child: Child) -> LabError {
     let mut text = String::new();
     if let Some(stderr) = child.stderr.take() {
         let _ = stderr.take(MAX_WORDS).read_to_string(&mut text);
@@ -80,7 +80,7 @@ fn last_words(mut child: Child) -> DaemonError {
         Some(3) => Category::Missing,
         _ => Category::Failed,
     };
-    DaemonError::Holder { message, category }
+    LabError::Holder { message, category }
 }
 
 /// 256 hosts take some ten seconds on a slow machine.

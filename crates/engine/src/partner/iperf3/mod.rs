@@ -2,7 +2,7 @@
 
 mod test;
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
@@ -17,9 +17,7 @@ use linerate_sys::poll::wait_readable;
 
 use self::test::{Adapted, adapt};
 use super::{PartnerResult, ServerAddress, live, start_half};
-use crate::client::{
-    Observe, Outcome, both, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket,
-};
+use crate::client::{Observe, Outcome, both, connect_first, udp_flow_socket};
 use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::error::MeasureError;
@@ -188,16 +186,8 @@ impl Iperf3Run<'_> {
 
     fn connect(&self, id: u32) -> Result<FlowSocket, MeasureError> {
         let (server, test) = (self.server, &self.adapted.test);
-        let target = &server.target;
-        let given_up = || server.stop.is_requested();
-        let connected = tcp_flow_socket(target, server.peer, test, &test.options, id)
-            .and_then(|s| connect_unless(s, server.peer, target.connect_timeout, given_up))
-            .and_then(|mut stream| stream.write_all(&self.cookie.0).map(|()| stream));
-        match connected {
-            Ok(stream) => Ok(FlowSocket::Tcp(stream)),
-            Err(_) if server.stop.is_requested() => Err(MeasureError::Interrupted),
-            Err(error) => Err(MeasureError::connect(server.peer)(error)),
-        }
+        let stream = server.connect(server.peer, test, &test.options, id, &self.cookie.0)?;
+        Ok(FlowSocket::Tcp(stream))
     }
 
     fn greet(&mut self, id: u32) -> Result<FlowSocket, MeasureError> {

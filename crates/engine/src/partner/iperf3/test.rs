@@ -6,6 +6,8 @@ use linerate_core::plan::{
 };
 use linerate_core::units::{BitRate, ByteCount, Span};
 
+use crate::partner::{refuse_lacking, stream_lacks};
+
 /// A test as this end drives it, and as the server is asked for it.
 #[derive(Debug, Clone)]
 pub(super) struct Adapted {
@@ -27,7 +29,7 @@ pub(super) fn adapt(test: &Test) -> Result<Adapted, String> {
                 .into(),
         );
     };
-    lacks(test, stream)?;
+    refuse_lacking("an iperf3 server", test, &stream_lacks(test, stream))?;
     let mut test = test.clone();
     let warm_up = test.warm_up.as_secs_f64().ceil();
     test.warm_up = Span(std::time::Duration::from_secs_f64(warm_up));
@@ -77,29 +79,6 @@ fn params(test: &Test, stream: &StreamTest) -> Result<Params, String> {
         token: None,
         version: Some(format!("linerate-{}", env!("CARGO_PKG_VERSION"))),
     })
-}
-
-/// Refuses what the server would have to do and cannot.
-fn lacks(test: &Test, stream: &StreamTest) -> Result<(), String> {
-    let up = test.direction != Direction::Down;
-    let down = test.direction != Direction::Up;
-    let options = &test.options;
-    let missing = [
-        (test.protocol == Protocol::Mptcp, "--protocol mptcp"),
-        (stream.verify, "--verify"),
-        (stream.whole, "--whole"),
-        (stream.train, "a packet train"),
-        (stream.batch.is_some() && down, "--batch at the server"),
-        (stream.read_rate_bps.is_some() && up, "--read-rate at the server"),
-        (options.quickack.is_some(), "the treatment quickack"),
-        (options.busy_poll_us.is_some(), "the treatment busy_poll"),
-    ];
-    match missing.iter().find(|(asked, _)| *asked) {
-        Some((_, what)) => Err(format!(
-            "an iperf3 server answers there, which has no {what}: run `linerate serve` on that host"
-        )),
-        None => Ok(()),
-    }
 }
 
 /// The size of both of the server's socket buffers; in each direction only one of them matters.

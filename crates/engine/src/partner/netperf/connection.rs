@@ -11,14 +11,13 @@ use linerate_core::plan::{Protocol, Test};
 use linerate_sys::socket::Connecting;
 
 use super::test::own_options;
-use crate::client::{
-    connect_bounded, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket,
-};
+use crate::client::{connect_bounded, connect_first, tcp_flow_socket, udp_flow_socket};
 use crate::clock::now;
 use crate::control::{ControlReceived, ControlSocket};
 use crate::error::MeasureError;
 use crate::measure::flow::FlowSocket;
 use crate::measure::source::{Connect, FlowSource};
+use crate::partner::ServerAddress;
 use crate::stop::Stop;
 use crate::target::Target;
 
@@ -74,21 +73,14 @@ impl NetperfConnection {
         &self,
         test: &Test,
         id: u32,
-        target: &Target,
-        stop: &Stop,
+        server: &ServerAddress,
     ) -> Result<FlowSocket, MeasureError> {
         let (peer, options) = (self.data(), own_options(test, id));
         if test.protocol == Protocol::Udp {
-            return udp_flow_socket(target, peer, test, &options, id).map(FlowSocket::Udp);
+            let socket = udp_flow_socket(&server.target, peer, test, &options, id)?;
+            return Ok(FlowSocket::Udp(socket));
         }
-        let given_up = || stop.is_requested();
-        let connected = tcp_flow_socket(target, peer, test, &options, id)
-            .and_then(|socket| connect_unless(socket, peer, target.connect_timeout, given_up));
-        match connected {
-            Ok(stream) => Ok(FlowSocket::Tcp(stream)),
-            Err(_) if stop.is_requested() => Err(MeasureError::Interrupted),
-            Err(error) => Err(MeasureError::connect(peer)(error)),
-        }
+        server.connect(peer, test, &options, id, &[]).map(FlowSocket::Tcp)
     }
 
     /// The netserver's results of a test whose data is over.

@@ -89,7 +89,7 @@ fn connect(
         return Ok((Vec::new(), source));
     }
     let flows = (0..).zip(connections).map(|(id, connection)| {
-        let socket = connection.connect(test, id, &server.target, &server.stop)?;
+        let socket = connection.connect(test, id, server)?;
         Ok(Flow { id, socket })
     });
     let flows = flows.collect::<Result<_, MeasureError>>()?;

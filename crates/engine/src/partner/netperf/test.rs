@@ -4,13 +4,12 @@
 use std::net::SocketAddr;
 
 use linerate_core::foreign::netperf::{Client, DataTest, Length, Role, Transport};
-use linerate_core::plan::{
-    Direction, Extent, Protocol, SendMethod, SocketOptions, StreamTest, Test, Traffic,
-};
+use linerate_core::plan::{Direction, Extent, Protocol, SendMethod, SocketOptions, Test, Traffic};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{ByteCount, Family, Span};
 
 use crate::measure::flow::flow_direction;
+use crate::partner::{refuse_lacking, stream_lacks};
 
 /// Seconds for which a netserver is asked to send longer than this end measures, because this end
 /// is to end the test. The sum is rounded up to whole seconds.
@@ -67,51 +66,28 @@ fn count(test: &Test) -> u64 {
 }
 
 fn lacks(test: &Test) -> Result<(), String> {
-    let missing = match &test.traffic {
-        Traffic::Stream(stream) => stream_lacks(test, stream),
-        Traffic::Rr(exchange) | Traffic::Crr(exchange) => {
-            let missing = [
-                (test.protocol == Protocol::Udp, "--udp in rr"),
-                (exchange.reset, "--reset"),
-                (exchange.fast_open, "--fast-open"),
-            ];
-            first(&missing)
-        }
-    };
-    let options = &test.options;
-    let always = [
-        (test.protocol == Protocol::Mptcp, "--protocol mptcp"),
-        (options.source_port.is_some(), "--source-port"),
-        (options.quickack.is_some(), "the treatment quickack"),
-        (options.busy_poll_us.is_some(), "the treatment busy_poll"),
-    ];
-    match missing.or(first(&always)) {
-        Some(what) => Err(format!(
-            "a netserver answers there, which has no {what}: run `linerate serve` on that host"
-        )),
-        None => Ok(()),
-    }
-}
-
-fn stream_lacks(test: &Test, stream: &StreamTest) -> Option<&'static str> {
-    let up = test.direction != Direction::Down;
     let down = test.direction != Direction::Up;
     let udp = test.protocol == Protocol::Udp;
-    first(&[
-        // A netserver sends datagrams to an address that it is told: NAT does not let them through.
-        (udp && down, "--reverse with --udp"),
-        (stream.verify, "--verify"),
-        (stream.whole, "--whole"),
-        (stream.train, "a packet train"),
-        (stream.batch.is_some() && down, "--batch at the server"),
-        (stream.read_rate_bps.is_some() && up, "--read-rate at the server"),
-        (stream.write_rate_bps.is_some() && down, "--write-rate at the server"),
-        (test.options.pacing_bps.is_some() && down, "--pacing at the server"),
-    ])
-}
-
-fn first(missing: &[(bool, &'static str)]) -> Option<&'static str> {
-    missing.iter().find(|(asked, _)| *asked).map(|(_, what)| *what)
+    let mut missing = match &test.traffic {
+        Traffic::Stream(stream) => {
+            // A netserver sends datagrams to an address that it is told: NAT does not let them
+            // through.
+            let mut missing = vec![(udp && down, "--reverse with --udp")];
+            missing.extend(stream_lacks(test, stream));
+            missing.extend([
+                (stream.write_rate_bps.is_some() && down, "--write-rate at the server"),
+                (test.options.pacing_bps.is_some() && down, "--pacing at the server"),
+            ]);
+            missing
+        }
+        Traffic::Rr(exchange) | Traffic::Crr(exchange) => vec![
+            (udp, "--udp in rr"),
+            (exchange.reset, "--reset"),
+            (exchange.fast_open, "--fast-open"),
+        ],
+    };
+    missing.push((test.options.source_port.is_some(), "--source-port"));
+    refuse_lacking("a netserver", test, &missing)
 }
 
 /// The request to the netserver for flow `id`.

@@ -113,9 +113,9 @@ fn set_all(steps: &[Step], file: Option<&SysctlDirectory>) -> Result<(), TreatEr
     steps.iter().try_for_each(|step| step.check().map(drop))?;
     match file {
         Some(file) => {
-            let lines = steps.iter().filter(|step| step.is_sysctl());
-            let lines = lines.map(|step| (step.key(), step.values().1));
-            Ok(file.set(&lines.collect::<Vec<_>>())?)
+            let sysctls = steps.iter().filter(|step| step.is_sysctl());
+            let lines: Vec<_> = sysctls.map(|step| (step.key(), step.values().1)).collect();
+            Ok(file.set(&lines)?)
         }
         None => Ok(()),
     }

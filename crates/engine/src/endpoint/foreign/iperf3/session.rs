@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use linerate_core::foreign::iperf3::{
     Cookie, ErrorCode, Params, Results, Server, ServerEvent, Transport,
 };
-use linerate_core::foreign::{Excess, ForeignRun, Role, Tool};
+use linerate_core::foreign::{Excess, ForeignRun};
 use linerate_core::plan::{Direction, Extent, MAX_SECONDS, Test};
 use linerate_core::record::Status;
 use linerate_core::session::message::HalfReport;
@@ -19,7 +19,7 @@ use super::output;
 use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::endpoint::Running;
-use crate::endpoint::foreign::ForeignClient;
+use crate::endpoint::foreign::{ForeignClient, Standstill};
 use crate::endpoint::session::Context;
 use crate::endpoint::terms::{can_do, prepare, within_rate};
 use crate::measure::flow::Flow;
@@ -82,35 +82,14 @@ enum Iperf3Stage {
     },
     Running {
         half: Half,
-        heard: Heard,
+        heard: Standstill,
     },
     /// The client has ended a counted test, whose last bytes may still be in flight.
     Draining {
         half: Half,
-        heard: Heard,
+        heard: Standstill,
         until: Duration,
     },
-}
-
-/// Bytes received, and when the last of them arrived.
-struct Heard {
-    bytes: u64,
-    at: Duration,
-}
-
-impl Heard {
-    fn new() -> Self {
-        Self { bytes: 0, at: now() }
-    }
-
-    /// How long nothing has arrived.
-    fn silence(&mut self, half: &Half) -> Duration {
-        let bytes = half.progress().received_bytes;
-        if bytes != self.bytes {
-            *self = Self { bytes, at: now() };
-        }
-        now().saturating_sub(self.at)
-    }
 }
 
 /// A test as it was requested, and as it is run: without an end, because the client ends it.
@@ -298,7 +277,7 @@ impl Iperf3Session {
             Iperf3Stage::Queueing { arrivals } => self.stage = Iperf3Stage::Queueing { arrivals },
             Iperf3Stage::Opening { flows, arrivals } => self.gather(flows, arrivals),
             Iperf3Stage::Running { half, mut heard } => {
-                if self.receives() && heard.silence(&half) > SILENCE {
+                if self.receives() && heard.lasts(half.progress().received_bytes) > SILENCE {
                     let why = format!("nothing came for {} s", SILENCE.as_secs());
                     self.server.refuse(ErrorCode::NO_MESSAGE, why);
                 }
@@ -308,7 +287,8 @@ impl Iperf3Session {
             Iperf3Stage::Draining { half, mut heard, until } => {
                 let patience = self.patience_for_last_bytes();
                 // What waits in the sockets is late on a busy host, and not silence.
-                let is_silent = heard.silence(&half) > patience && !half.has_unread();
+                let is_silent =
+                    heard.lasts(half.progress().received_bytes) > patience && !half.has_unread();
                 if is_silent || self.has_all(&half) || now() > until {
                     self.report(half);
                 } else {
@@ -356,7 +336,7 @@ impl Iperf3Session {
         let (test, source) = (&asked.driven, FlowSource::Bound);
         match Half::start(End::Server, test, flows, source, options) {
             Ok(half) => {
-                let heard = Heard::new();
+                let heard = Standstill::new();
                 self.stage = Iperf3Stage::Running { half, heard };
             }
             Err(error) => self
@@ -375,8 +355,11 @@ impl Iperf3Session {
         let counted =
             self.asked.as_ref().is_some_and(|a| !matches!(a.test.extent, Extent::Time(_)));
         if counted && self.receives() && !self.has_all(&half) {
-            self.stage =
-                Iperf3Stage::Draining { half, heard: Heard::new(), until: now() + ALL_LAST_BYTES };
+            self.stage = Iperf3Stage::Draining {
+                half,
+                heard: Standstill::new(),
+                until: now() + ALL_LAST_BYTES,
+            };
         } else {
             self.report(half);
         }
@@ -420,7 +403,7 @@ impl Iperf3Session {
         if self.live.is_some() {
             self.log_running(half.at_s(), half.flows(), None);
         }
-        self.client.stop(half)
+        self.client.stop(half, || self.client.host_facts())
     }
 
     /// How long to wait until the next look at a running half.
@@ -471,21 +454,17 @@ impl Iperf3Session {
             Accounts { here: Results::of_half(&here, &asked.test), there: results.cloned() };
         self.log_running(0.0, Vec::new(), Some(accounts));
         let local = self.local;
+        let started_at = std::mem::take(&mut self.started_at);
+        let there = results
+            .filter(|results| results.is_possible(&here))
+            .map(|results| results.to_half(&here, false));
         self.client.log_test(ForeignRun {
-            tool: Tool::Iperf3,
             version: asked.params.version.clone(),
-            role: Role::Served,
-            test: asked.test.clone(),
             host: local.ip().to_string(),
             peer: local.to_string(),
             family: Family::from(local.ip()),
-            started_at: std::mem::take(&mut self.started_at),
-            status,
-            there: results
-                .filter(|results| results.is_possible(&here))
-                .map(|results| results.to_half(&here, false)),
-            here,
-            exchange: None,
+            there,
+            ..self.client.served(asked.test.clone(), started_at, status, here)
         });
     }
 

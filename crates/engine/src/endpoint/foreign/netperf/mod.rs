@@ -191,7 +191,6 @@ impl NetperfSession {
                     return;
                 }
                 let results = running.end(&self.client, self.facts.clone(), Status::Complete);
-                self.client.end_test();
                 self.server.report(now(), &results);
             }
         }

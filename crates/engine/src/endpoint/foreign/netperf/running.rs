@@ -1,22 +1,20 @@
 //! A test while it runs, and its results afterwards.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use linerate_core::assemble::ExchangeTotals;
+use linerate_core::foreign::ForeignRun;
 use linerate_core::foreign::netperf::{
     DataTest, Length, PAD_SECONDS, Refusal, Results, Role, errno,
 };
-use linerate_core::foreign::{self, ForeignRun, Tool};
 use linerate_core::plan::{Test, Traffic};
 use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::{FlowHalf, Limits};
-use linerate_core::units::{End, Family, format_rfc3339};
+use linerate_core::units::{End, format_rfc3339};
 
-use super::super::ForeignClient;
+use super::super::{ForeignClient, Standstill};
 use super::data::{CpuWatch, Data, FirstData};
-use crate::endpoint::terms::owners_limit;
-use crate::measure::half::{Half, HalfEnd};
+use crate::measure::half::Half;
 use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 
@@ -29,12 +27,11 @@ pub(super) struct Running {
     test: Test,
     half: Half,
     cpu: Option<CpuWatch>,
-    peer: IpAddr,
     limits: Limits,
     started_at: String,
     began: Instant,
-    /// Number of transactions, and since when it has not changed.
-    seen: (u64, Instant),
+    /// Number of transactions.
+    seen: Standstill,
     /// Receive and send buffer of the data socket, bytes.
     buffers: (u32, u32),
 }
@@ -62,11 +59,10 @@ impl Running {
             test: data.test,
             half,
             cpu: data.cpu,
-            peer: data.peer,
             limits: data.limits,
             started_at: format_rfc3339(SystemTime::now()),
             began,
-            seen: (0, began),
+            seen: Standstill::new(),
         })
     }
 
@@ -81,18 +77,10 @@ impl Running {
                 self.half.messages() >= units.into()
             }
             (Role::Connect | Role::ConnectExchange, Length::Seconds(_)) => {
-                self.half.is_finished() && self.is_quiet()
+                self.half.is_finished() && self.seen.lasts(self.half.messages()) >= QUIET
             }
             _ => false,
         }
-    }
-
-    fn is_quiet(&mut self) -> bool {
-        let messages = self.half.messages();
-        if messages != self.seen.0 {
-            self.seen = (messages, Instant::now());
-        }
-        self.seen.1.elapsed() >= QUIET
     }
 
     fn longest(&self) -> Duration {
@@ -111,10 +99,8 @@ impl Running {
         let device = facts.device.clone();
         let elapsed = self.began.elapsed();
         let (transactions, bytes) = (self.half.messages(), self.half.moved_bytes());
-        let HalfEnd { mut report, .. } = self.half.stop(facts);
+        let report = client.stop(self.half, || facts);
         let cpu = self.cpu.and_then(CpuWatch::end);
-        let owners_limit = self.limits.rate_bps.map(owners_limit);
-        report.caveats.extend(owners_limit);
         let mut results = match report.flows.first() {
             Some(flow) => results(&self.asked, flow, transactions, bytes),
             None => Results::default(),
@@ -134,20 +120,13 @@ impl Running {
         }
         let remote = report.flows.first().map(|flow| flow.remote.clone());
         let peer = remote.filter(|remote| !remote.is_empty());
+        let exchange = matches!(self.test.traffic, Traffic::Rr(_) | Traffic::Crr(_))
+            .then(|| ExchangeTotals { transactions, ..ExchangeTotals::default() });
+        let run = client.served(self.test, self.started_at, status, report);
         client.log_test(ForeignRun {
-            tool: Tool::Netperf,
-            version: None,
-            role: foreign::Role::Served,
-            host: self.peer.to_string(),
-            peer: peer.unwrap_or_else(|| client.peer.to_string()),
-            family: Family::from(self.peer),
-            started_at: self.started_at,
-            status,
-            here: report,
-            there: None,
-            exchange: matches!(self.test.traffic, Traffic::Rr(_) | Traffic::Crr(_))
-                .then(|| ExchangeTotals { transactions, ..ExchangeTotals::default() }),
-            test: self.test,
+            peer: peer.unwrap_or_else(|| run.peer.clone()),
+            exchange,
+            ..run
         });
         results
     }
