@@ -129,7 +129,7 @@ fn window_not_taken(run: &Run, record: &Record) -> Option<Caveat> {
         format!("a receive window of {wanted} bytes was asked for and the sender saw {seen}");
     let legs = record.legs.iter();
     let remedy = legs.filter(|_| seen < wanted).find_map(|leg| {
-        let receiver = record.hosts_of(leg)[1]?;
+        let receiver = record.environment.hosts_of(leg.direction)[1]?;
         let limit: u64 = receiver.setting(RECEIVE_LIMIT)?.parse().ok()?;
         (limit < wanted).then(|| without_window(receiver, limit, wanted))
     });

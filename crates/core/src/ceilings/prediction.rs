@@ -14,7 +14,7 @@ use super::text::bps;
 use super::thresholds::{CPU_CONTENDED, MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES, THREAD_FULL};
 use super::view::{TcpFlow, View};
 use super::{Cause, Ceiling};
-use crate::plan::{Protocol, Traffic};
+use crate::plan::Protocol;
 use crate::units::BitRate;
 
 /// The limit that holds the run back once the cause is lifted.
@@ -140,16 +140,16 @@ fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
 
 /// The rates that linerate's own writer and reader were asked to keep to.
 fn asked_rates(view: &View<'_>) -> impl Iterator<Item = (Cause, f64)> {
-    let (write, read) = match &view.record.plan.traffic {
-        Traffic::Stream(stream) if view.record.protocol != Protocol::Udp => {
-            (stream.write_rate_bps, stream.read_rate_bps)
-        }
-        _ => (None, None),
-    };
+    let stream = view.stream().filter(|_| view.protocol != Protocol::Udp);
     let flows = view.flow_count() as f64;
-    let asked = [(Cause::ApplicationSend, write), (Cause::ApplicationReceive, read)];
+    let rates = stream.map(|stream| {
+        [
+            (Cause::ApplicationSend, stream.write_rate_bps),
+            (Cause::ApplicationReceive, stream.read_rate_bps),
+        ]
+    });
     let all = move |(cause, rate): (Cause, Option<BitRate>)| Some((cause, rate?.0 as f64 * flows));
-    asked.into_iter().filter_map(all)
+    rates.into_iter().flatten().filter_map(all)
 }
 
 /// The limit that the remedy itself sets.

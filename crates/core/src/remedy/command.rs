@@ -20,8 +20,9 @@ pub struct Run<'a> {
     pub target: Target,
     /// Address family.
     pub family: Family,
-    /// The test, in the direction that the remedy is for.
-    pub test: Test,
+    /// The test, in the direction that the remedy is for; `None` for a connection of another
+    /// program, which cannot be made again.
+    pub test: Option<Test>,
     /// Kernel settings of both ends, the client's first.
     pub sysctls: [Option<&'a BTreeMap<String, String>>; 2],
     /// Addresses of both ends, the client's first.
@@ -208,8 +209,10 @@ fn look(object: LookObject, end: Option<End>, run: Option<&Run<'_>>) -> (String,
         }
         (LookObject::Path, Some(run)) => (format!("linerate check {}", target(&run.target)), ""),
         (LookObject::Path, None) => ("linerate check HOST".to_owned(), ""),
-        (LookObject::CpuTime, Some(run)) => (again(run, "profile", None), ""),
-        (LookObject::CpuTime, None) => ("linerate profile HOST".to_owned(), ""),
+        (LookObject::CpuTime, _) => {
+            let profile = run.and_then(|run| again(run, Some("profile"), None));
+            (profile.unwrap_or_else(|| "linerate profile HOST".to_owned()), "")
+        }
         (LookObject::Programs, _) => {
             ("top -o %CPU".to_owned(), "shows which programs have the CPUs: run it while they rest")
         }
@@ -278,16 +281,14 @@ fn host_setting(key: &str, value: &str) -> String {
 /// such a path is gone with it. `None` where there is no such path, or the run has what comparisons
 /// have not.
 fn compared(run: &Run<'_>, end: End, key: &str, value: &str) -> Option<String> {
-    let Traffic::Stream(stream) = &run.test.traffic else {
+    let Traffic::Stream(stream) = &run.test.as_ref()?.traffic else {
         return None;
     };
     let is_plain = !stream.whole && !stream.verify && stream.receive == ReceiveMethod::Read;
     let was = figures(run.sysctls[usize::from(end == End::Server)]?.get(key)?)?;
     let is_lab = matches!(run.target, Target::Lab(_));
-    (is_lab && is_plain).then(|| {
-        let run = again(run, "compare", None);
-        format!("{run} --a '{end}.sysctl:{key}={was}' --b '{end}.sysctl:{key}={value}'")
-    })
+    let run = again(run, Some("compare"), None).filter(|_| is_lab && is_plain)?;
+    Some(format!("{run} --a '{end}.sysctl:{key}={was}' --b '{end}.sysctl:{key}={value}'"))
 }
 
 /// A setting of figures, with one blank between them.
@@ -333,11 +334,12 @@ fn policy(name: Option<&Name>, key: PolicyKey, value: BitRate) -> String {
 }
 
 fn with_option(run: Option<&Run<'_>>, option: RunOption, value: Option<&str>) -> String {
-    let words = match (option, run) {
-        (RunOption::MaxConnections, _) => "linerate serve".to_owned(),
-        (RunOption::Sources, _) | (_, None) => "linerate capacity".to_owned(),
-        (_, Some(run)) => again(run, run.test.workload().word(), Some(option)),
+    let words = match option {
+        RunOption::MaxConnections => Some("linerate serve".to_owned()),
+        RunOption::Sources => None,
+        _ => run.and_then(|run| again(run, None, Some(option))),
     };
+    let words = words.unwrap_or_else(|| "linerate capacity".to_owned());
     match value {
         Some(value) => format!("{words} {} {value}", option.flag()),
         None => words,
@@ -345,9 +347,10 @@ fn with_option(run: Option<&Run<'_>>, option: RunOption, value: Option<&str>) ->
 }
 
 /// The run as it was made, without one of its options. How long it lasts limits nothing: a time is
-/// not said, and takes the place of an amount.
-fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
-    let mut test = run.test.clone();
+/// not said, and takes the place of an amount. `verb` is another command for the same test.
+fn again(run: &Run<'_>, verb: Option<&str>, dropped: Option<RunOption>) -> Option<String> {
+    let mut test = run.test.clone()?;
+    let verb = verb.unwrap_or(test.workload().word());
     // A record may be a stranger's.
     let is_name = |name: &String| Name::new(name).is_some();
     test.options.congestion = test.options.congestion.filter(is_name);
@@ -361,7 +364,7 @@ fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
         .into_iter()
         .chain(family)
         .chain(test.typed(&without));
-    words.collect::<Vec<_>>().join(" ")
+    Some(words.collect::<Vec<_>>().join(" "))
 }
 
 fn target(target: &Target) -> String {

@@ -8,7 +8,7 @@ use super::super::thresholds::{
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::{StreamTest, Traffic};
+use crate::plan::StreamTest;
 use crate::remedy::{Remedy, RunOption};
 use crate::units::BitRate;
 
@@ -79,7 +79,7 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     let busy = busy.filter(|_| idle).map(percent);
     say.extend(busy.map(|share| format!("the connection had data for only {share} of the time")));
     // linerate's own writer has nothing else to do: only its set rate can keep it from writing.
-    let unlimited = view.sender()?.paced_us == Some(0);
+    let unlimited = view.sender?.paced_us == Some(0);
     // Time on the CPU counts as idle time: it is work that is not done for the network.
     Signs::new(!writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved && !unlimited, say)
 }
@@ -150,8 +150,5 @@ fn without_limit(
     option: RunOption,
     limit: fn(&StreamTest) -> Option<BitRate>,
 ) -> Option<Remedy> {
-    match &view.record.plan.traffic {
-        Traffic::Stream(plan) => limit(plan).map(|_| Remedy::without(option)),
-        Traffic::Rr(_) | Traffic::Crr(_) => None,
-    }
+    limit(view.stream()?).map(|_| Remedy::without(option))
 }

@@ -14,8 +14,9 @@ mod segment_size;
 mod send_buffer;
 mod startup;
 
+pub(crate) use receive_window::{is_closing, is_held_by_receiver};
+
 pub(super) use congestion::with_cubic;
-pub(super) use receive_window::{is_closing, is_held_by_receiver};
 pub(super) use send_buffer::{full_buffers_bps, whole_buffers_bps};
 
 use super::view::View;

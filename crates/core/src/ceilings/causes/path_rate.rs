@@ -11,7 +11,6 @@ use super::super::thresholds::{
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
-use crate::plan::Traffic;
 use crate::record::{DeviceFacts, HostFacts};
 use crate::remedy::{Remedy, RunOption};
 
@@ -101,7 +100,7 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     }
     let stands = view.has_queue(QUEUE_INFLATION);
     // Behind a queue that stands each step has what the path gives.
-    let steps = view.leg.steps.filter(|_| stands).map(|steps| steps.p50_bps);
+    let steps = view.steps.filter(|_| stands).map(|steps| steps.p50_bps);
     let limit = view.delivery_bps()?.min(steps.unwrap_or(f64::INFINITY));
     // Behind one that is longer than the path the run has all that the path gave, in steps or
     // bursts.
@@ -115,7 +114,7 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 /// The rate of a packet train before the run.
 fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let train = view.train().filter(|train| {
+    let train = view.train.filter(|train| {
         train.dispersion_us >= SHORTEST_DISPERSION_US && train.link_bps <= FASTEST_TRAIN_BPS
     })?;
     let share = view.payload_share(ETHERNET_HEADER_BYTES)?;
@@ -176,10 +175,7 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
     if receivers.is_empty() {
         return None;
     }
-    let Traffic::Stream(plan) = &view.record.plan.traffic else {
-        return None;
-    };
-    let (reader, _) = (view.reader()?, view.sender()?);
+    let (stream, reader, _) = (view.stream()?, view.reader()?, view.sender?);
     let each = view.throughput_bps / 8.0 / receivers.len() as f64;
     let (mut shortest, mut mean, mut room) = (f64::INFINITY, 0.0, true);
     for receiver in &receivers {
@@ -192,7 +188,7 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
     // BBR leaves a short queue, but a link keeps its rate as a clock does.
     let least = if view.is_even() { SHORT_QUEUE_INFLATION } else { QUEUE_INFLATION };
     let queue = mean >= least * shortest && mean - shortest >= QUEUE_DELAY_US;
-    let waits = reader.blocked >= USUAL_STATE && plan.write_rate_bps.is_none();
+    let waits = reader.blocked >= USUAL_STATE && stream.write_rate_bps.is_none();
     Signs::new(
         queue && waits && room,
         [format!(

@@ -89,9 +89,9 @@ impl<'a> Traffic<'a> {
     fn of(view: &View<'a>) -> Option<Self> {
         let share = view.payload_share(QDISC_HEADER_BYTES)?;
         Some(Self {
-            qos: view.sender()?.qos.as_ref()?,
+            qos: view.sender?.qos.as_ref()?,
             own_bps: view.throughput_bps / share,
-            seconds: view.record.seconds,
+            seconds: view.seconds,
             share,
         })
     }
@@ -295,5 +295,5 @@ fn traffic_class(
 }
 
 fn at_sender(view: &View<'_>, change: Change) -> Remedy {
-    Remedy::new(change, Some(Role::Sender.end(view.leg.direction)))
+    Remedy::new(change, Some(Role::Sender.end(view.direction)))
 }
