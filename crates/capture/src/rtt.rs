@@ -112,8 +112,7 @@ impl Stamps {
 
     /// Mean since the last step.
     fn wait(&self) -> Option<Nanos> {
-        let mean = self.step_sum.checked_div(self.step_count);
-        let mean = mean.map(|mean| Nanos(mean.unsigned_abs()));
+        let mean = self.step_sum.checked_div(self.step_count).map(|ns| Nanos(ns.unsigned_abs()));
         mean.or(self.last).filter(|_| !self.is_other)
     }
 

@@ -46,7 +46,7 @@ pub(crate) use view::View;
 
 /// One direction of a record, explained.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Explained {
+pub(crate) struct Explained {
     /// Which way the payload goes.
     pub direction: Direction,
     /// What each cause would let through, lowest first.
@@ -56,7 +56,7 @@ pub struct Explained {
 }
 
 /// The verdict on each direction of a bulk transfer; empty for requests and responses.
-pub fn explain(record: &Record) -> Vec<Explained> {
+pub(crate) fn explain(record: &Record) -> Vec<Explained> {
     let typed = |view: &View<'_>| {
         let explained = explain_view(view);
         Explained { verdict: explained.verdict.typed(&view.run()), ..explained }

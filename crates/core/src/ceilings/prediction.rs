@@ -60,26 +60,26 @@ impl Next {
 /// The rate that a remedy must allow, if it is known, bits/s: that of the path, or that asked of
 /// the applications. Other limits can be lifted as well, one after the other.
 pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
-    let links = all
-        .iter()
+    all.iter()
         .filter(|ceiling| is_link(ceiling))
-        .map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)));
-    let known = links.chain(asked_rates(view));
-    let others = known.filter(|(cause, _)| *cause != current.cause);
-    let limits = others.map(|(_, limit)| limit);
-    let known_well = limits.filter(|limit| *limit >= MIN_NEXT * view.throughput_bps);
-    known_well.min_by(f64::total_cmp)
+        .map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)))
+        .chain(asked_rates(view))
+        .filter(|(cause, _)| *cause != current.cause)
+        .map(|(_, limit)| limit)
+        .filter(|limit| *limit >= MIN_NEXT * view.throughput_bps)
+        .min_by(f64::total_cmp)
 }
 
 /// The lowest limit besides `current` that stays. A limit that seems clearly lower than the
 /// measured rate is not known well enough.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
     let lifted = current.cause;
-    let shown = ceilings.iter().filter(|ceiling| lasts(view, lifted, ceiling));
-    let shown = shown.map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)));
-    let others =
-        shown.chain(asked_rates(view)).filter(|(cause, _)| !is_lifted(view, lifted, *cause));
-    let (cause, limit_bps) = others
+    let (cause, limit_bps) = ceilings
+        .iter()
+        .filter(|ceiling| lasts(view, lifted, ceiling))
+        .map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)))
+        .chain(asked_rates(view))
+        .filter(|(cause, _)| !is_lifted(view, lifted, *cause))
         .chain(of_remedy(view, lifted))
         .filter(|(_, limit)| *limit >= MIN_NEXT * view.throughput_bps)
         .min_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -11,8 +11,7 @@ use super::view::View;
 /// The buffer that each flow needs for its share of `target_bps`, bytes. A share of payload that is
 /// smaller than small segments explain is not used: something else holds the window.
 pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option<f64>) -> u64 {
-    let share = payload_share.and_then(positive);
-    let share = share.filter(|share| *share >= MIN_SHARE);
+    let share = payload_share.and_then(positive).filter(|share| *share >= MIN_SHARE);
     let rtt = view.mean(rtt_s).and_then(positive).unwrap_or(0.0);
     let product = target_bps / view.flow_count() as f64 * rtt / 8.0;
     remedy::buffer_for(product, share)
@@ -38,9 +37,11 @@ pub(super) fn buffer(view: &View<'_>, role: Role, bytes: u64) -> Remedy {
 /// Both buffers as `-w` sets them, if the run has fixed both: one alone would leave the other as
 /// the limit. `payload_share` is that of the send buffer.
 pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64) -> Option<Remedy> {
-    let shares = [None, Some(payload_share)];
-    let bytes = shares.map(|share| buffer_for(view, target_bps, share)).into_iter().max();
-    let bytes = bytes.filter(|_| fixes_both_buffers(view))?;
+    if !fixes_both_buffers(view) {
+        return None;
+    }
+    let needed = |payload_share| buffer_for(view, target_bps, payload_share);
+    let bytes = needed(None).max(needed(Some(payload_share)));
     let roles = [Role::Receiver, Role::Sender].into_iter();
     let mut low: Vec<Role> = roles.filter(|role| is_limited(view, *role, bytes)).collect();
     if low.iter().any(|role| is_left_to_tuning(view, *role, bytes)) {

@@ -532,9 +532,8 @@ fn least_rtt_us(flow: &TcpFlow<'_>) -> Option<f64> {
     if !is_of_stamps {
         return Some(told.into());
     }
-    let handshake = flow.receiver.and_then(|receiver| receiver.rtt_min_us);
-    let longest = told.saturating_add(TICK_US).min(tcp.rtt_mean_us);
-    let longest = longest.min(handshake.unwrap_or(longest));
+    let handshake = flow.receiver.and_then(|receiver| receiver.rtt_min_us).unwrap_or(u32::MAX);
+    let longest = told.saturating_add(TICK_US).min(tcp.rtt_mean_us).min(handshake);
     Some(longest.max(told).into())
 }
 

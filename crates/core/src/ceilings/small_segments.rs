@@ -176,12 +176,11 @@ impl SegmentSizes {
             positive(sum / view.tcp.len() as f64)
         };
         let receiver = view.receiver_host.and_then(|host| host.device.as_ref());
-        let mtus = [Some(device), receiver].into_iter().flatten();
-        let mtu = mtus.map(|device| f64::from(device.mtu_bytes));
-        let mtu = mtu.filter(|mtu| *mtu > headers).reduce(f64::min);
+        let devices = [Some(device), receiver].into_iter().flatten();
+        let mtus = devices.map(|device| f64::from(device.mtu_bytes)).filter(|mtu| *mtu > headers);
         Self {
             size: mss + options,
-            largest: mtu.unwrap_or(f64::from(USUAL_MTU)) - headers,
+            largest: mtus.reduce(f64::min).unwrap_or(f64::from(USUAL_MTU)) - headers,
             // Linux takes the options off what it keeps of its offer
             // (tcp_rcv_synsent_state_process).
             own: figure(|tcp| tcp.advmss_bytes).map(|mss| mss + options),

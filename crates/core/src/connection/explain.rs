@@ -59,7 +59,8 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
 /// The causes that an end can know; `None`: all that its evidence shows.
 fn knows(connection: &Connection) -> Option<&'static [Cause]> {
     // What a sender knew, its packets tell at the receiver, too.
-    let of_packets = connection.end.is_none() && connection.leg().tcp_sender().is_some();
+    let tells_sender = connection.tcp.as_ref().is_some_and(|tcp| tcp.sender().is_some());
+    let of_packets = connection.end.is_none() && tells_sender;
     match connection.vantage {
         _ if of_packets => None,
         Vantage::Sender => Some(&[

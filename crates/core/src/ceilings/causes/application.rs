@@ -9,6 +9,7 @@ use super::super::thresholds::{
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::StreamTest;
+use crate::record::TcpReceiver;
 use crate::remedy::{Remedy, RunOption};
 use crate::units::BitRate;
 
@@ -114,14 +115,11 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
     }
     let receivers = view.tcp_receivers();
-    let filled: Option<f64> = receivers
-        .iter()
-        .map(|receiver| {
-            Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
-        })
-        .sum();
-    let filled = filled.filter(|_| !receivers.is_empty());
-    let unread = filled.map(|filled| filled / receivers.len() as f64);
+    let filled = |receiver: &&TcpReceiver| {
+        Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
+    };
+    let sum: Option<f64> = receivers.iter().map(filled).sum();
+    let unread = sum.filter(|_| !receivers.is_empty()).map(|sum| sum / receivers.len() as f64);
     // Small segments fill a buffer with little payload; then the window that is left tells.
     let unread_bytes: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
     let left = view.sum(|flow| flow.tcp.send_window_bytes.map(|bytes| bytes as f64));

@@ -273,9 +273,11 @@ fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
 /// reader that leaves less takes all that comes, however late it gets a CPU.
 fn has_unread(view: &View<'_>) -> Option<bool> {
     let receivers = view.tcp_receivers();
+    if receivers.is_empty() {
+        return None;
+    }
     let unread: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
-    let unread = unread.filter(|_| !receivers.is_empty())?;
-    let late = unread as f64 >= view.mss().unwrap_or(1.0) * receivers.len() as f64;
+    let late = unread? as f64 >= view.mss().unwrap_or(1.0) * receivers.len() as f64;
     Some(late || view.is_held_by_window())
 }
 
