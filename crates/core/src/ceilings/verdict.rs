@@ -27,7 +27,7 @@ impl Candidate {
         let signs = (rule.signs)(view);
         let ceiling = (rule.ceiling)(view).filter(is_finite);
         let evidence = signs.iter().flat_map(|signs| signs.say.clone()).collect();
-        let ceiling = ceiling.map(|ceiling| Ceiling { evidence, ..ceiling });
+        let ceiling = ceiling.map(|ceiling| Ceiling { cause: rule.cause, evidence, ..ceiling });
         Self { rule, ceiling, signs }
     }
 

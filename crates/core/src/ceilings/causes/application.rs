@@ -36,19 +36,19 @@ fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if view.asked_bps().is_some() {
         return None;
     }
-    unblocked(Cause::ApplicationSend, view, view.writer()?, "send")
+    unblocked(view, view.writer()?, "send")
 }
 
 fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    unblocked(Cause::ApplicationReceive, view, view.reader()?, "recv")
+    unblocked(view, view.reader()?, "recv")
 }
 
 /// `None` for a thread that is hardly ever awake: its possible rate is not known.
-fn unblocked(cause: Cause, view: &View<'_>, thread: ThreadTime, call: &str) -> Option<Ceiling> {
+fn unblocked(view: &View<'_>, thread: ThreadTime, call: &str) -> Option<Ceiling> {
     let awake = 1.0 - thread.blocked;
     let formula = format!("rate ÷ (1 − share of the time asleep in {call})");
     (awake >= MIN_UTILISATION).then(|| {
-        Ceiling::new(cause, view.throughput_bps / awake, formula)
+        Ceiling::new(view.throughput_bps / awake, formula)
             .input("throughput_bps", Some(view.throughput_bps))
             .input("blocked_share", Some(thread.blocked))
             .dependent()

@@ -32,7 +32,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let limit = view.sum(|flow| limit(view, flow))?;
     let model = model(view, view.tcp.first()?);
     let events = view.loss_event_count();
-    let ceiling = Ceiling::new(Cause::Congestion, limit, formula(model))
+    let ceiling = Ceiling::new(limit, formula(model))
         .input("loss_events", events)
         .input("segments", view.sum(segments_sent))
         .input("mss_bytes", view.mean(|tcp| Some(tcp.mss_bytes.into())))

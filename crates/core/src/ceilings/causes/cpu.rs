@@ -80,7 +80,7 @@ fn host_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let chain = Chain::of(view)?;
     let share = positive(chain.wanted / chain.usable)?.min(1.0);
     let formula = "rate ÷ share of the usable CPUs that both ends' threads took or waited for";
-    let ceiling = Ceiling::rate_over(view, Cause::CpuHost, formula, ("cpu_share", share))
+    let ceiling = Ceiling::rate_over(view, formula, ("cpu_share", share))
         .input("usable_cpus", Some(chain.usable));
     (share >= MIN_UTILISATION).then_some(ceiling)
 }
@@ -113,7 +113,7 @@ fn host_signs(view: &View<'_>) -> Option<Signs> {
 fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let threads = [view.writer()?, view.reader().unwrap_or_default()];
     let (end, host) = (view.sender?, view.sender_host);
-    ceiling(Cause::CpuSend, view, end, threads, host)
+    ceiling(view, end, threads, host)
 }
 
 fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
@@ -121,7 +121,7 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if let Some(share) = interrupted_core(view, end) {
         let formula = "rate ÷ share of the time that a core was in soft interrupts";
         let share = ("softirq_core_share", share);
-        return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
+        return Some(Ceiling::rate_over(view, formula, share));
     }
     // The threads of one flow run in turn: a reader whose CPU others have keeps the writer waiting,
     // and together they have all CPU time that there is for them.
@@ -130,16 +130,15 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if let Some(chain) = turns {
         let share = ("cpu_share", (chain.wanted / chain.usable).min(1.0));
         let formula = "rate ÷ share of a CPU that both ends' threads took or waited for";
-        return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
+        return Some(Ceiling::rate_over(view, formula, share));
     }
     let threads = [view.reader()?, view.writer().unwrap_or_default()];
-    ceiling(Cause::CpuReceive, view, end, threads, view.receiver_host)
+    ceiling(view, end, threads, view.receiver_host)
 }
 
 /// One flow has one core, of which its thread took and waited for a share; several flows have a
 /// core each, as far as there are cores. If all CPUs are busy, the host has no more for either end.
 fn ceiling(
-    cause: Cause,
     view: &View<'_>,
     end: &EndReport,
     [thread, other]: [ThreadTime; 2],
@@ -148,7 +147,7 @@ fn ceiling(
     if let Some(quota) = quota_used_up(view, end) {
         let used = quota.throttled_periods as f64 / quota.periods as f64;
         let formula = "rate at which its control group's quota of CPU time was used up";
-        let ceiling = Ceiling::new(cause, view.throughput_bps, formula)
+        let ceiling = Ceiling::new(view.throughput_bps, formula)
             .input("throughput_bps", Some(view.throughput_bps))
             .input("quota_cpus", Some(quota.cpus))
             .input("used_up_share", Some(used));
@@ -157,7 +156,7 @@ fn ceiling(
     if let Some(busy) = full_host(view, end, thread, other).filter(|_| thread.waits_for_cpu()) {
         let formula = "rate ÷ share of the time that all CPUs of the host were busy";
         let share = ("host_cpu_share", busy);
-        return Some(Ceiling::rate_over(view, cause, formula, share));
+        return Some(Ceiling::rate_over(view, formula, share));
     }
     let flows = view.flow_count() as f64;
     if flows > 1.0 {
@@ -166,7 +165,7 @@ fn ceiling(
         let used = view.throughput_bps / service_demand_bps(demand, 1.0);
         return (used >= MIN_UTILISATION * cores).then(|| {
             let limit = service_demand_bps(demand, cores);
-            Ceiling::new(cause, limit, "cores × 10⁶·1024·8 ÷ service demand")
+            Ceiling::new(limit, "cores × 10⁶·1024·8 ÷ service demand")
                 .input("service_demand_us_per_kib", Some(demand))
                 .input("cores", Some(cores))
                 .dependent()
@@ -174,7 +173,7 @@ fn ceiling(
     }
     let used = (thread.running + thread.delayed).min(1.0);
     let formula = "rate ÷ share of a CPU that its thread took or waited for";
-    let ceiling = Ceiling::rate_over(view, cause, formula, ("cpu_share", used));
+    let ceiling = Ceiling::rate_over(view, formula, ("cpu_share", used));
     (used >= MIN_UTILISATION).then_some(ceiling)
 }
 

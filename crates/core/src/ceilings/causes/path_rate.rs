@@ -59,7 +59,7 @@ fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
         .reduce(f64::min)?;
     let share = view.payload_share(ETHERNET_BYTES)?;
     let formula = "link rate × payload ÷ (payload + headers + Ethernet's 38 bytes)";
-    let ceiling = Ceiling::new(Cause::PathRate, speed * share, formula)
+    let ceiling = Ceiling::new(speed * share, formula)
         .input("link_bps", Some(speed))
         .input("payload_share", Some(share));
     Some(ceiling)
@@ -94,8 +94,8 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     }
     if !view.udp.is_empty() {
         let formula = "rate at which datagrams arrived";
-        let ceiling = Ceiling::new(Cause::PathRate, view.throughput_bps, formula)
-            .input("lost_share", view.datagrams_lost());
+        let ceiling =
+            Ceiling::new(view.throughput_bps, formula).input("lost_share", view.datagrams_lost());
         return Some(ceiling.dependent());
     }
     let stands = view.has_queue(QUEUE_INFLATION);
@@ -106,7 +106,7 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     // bursts.
     let limit = if view.has_queue(DEEP_QUEUE) { limit.max(view.throughput_bps) } else { limit };
     let formula = "delivery rate with a full queue (largest; of several flows Σ medians)";
-    let ceiling = Ceiling::new(Cause::PathRate, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("delivery_rate_bps", Some(limit))
         .input("rtt_inflation", view.inflation().map(|i| i.ratio));
     Some(ceiling.dependent())
@@ -119,7 +119,7 @@ fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
     })?;
     let share = view.payload_share(ETHERNET_HEADER_BYTES)?;
     let formula = "rate of a packet train (datagrams back to back) × payload ÷ (payload + headers)";
-    let ceiling = Ceiling::new(Cause::PathRate, train.link_bps * share, formula)
+    let ceiling = Ceiling::new(train.link_bps * share, formula)
         .input("train_link_bps", Some(train.link_bps))
         .input("payload_share", Some(share));
     Some(ceiling)
@@ -202,7 +202,7 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
 
 fn received_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let formula = "rate at which data came out of the queue";
-    let ceiling = Ceiling::new(Cause::PathRate, view.throughput_bps, formula).dependent();
+    let ceiling = Ceiling::new(view.throughput_bps, formula).dependent();
     received_signs(view)?.hold.then_some(ceiling)
 }
 

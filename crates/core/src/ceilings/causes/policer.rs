@@ -19,7 +19,7 @@ pub(super) const RULE: Rule =
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let formula = "long-run rate with loss and without a queue";
     let ceiling = || {
-        Ceiling::new(Cause::Policer, view.throughput_bps, formula)
+        Ceiling::new(view.throughput_bps, formula)
             .input("loss_share", view.loss())
             .input("variation", view.variation())
             .dependent()

@@ -29,9 +29,7 @@ pub(super) const METER: Rule = Rule {
 pub(super) const SHAPER: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: EXACT_TOLERANCE,
-    ceiling: |view| {
-        find_shaper(view).map(|found| Ceiling { cause: Cause::PathRate, ..ceiling(&found) })
-    },
+    ceiling: |view| find_shaper(view).map(|found| ceiling(&found)),
     signs: |view| {
         let found = find_shaper(view)?;
         let shaper = Traffic::of(view)?.qos.shaper.as_ref()?;
@@ -171,7 +169,7 @@ fn ceiling(found: &CarrierClass<'_>) -> Ceiling {
     let is_starved =
         matches!(found.holder, Holder::Meter(..)) && found.sent_bps < CLASS_FULL * limit;
     let limit = if is_starved { found.sent_bps } else { limit };
-    let made = Ceiling::new(Cause::QosClass, (limit - found.others_bps) * found.share, formula)
+    let made = Ceiling::new((limit - found.others_bps) * found.share, formula)
         .input("class_bps", Some(limit))
         .input("others_bps", Some(found.others_bps).filter(|bps| *bps > 0.0))
         .input("payload_share", Some(found.share));

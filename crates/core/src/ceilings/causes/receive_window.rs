@@ -37,7 +37,7 @@ fn own_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let window = receiver.window_bytes? as f64;
     let limit = window_bps(window, f64::from(receiver.rtt_mean_us?) / 1e6);
     let formula = "receive window ÷ RTT, as the receiver estimates it";
-    let ceiling = Ceiling::new(Cause::ReceiveWindow, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("receive_window_bytes", Some(window))
         .input("rtt_us", receiver.rtt_mean_us.map(f64::from));
     Some(ceiling)
@@ -87,7 +87,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         let usable = usable(window(flow)?, flow.tcp);
         Some(window_bps(usable, rtt_s(flow.tcp)?))
     })?;
-    let ceiling = Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
+    let ceiling = Ceiling::new(limit, "Σ receive window ÷ RTT")
         .input("receive_window_bytes", view.sum(window))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
     Some(ceiling)

@@ -46,7 +46,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let limit = mean.max(view.throughput_bps.min(most));
     let formula = "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + \
         unsent ÷ pace), and up to a piece of 64 KiB more";
-    let ceiling = Ceiling::new(Cause::SendBuffer, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
         .input("payload_share", Some(share))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
@@ -84,7 +84,7 @@ fn held_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let held = |tcp: &TcpSender| positive(tcp.send_buffer_bytes as f64);
     let limit = view.sum(|flow| Some(window_bps(held(flow.tcp)?, rtt_s(flow.tcp)?)))?;
     let formula = "bytes in flight that it kept to ÷ RTT";
-    let ceiling = Ceiling::new(Cause::SendBuffer, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("in_flight_bytes", view.sum(|flow| held(flow.tcp)))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
     Some(ceiling.dependent())

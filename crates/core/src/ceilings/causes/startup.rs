@@ -32,7 +32,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let rounds = view.sum(|flow| Some(slow_start(view, flow)?.rounds))?;
     let formula = "Σ bytes ÷ (round trips before the first byte + rounds of slow start − ½ + rest ÷ \
         largest delivery rate)";
-    let ceiling = Ceiling::new(Cause::Startup, view.sum(rate)?, formula)
+    let ceiling = Ceiling::new(view.sum(rate)?, formula)
         .input("bytes", view.sum(|flow| Some(flow.bytes as f64)))
         .input("initial_window_segments", Some(INITIAL_WINDOW_SEGMENTS))
         .input("round_trips_before_data", Some(waits))
