@@ -3,6 +3,7 @@
 //! A figure that the record does not have is `None`, never zero.
 
 use crate::record::{EndReport, StepRates, TcpSender, UdpEvidence};
+use crate::stats::variation;
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
@@ -449,13 +450,7 @@ impl View<'_> {
     /// Standard deviation over mean of the intervals' rates; `None` for too few.
     pub(super) fn variation(&self) -> Option<f64> {
         let rates = &self.interval_rates_bps;
-        if rates.len() < STEADY_INTERVALS {
-            return None;
-        }
-        let n = rates.len() as f64;
-        let mean = positive(rates.iter().sum::<f64>() / n)?;
-        let square = rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        Some(square.sqrt() / mean).filter(|v| v.is_finite())
+        variation(rates).filter(|_| rates.len() >= STEADY_INTERVALS)
     }
 }
 

@@ -17,8 +17,8 @@ use crate::units::{DEFAULT_PORT, EndpointName, Family};
 /// The evidence about one direction of a bulk transfer.
 ///
 /// What was not seen is `None` or missing in its list, never zero. An end that was not seen has no
-/// report, and its host no facts; if only packets were seen, both ends lack a report and `flows`
-/// has what the packets tell of the kernels' figures.
+/// report, and nothing is known of its host; if only packets were seen, both ends lack a report and
+/// `flows` has what the packets tell of the kernels' figures.
 ///
 /// From the options of a run the evidence takes only sizes, protocol, streams and extent; options
 /// of sockets and applications are for remedies alone, since the evidence must come from the
