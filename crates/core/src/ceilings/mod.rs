@@ -1,6 +1,6 @@
 //! The ceiling of each cause, and the verdict: which cause holds a run back.
 //!
-//! [`explain`] is a pure function of a record, so that a later version can explain a stored record
+//! A verdict is a pure function of a record, so that a later version can explain a stored record
 //! again. The rules see a `View` alone, which [`crate::connection`] fills for connections of other
 //! programs. The kernel's evidence decides first, and a ceiling then confirms it. A run without a
 //! cause that has both stays `unexplained`.
@@ -70,7 +70,7 @@ pub(crate) fn is_even(view: &View<'_>) -> bool {
     view.is_even() || (view.steps.is_none() && varies_little())
 }
 
-/// Writes the verdicts of [`explain`] into the record, in place of earlier ones, and a caveat if
+/// Writes the verdict on each direction into the record, in place of earlier ones, and a caveat if
 /// segments are small for their interface.
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);

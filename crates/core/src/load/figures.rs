@@ -124,7 +124,7 @@ impl LoadDocument {
         Some(last - first)
     }
 
-    /// The figures for an experiment: those of [`LOAD_FIGURES`] that are known.
+    /// The figures for an experiment: those of `LOAD_FIGURES` that are known.
     pub fn figures(&self) -> BTreeMap<String, f64> {
         let rate = |total: Option<LoadTotal>| total.map(|total| total.throughput_bps);
         let fairness = |total: Option<LoadTotal>| total.and_then(|total| total.fairness);
