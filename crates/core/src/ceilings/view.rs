@@ -46,7 +46,7 @@ pub(crate) struct View<'a> {
     pub(crate) interval_rates_bps: Vec<f64>,
     /// Payload bytes and TCP's figures of each flow, at either end.
     pub(crate) flows: Vec<(u64, &'a TcpEvidence)>,
-    /// The same over all flows.
+    /// Payload bytes and TCP's figures over all flows.
     pub(crate) total: (u64, Option<&'a TcpEvidence>),
     /// The flows whose sender's kernel was read, or is known from packets; none if its figures do
     /// not cover the transfer (several MPTCP subflows).
