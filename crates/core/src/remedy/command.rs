@@ -63,10 +63,10 @@ pub struct CommandLine {
 impl CommandLine {
     /// The words, with place, note and reason in a comment; an empty reason is left out.
     pub fn with_reason(&self, reason: &str) -> String {
-        let told = [self.note.as_str(), reason].into_iter().filter(|part| !part.is_empty());
-        let told = told.collect::<Vec<_>>().join(", ");
-        let comment = [self.place.as_str(), &told].into_iter().filter(|part| !part.is_empty());
-        let comment = comment.collect::<Vec<_>>().join(": ");
+        let joined = |parts: [&str; 2], by: &str| {
+            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(by)
+        };
+        let comment = joined([&self.place, &joined([&self.note, reason], ", ")], ": ");
         if comment.is_empty() { self.words.clone() } else { format!("{}  # {comment}", self.words) }
     }
 }
