@@ -60,14 +60,10 @@ pub struct Flow {
     pub sent: [Sent; 2],
     /// Time of the first segment, since 1970.
     pub began: Nanos,
-    /// Time of the last segment.
-    pub ended: Nanos,
     /// The end that reset it.
     pub reset_by: Option<Side>,
     /// Which ends closed it (FIN).
     pub closed: [bool; 2],
-    /// Its segments.
-    pub segments: u64,
 }
 
 /// What one end sent and how it was answered.
@@ -75,8 +71,6 @@ pub struct Flow {
 pub struct Sent {
     /// Payload bytes, each counted once.
     pub bytes: u64,
-    /// Time of the first segment with data, since 1970.
-    pub began: Option<Nanos>,
     /// From the first segment with data to the last acknowledgement.
     pub lasted: Nanos,
     /// Largest payload of a segment, bytes.
@@ -89,18 +83,8 @@ pub struct Sent {
     pub loss_flights: Vec<u64>,
     /// Smallest round-trip time of data.
     pub rtt_min: Option<Nanos>,
-    /// Mean deviation of the round-trip time at the end (RFC 6298).
-    pub rtt_deviation: Nanos,
-    /// Number of round-trip times measured.
-    pub rtt_samples: u64,
     /// Largest window the peer offered, bytes; absent where its scale is unknown.
     pub window_largest: Option<u64>,
-    /// Time with data outstanding or with the window closed.
-    pub busy: Nanos,
-    /// The part of `busy` in round trips during which the window was full.
-    pub window_limited: Nanos,
-    /// The part of `busy` with a closed window.
-    pub zero_window: Nanos,
     /// Time with nothing outstanding and an open window: the writer had nothing to send.
     pub idle: Nanos,
     /// How evenly it sent; absent for too few frames.
@@ -327,10 +311,8 @@ impl Tracker {
             near,
             sent,
             began: self.began,
-            ended: self.ended,
             reset_by: self.reset_by,
             closed,
-            segments: self.segments,
         }
     }
 }
@@ -348,18 +330,12 @@ fn sent(stream: Stream, facts: &Facts) -> Sent {
     let times = stream.began.zip(stream.until);
     Sent {
         bytes: stream.bytes(),
-        began: stream.began,
         lasted: times.map_or(Nanos::ZERO, |(began, until)| until - began),
         mss: facts.mss,
         counts: stream.counts,
         retransmitted: stream.recovery.counts,
         rtt_min: stream.rtt.of_data,
-        rtt_deviation: stream.rtt.deviation(),
-        rtt_samples: stream.rtt.samples,
         window_largest: stream.window.scale.map(|_| stream.window.largest),
-        busy: stream.busy,
-        window_limited: stream.window_limited,
-        zero_window: stream.zero_window,
         idle: stream.idle,
         loss_flights: stream.recovery.flights,
         evenness: stream.course.evenness(),

@@ -8,7 +8,6 @@ use crate::recovery::Retransmitted;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Round {
     pub(crate) began: Nanos,
-    pub(crate) busy: Nanos,
     pub(crate) idle: Nanos,
     /// Most bytes in flight.
     pub(crate) peak: u64,

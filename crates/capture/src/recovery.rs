@@ -30,8 +30,6 @@ pub struct Retransmitted {
     pub bytes: u64,
     /// Segments after duplicate acknowledgements or SACKs.
     pub fast: u64,
-    /// Segments after a timeout.
-    pub after_timeout: u64,
     /// Tail loss probes (RFC 8985, 7).
     pub probes: u64,
     /// Segments the peer already had: it reports them (DSACK) or acknowledges the first copy
@@ -50,7 +48,6 @@ impl Retransmitted {
             segments: self.segments - then.segments,
             bytes: self.bytes - then.bytes,
             fast: self.fast - then.fast,
-            after_timeout: self.after_timeout - then.after_timeout,
             probes: self.probes - then.probes,
             spurious: self.spurious - then.spurious,
             timeouts: self.timeouts - then.timeouts,
@@ -135,9 +132,8 @@ impl Recovery {
             }
             None => RecoveryKind::Fast,
         };
-        match kind {
-            RecoveryKind::Fast => self.counts.fast += again.segments,
-            RecoveryKind::Timeout => self.counts.after_timeout += again.segments,
+        if kind == RecoveryKind::Fast {
+            self.counts.fast += again.segments;
         }
         if self.episode.is_none() {
             self.counts.episodes += 1;

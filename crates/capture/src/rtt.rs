@@ -26,7 +26,6 @@ pub(crate) struct Rtt {
     /// Smallest of data alone: the packets of a handshake are shorter.
     pub(crate) of_data: Option<Nanos>,
     smoothed: f64,
-    deviation: f64,
     step_sum: u64,
     step_count: u64,
 }
@@ -43,12 +42,8 @@ impl Rtt {
         self.step_count += 1;
         // RFC 6298, 2.
         let ns = all.0 as f64;
-        if self.samples == 1 {
-            (self.smoothed, self.deviation) = (ns, ns / 2.0);
-        } else {
-            self.deviation += ((ns - self.smoothed).abs() - self.deviation) / 4.0;
-            self.smoothed += (ns - self.smoothed) / 8.0;
-        }
+        let weight = if self.samples == 1 { 1.0 } else { 1.0 / 8.0 };
+        self.smoothed += (ns - self.smoothed) * weight;
     }
 
     /// Adds the sample of the handshake.
@@ -62,10 +57,6 @@ impl Rtt {
 
     pub(crate) fn smoothed(&self) -> Option<Nanos> {
         (self.samples > 0).then_some(Nanos(self.smoothed as u64))
-    }
-
-    pub(crate) fn deviation(&self) -> Nanos {
-        Nanos(self.deviation as u64)
     }
 
     /// Mean and number of the samples since the last step, with `rest` added to the mean.
@@ -121,8 +112,7 @@ impl Stamps {
 
     /// Mean since the last step.
     fn wait(&self) -> Option<Nanos> {
-        let mean = self.step_sum.checked_div(self.step_count);
-        let mean = mean.map(|mean| Nanos(mean.unsigned_abs()));
+        let mean = self.step_sum.checked_div(self.step_count).map(|ns| Nanos(ns.unsigned_abs()));
         mean.or(self.last).filter(|_| !self.is_other)
     }
 

@@ -65,11 +65,8 @@ pub(crate) struct Stream {
     /// Sequence number, payload and IP identification of the last frame.
     last: Option<(u32, u32, u16)>,
     pub(crate) counts: Counts,
-    /// Time with data outstanding, and time with none although the window was open.
-    pub(crate) busy: Nanos,
+    /// Time with no data outstanding although the window was open.
     pub(crate) idle: Nanos,
-    pub(crate) window_limited: Nanos,
-    pub(crate) zero_window: Nanos,
     /// Time of the first segment with data.
     pub(crate) began: Option<Nanos>,
     pub(crate) window: Window,
@@ -91,12 +88,8 @@ pub struct Counts {
     pub missing_bytes: u64,
     /// Segments overtaken by a later one.
     pub reordered: u64,
-    /// Frames captured twice.
-    pub duplicated_frames: u64,
     /// Segments with a congestion mark, or acknowledgements that echo one (ECN).
     pub marked: u64,
-    /// How often the peer closed its window.
-    pub zero_windows: u64,
 }
 
 /// The window the peer offers.
@@ -106,7 +99,6 @@ pub(crate) struct Window {
     pub(crate) scale: Option<u8>,
     pub(crate) now: u64,
     pub(crate) largest: u64,
-    is_zero: bool,
 }
 
 impl Stream {
@@ -114,11 +106,9 @@ impl Stream {
     pub(crate) fn handle_data(&mut self, segment: &Segment, facts: &Facts) {
         let start = unwrap(segment.seq, self.near());
         self.sent_fin |= segment.flags & FIN != 0;
-        if segment.payload == 0 || self.is_probe(start, segment.payload) {
+        let is_empty = segment.payload == 0 || self.is_probe(start, segment.payload);
+        if is_empty || self.is_copy(segment) {
             return;
-        }
-        if self.is_copy(segment) {
-            return self.counts.duplicated_frames += 1;
         }
         if self.near() > 0 && start > self.near() + LARGEST_JUMP {
             return;
@@ -246,9 +236,6 @@ impl Stream {
         let scale = window.scale.filter(|_| segment.flags & SYN == 0);
         window.now = u64::from(segment.window) << scale.unwrap_or(0);
         window.largest = window.largest.max(window.now);
-        let is_zero = segment.window == 0;
-        self.counts.zero_windows += u64::from(is_zero && !window.is_zero);
-        window.is_zero = is_zero;
     }
 
     /// The sender learns of an acknowledgement at once or when it arrives there.
@@ -311,17 +298,11 @@ impl Stream {
         // a short segment.
         let paced = open && self.has_more && passed < PAUSE;
         let is_busy = outstanding || paced;
-        if is_busy || !open {
-            self.busy = self.busy + passed;
-            self.round.busy = self.round.busy + passed;
-        } else {
+        if !is_busy && open {
             self.idle = self.idle + passed;
             self.round.idle = self.round.idle + passed;
         }
-        if !is_busy && !open {
-            self.zero_window = self.zero_window + passed;
-            self.round.is_full = true;
-        }
+        self.round.is_full |= !is_busy && !open;
         let rtt = self.rtt.smoothed().unwrap_or_default();
         if at - self.round.began >= rtt.max(SHORTEST_ROUND) {
             self.close_round(at, facts);
@@ -330,9 +311,6 @@ impl Stream {
 
     fn close_round(&mut self, at: Nanos, facts: &Facts) {
         let round = std::mem::replace(&mut self.round, Round::new(at));
-        if round.is_full {
-            self.window_limited = self.window_limited + round.busy;
-        }
         let echo = self.echo.take_step(facts);
         let now = Now {
             bytes: self.delivered(),

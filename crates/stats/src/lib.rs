@@ -114,6 +114,14 @@ pub fn median(samples: &[f64]) -> f64 {
     median_of_sorted(&ascending)
 }
 
+/// Standard deviation over mean of a sample; `None` of fewer than two, and without a positive mean.
+pub fn variation(samples: &[f64]) -> Option<f64> {
+    let n = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / n;
+    let square = samples.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    Some(square.sqrt() / mean).filter(|variation| mean > 0.0 && variation.is_finite())
+}
+
 /// Random samples for the simulations that the tests of this module run; every one has a fixed
 /// seed.
 #[cfg(test)]

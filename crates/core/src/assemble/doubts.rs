@@ -129,7 +129,7 @@ fn window_not_taken(run: &Run, record: &Record) -> Option<Caveat> {
         format!("a receive window of {wanted} bytes was asked for and the sender saw {seen}");
     let legs = record.legs.iter();
     let remedy = legs.filter(|_| seen < wanted).find_map(|leg| {
-        let receiver = record.hosts_of(leg)[1]?;
+        let receiver = record.environment.hosts_of(leg.direction)[1]?;
         let limit: u64 = receiver.setting(RECEIVE_LIMIT)?.parse().ok()?;
         (limit < wanted).then(|| without_window(receiver, limit, wanted))
     });
@@ -188,8 +188,8 @@ fn no_fast_open(run: &Run) -> Option<Caveat> {
 fn queue_of_warm_up(record: &Record, leg: &Leg) -> Option<Caveat> {
     let tcp = leg.tcp_sender()?;
     let segment = tcp.effective_segment_bytes?;
-    let sent = (tcp.data_segments_out? as f64 * segment) as u64;
-    let sent = sent.saturating_sub(tcp.retransmitted_bytes?);
+    let passed = (tcp.data_segments_out? as f64 * segment) as u64;
+    let sent = passed.saturating_sub(tcp.retransmitted_bytes?);
     let more = leg.bytes.checked_sub(sent)?;
     let share = more as f64 / leg.bytes.max(1) as f64;
     let has_warm_up = record.plan.warm_up > Span(Duration::ZERO) && sent > 0;

@@ -169,7 +169,6 @@ impl Run {
             Traffic::Stream(stream) if self.test.protocol != Protocol::Udp => stream.batch,
             _ => None,
         };
-        let batch = batch.map(u64::from);
         let report = |half: &HalfReport, sends: bool| {
             let seconds = half.flows.iter().map(|f| f.seconds).fold(0.0, f64::max);
             let mut end = half.end.clone();
@@ -181,7 +180,7 @@ impl Run {
             end.method = own().find_map(|flow| flow.method.clone());
             let messages: u64 = own().map(|flow| flow.messages).sum();
             let in_one = batch.filter(|_| sends).unwrap_or(1);
-            end.calls = Some(messages.div_ceil(in_one));
+            end.calls = Some(messages.div_ceil(in_one.into()));
             if both {
                 // The end's own figure is of the other direction's threads too.
                 let busiest = own().map(|flow| flow.thread_percent).reduce(f64::max);

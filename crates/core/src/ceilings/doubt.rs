@@ -1,15 +1,15 @@
 //! The confidence of a verdict, from the errors of its figures.
 //!
 //! Rules are thresholds, and a figure near one tells less than a figure far from it. So the same
-//! rules judge copies of the record in which each figure has an error of the usual size. The share
-//! of copies with the same verdict is the margin; most of the others give the next cause. The share
-//! of verdicts with a margin that is right is counted, not derived: [`confidence`].
+//! rules judge copies of the evidence in which each figure has an error of the usual size. The
+//! share of copies with the same verdict is the margin; most of the others give the next cause. The
+//! share of verdicts with a margin that is right is counted, not derived: [`confidence`].
 
 use std::collections::BTreeMap;
 
 use super::Cause;
-use super::view::{View, views};
-use crate::record::{EndReport, Leg, Record, SenderEvidence, TcpEvidence, TcpSender};
+use super::view::View;
+use crate::record::{EndReport, SenderEvidence, StepRates, TcpEvidence, TcpSender};
 use crate::units::Dice;
 
 /// The number of copies with each verdict.
@@ -19,14 +19,11 @@ impl Votes {
     /// `judge` names the cause of one copy.
     pub(super) fn new(view: &View<'_>, judge: impl Fn(&View<'_>) -> Cause) -> Self {
         let mut votes = BTreeMap::new();
-        // The same record always gets the same copies.
+        // The same evidence always gets the same copies.
         let mut dice = Dice::new(0, 0);
-        let mut copy = view.record.clone();
         for _ in 0..COPIES {
-            disturb(&mut copy, view.record, &mut dice);
-            let views = views(&copy);
-            let same = views.iter().find(|other| other.leg.direction == view.leg.direction);
-            *votes.entry(same.map_or(Cause::Unexplained, &judge)).or_insert(0) += 1;
+            let copy = Disturbed::new(view, &mut dice);
+            *votes.entry(judge(&copy.view(view))).or_insert(0) += 1;
         }
         Self(votes)
     }
@@ -74,33 +71,43 @@ const TIME: f64 = 0.1;
 /// Error of queues, which change each round trip and are read each 100 ms.
 const QUEUE: f64 = 0.2;
 
-/// Gives the figures of `copy` new errors. The rest of it, such as the hosts' facts, stays.
-fn disturb(copy: &mut Record, record: &Record, dice: &mut Dice) {
-    copy.flows.clone_from(&record.flows);
-    copy.legs.clone_from(&record.legs);
-    for flow in &mut copy.flows {
-        flow.tcp.iter_mut().for_each(|tcp| disturb_tcp(tcp, dice));
-    }
-    for leg in &mut copy.legs {
-        disturb_leg(leg, dice);
-    }
+/// The figures of a view with errors. What is exact, such as the hosts' facts, is not in it.
+struct Disturbed {
+    flows: Vec<TcpEvidence>,
+    total: Option<TcpEvidence>,
+    ends: [Option<EndReport>; 2],
+    steps: Option<StepRates>,
 }
 
-fn disturb_leg(leg: &mut Leg, dice: &mut Dice) {
-    leg.tcp.iter_mut().for_each(|tcp| disturb_tcp(tcp, dice));
-    for end in [&mut leg.sender, &mut leg.receiver].into_iter().flatten() {
-        disturb_end(end, dice);
-    }
-    if let Some(steps) = &mut leg.steps {
-        let middle = steps.p50_bps;
-        let factor = random_factor(dice, QUEUE);
-        for rate in [&mut steps.p25_bps, &mut steps.p75_bps, &mut steps.p90_bps] {
-            *rate = middle + (*rate - middle) * factor;
+impl Disturbed {
+    fn new(view: &View<'_>, dice: &mut Dice) -> Self {
+        Self {
+            flows: view.flows.iter().map(|(_, tcp)| disturbed_tcp(tcp, dice)).collect(),
+            total: view.total.1.map(|tcp| disturbed_tcp(tcp, dice)),
+            ends: [view.sender, view.receiver].map(|end| Some(disturbed_end(end?, dice))),
+            steps: view.steps.map(|steps| disturbed_steps(steps, dice)),
         }
     }
+
+    fn view<'a>(&'a self, of: &View<'a>) -> View<'a> {
+        let [sender, receiver] = self.ends.each_ref().map(Option::as_ref);
+        let flows = of.flows.iter().zip(&self.flows).map(|((bytes, _), tcp)| (*bytes, tcp));
+        let (flows, total) = (flows.collect(), (of.total.0, self.total.as_ref()));
+        View { flows, total, sender, receiver, steps: self.steps, ..of.clone() }.with_senders()
+    }
 }
 
-fn disturb_end(end: &mut EndReport, dice: &mut Dice) {
+fn disturbed_steps(mut steps: StepRates, dice: &mut Dice) -> StepRates {
+    let middle = steps.p50_bps;
+    let factor = random_factor(dice, QUEUE);
+    for rate in [&mut steps.p25_bps, &mut steps.p75_bps, &mut steps.p90_bps] {
+        *rate = middle + (*rate - middle) * factor;
+    }
+    steps
+}
+
+fn disturbed_end(end: &EndReport, dice: &mut Dice) -> EndReport {
+    let mut end = end.clone();
     let times = [&mut end.blocked_us, &mut end.run_delay_us, &mut end.paced_us];
     scale_known(dice, times, TIME);
     let percents = [&mut end.busiest_thread_percent, &mut end.steal_percent];
@@ -113,9 +120,11 @@ fn disturb_end(end: &mut EndReport, dice: &mut Dice) {
     if let Some(percent) = &mut end.host_cpu_percent {
         *percent = 100.0 - (100.0 - *percent) * random_factor(dice, QUEUE);
     }
+    end
 }
 
-fn disturb_tcp(tcp: &mut TcpEvidence, dice: &mut Dice) {
+fn disturbed_tcp(tcp: &TcpEvidence, dice: &mut Dice) -> TcpEvidence {
+    let mut tcp = tcp.clone();
     if let Some(SenderEvidence::Read(sender)) = &mut tcp.sender {
         disturb_sender(sender, dice);
     }
@@ -126,6 +135,7 @@ fn disturb_tcp(tcp: &mut TcpEvidence, dice: &mut Dice) {
             disturb_rtt(rtt, least, random_factor(dice, QUEUE));
         }
     }
+    tcp
 }
 
 /// The smallest is what it is; the queue above it is what changes.

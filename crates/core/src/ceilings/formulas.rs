@@ -7,21 +7,21 @@
 use crate::units::Family;
 
 /// Segments of a connection's first flight (RFC 6928).
-pub const INITIAL_WINDOW_SEGMENTS: f64 = 10.0;
+pub(crate) const INITIAL_WINDOW_SEGMENTS: f64 = 10.0;
 /// Bytes that Ethernet adds to each IP packet on the wire: header 14, check 4, preamble 8, gap 12.
 pub const ETHERNET_BYTES: f64 = 38.0;
 /// Ethernet's header alone: what emulated links, qdiscs and packet trains count beside the IP
 /// packet.
-pub const ETHERNET_HEADER_BYTES: f64 = 14.0;
+pub(crate) const ETHERNET_HEADER_BYTES: f64 = 14.0;
 /// TCP header without options, bytes (RFC 9293).
-pub const TCP_HEADER_BYTES: f64 = 20.0;
+pub(crate) const TCP_HEADER_BYTES: f64 = 20.0;
 /// TCP's timestamp option with its padding, bytes (RFC 7323, appendix A).
 pub const TIMESTAMP_BYTES: f64 = 12.0;
 /// UDP header, bytes (RFC 768).
-pub const UDP_HEADER_BYTES: f64 = 8.0;
+pub(crate) const UDP_HEADER_BYTES: f64 = 8.0;
 
 /// IP header without options or extensions, bytes (RFC 791, RFC 8200).
-pub fn ip_header_bytes(family: Family) -> f64 {
+pub(crate) fn ip_header_bytes(family: Family) -> f64 {
     match family {
         Family::Ipv4 => 20.0,
         Family::Ipv6 => 40.0,
@@ -44,14 +44,14 @@ pub fn reno_bps(mss_bytes: f64, rtt_s: f64, p: f64) -> f64 {
 
 /// CUBIC's rate outside its Reno-friendly region: a mean window of 1.054 · (RTT ÷ p)^¾ segments
 /// (RFC 9438, section 5.1, with C = 0.4 and β = 0.7).
-pub fn cubic_bps(mss_bytes: f64, rtt_s: f64, p: f64) -> f64 {
+pub(crate) fn cubic_bps(mss_bytes: f64, rtt_s: f64, p: f64) -> f64 {
     window_bps(1.054 * (rtt_s / p).powf(0.75) * mss_bytes, rtt_s)
 }
 
 /// Reno with retransmission timeouts: the full model of Padhye, Firoiu, Towsley, Kurose 1998
 /// (equation 30 without the receiver's window), one ACK for each segment (b = 1). `rto_s` is the
 /// first timeout.
-pub fn pftk_bps(mss_bytes: f64, rtt_s: f64, p: f64, rto_s: f64) -> f64 {
+pub(crate) fn pftk_bps(mss_bytes: f64, rtt_s: f64, p: f64, rto_s: f64) -> f64 {
     let recovery = rtt_s * (2.0 * p / 3.0).sqrt();
     let timeouts = rto_s * (3.0 * (3.0 * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
     mss_bytes * 8.0 / (recovery + timeouts)
@@ -66,14 +66,14 @@ pub fn aal5_bytes(ip_bytes: f64, encapsulation_bytes: f64) -> f64 {
 
 /// CPU-bound rate: 10⁶ · 1024 ÷ service demand bytes a second for each core (netperf's service
 /// demand).
-pub fn service_demand_bps(us_per_kib: f64, cores: f64) -> f64 {
+pub(crate) fn service_demand_bps(us_per_kib: f64, cores: f64) -> f64 {
     cores * 8.0 * 1024.0 * 1e6 / us_per_kib
 }
 
 /// Slow start: the window doubles in each round trip from [`INITIAL_WINDOW_SEGMENTS`] (RFC 5681,
 /// 3.1) until it holds what `steady_bps` needs (infinite where that is not known).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SlowStart {
+pub(crate) struct SlowStart {
     /// Round trips in slow start.
     pub rounds: f64,
     /// Time that the transfer takes, seconds, without a handshake.
@@ -82,7 +82,7 @@ pub struct SlowStart {
 
 impl SlowStart {
     /// Slow start of a transfer of `bytes`.
-    pub fn of(bytes: f64, mss_bytes: f64, rtt_s: f64, steady_bps: f64) -> Self {
+    pub(crate) fn of(bytes: f64, mss_bytes: f64, rtt_s: f64, steady_bps: f64) -> Self {
         let first = INITIAL_WINDOW_SEGMENTS * mss_bytes;
         let rounds_to_steady = (steady_bps * rtt_s / 8.0 / first).log2().ceil().max(0.0);
         let rounds_to_end = (bytes / first + 1.0).log2().ceil();

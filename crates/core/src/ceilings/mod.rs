@@ -1,13 +1,14 @@
 //! The ceiling of each cause, and the verdict: which cause holds a run back.
 //!
-//! [`explain`] is a pure function of a record, so that a later version can explain a stored record
-//! again. The kernel's evidence decides first, and a ceiling then confirms it. A run without a
+//! A verdict is a pure function of a record, so that a later version can explain a stored record
+//! again. The rules see a `View` alone, which [`crate::connection`] fills for connections of other
+//! programs. The kernel's evidence decides first, and a ceiling then confirms it. A run without a
 //! cause that has both stays `unexplained`.
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | [`formulas`] | the models: windows, Reno, CUBIC, PFTK, slow start, framing |
-//! | `view`, `signals` | one direction of a record, and figures derived from the kernel's |
+//! | `view`, `signals` | the evidence about one direction, and figures derived from it |
 //! | `causes` | one file for each cause: its ceiling, its evidence, its remedy |
 //! | `thresholds` | the thresholds of the evidence, with the reasons |
 //! | `remedy` | remedies, with values computed from the path |
@@ -30,18 +31,22 @@ mod thresholds;
 mod verdict;
 mod view;
 
+use self::small_segments::small_segments_caveat;
+use self::view::views;
 use crate::plan::Direction;
 use crate::record::{CaveatKind, Record};
 
 pub use crate::record::{Cause, Ceiling, Verdict};
-pub use small_segments::small_segments_caveat;
 pub use thresholds::{EXACT_TOLERANCE, MODEL_TOLERANCE};
 pub use verdict::agrees;
-pub use view::{TcpFlow, View, views};
+
+pub(crate) use causes::{is_closing, is_held_by_receiver};
+pub(crate) use verdict::explain as explain_view;
+pub(crate) use view::View;
 
 /// One direction of a record, explained.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Explained {
+pub(crate) struct Explained {
     /// Which way the payload goes.
     pub direction: Direction,
     /// What each cause would let through, lowest first.
@@ -51,27 +56,21 @@ pub struct Explained {
 }
 
 /// The verdict on each direction of a bulk transfer; empty for requests and responses.
-pub fn explain(record: &Record) -> Vec<Explained> {
-    views(record).iter().map(verdict::explain).collect()
-}
-
-/// Whether the receiver's window keeps the sender waiting, whatever the reason for its size.
-pub fn is_held_by_receiver(view: &View<'_>) -> bool {
-    causes::is_held_by_receiver(view)
-}
-
-/// Whether the receiver's window closes and opens, as it does behind a late reader.
-pub fn is_window_closing(view: &View<'_>) -> bool {
-    causes::is_closing(view)
+pub(crate) fn explain(record: &Record) -> Vec<Explained> {
+    let typed = |view: &View<'_>| {
+        let explained = explain_view(view);
+        Explained { verdict: explained.verdict.typed(&view.run()), ..explained }
+    };
+    views(record).iter().map(typed).collect()
 }
 
 /// Whether most steps had the same rate; without enough steps, whether the intervals had.
-pub fn is_even(view: &View<'_>) -> bool {
+pub(crate) fn is_even(view: &View<'_>) -> bool {
     let varies_little = || view.variation().is_some_and(|share| share <= thresholds::EVEN);
-    view.is_even() || (view.leg.steps.is_none() && varies_little())
+    view.is_even() || (view.steps.is_none() && varies_little())
 }
 
-/// Writes the verdicts of [`explain`] into the record, in place of earlier ones, and a caveat if
+/// Writes the verdict on each direction into the record, in place of earlier ones, and a caveat if
 /// segments are small for their interface.
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);

@@ -14,7 +14,7 @@ use super::text::bps;
 use super::thresholds::{CPU_CONTENDED, MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES, THREAD_FULL};
 use super::view::{TcpFlow, View};
 use super::{Cause, Ceiling};
-use crate::plan::{Protocol, Traffic};
+use crate::plan::Protocol;
 use crate::units::BitRate;
 
 /// The limit that holds the run back once the cause is lifted.
@@ -60,26 +60,26 @@ impl Next {
 /// The rate that a remedy must allow, if it is known, bits/s: that of the path, or that asked of
 /// the applications. Other limits can be lifted as well, one after the other.
 pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
-    let links = all
-        .iter()
+    all.iter()
         .filter(|ceiling| is_link(ceiling))
-        .map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)));
-    let known = links.chain(asked_rates(view));
-    let others = known.filter(|(cause, _)| *cause != current.cause);
-    let limits = others.map(|(_, limit)| limit);
-    let known_well = limits.filter(|limit| *limit >= MIN_NEXT * view.throughput_bps);
-    known_well.min_by(f64::total_cmp)
+        .map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)))
+        .chain(asked_rates(view))
+        .filter(|(cause, _)| *cause != current.cause)
+        .map(|(_, limit)| limit)
+        .filter(|limit| *limit >= MIN_NEXT * view.throughput_bps)
+        .min_by(f64::total_cmp)
 }
 
 /// The lowest limit besides `current` that stays. A limit that seems clearly lower than the
 /// measured rate is not known well enough.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
     let lifted = current.cause;
-    let shown = ceilings.iter().filter(|ceiling| lasts(view, lifted, ceiling));
-    let shown = shown.map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)));
-    let others =
-        shown.chain(asked_rates(view)).filter(|(cause, _)| !is_lifted(view, lifted, *cause));
-    let (cause, limit_bps) = others
+    let (cause, limit_bps) = ceilings
+        .iter()
+        .filter(|ceiling| lasts(view, lifted, ceiling))
+        .map(|ceiling| (ceiling.cause, limit_then(view, lifted, ceiling)))
+        .chain(asked_rates(view))
+        .filter(|(cause, _)| !is_lifted(view, lifted, *cause))
         .chain(of_remedy(view, lifted))
         .filter(|(_, limit)| *limit >= MIN_NEXT * view.throughput_bps)
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -140,16 +140,16 @@ fn limit_then(view: &View<'_>, lifted: Cause, ceiling: &Ceiling) -> f64 {
 
 /// The rates that linerate's own writer and reader were asked to keep to.
 fn asked_rates(view: &View<'_>) -> impl Iterator<Item = (Cause, f64)> {
-    let (write, read) = match &view.record.plan.traffic {
-        Traffic::Stream(stream) if view.record.protocol != Protocol::Udp => {
-            (stream.write_rate_bps, stream.read_rate_bps)
-        }
-        _ => (None, None),
-    };
+    let stream = view.stream().filter(|_| view.protocol != Protocol::Udp);
     let flows = view.flow_count() as f64;
-    let asked = [(Cause::ApplicationSend, write), (Cause::ApplicationReceive, read)];
+    let rates = stream.map(|stream| {
+        [
+            (Cause::ApplicationSend, stream.write_rate_bps),
+            (Cause::ApplicationReceive, stream.read_rate_bps),
+        ]
+    });
     let all = move |(cause, rate): (Cause, Option<BitRate>)| Some((cause, rate?.0 as f64 * flows));
-    asked.into_iter().filter_map(all)
+    rates.into_iter().flatten().filter_map(all)
 }
 
 /// The limit that the remedy itself sets.

@@ -1,53 +1,17 @@
 //! Remedies with values that are computed from the path.
 
-use crate::link::PathSpec;
-use crate::plan::{End, Role, Test};
+use crate::plan::{End, Role};
 use crate::record::HostFacts;
-use crate::remedy::{
-    self, Change, LookObject, Name, Remedy, RouteMetric, Run, RunOption, Target, shell_safe,
-};
-use crate::units::{BitRate, DEFAULT_PORT, EndpointName};
+use crate::remedy::{self, Change, LookObject, Name, Remedy, RouteMetric, RunOption};
+use crate::units::BitRate;
 
 use super::signals::{is_bbr, positive, rtt_s};
 use super::view::View;
 
-/// The run of this direction, as a user would type it again.
-pub(super) fn run<'a>(view: &View<'a>) -> Run<'a> {
-    let test = Test {
-        direction: view.leg.direction,
-        protocol: view.record.protocol,
-        streams: view.flow_count() as u32,
-        ..view.record.plan.clone()
-    };
-    let settings = |host: Option<&'a HostFacts>| host.map(|host| &host.sysctls);
-    let roles = [End::Client, End::Server].map(|end| Role::at(end, view.leg.direction));
-    Run {
-        target: target(view),
-        family: view.record.family,
-        test,
-        sysctls: roles.map(|role| settings(host(view, role))),
-        addresses: roles.map(|role| view.address(role)),
-    }
-}
-
-/// The emulated path, or the endpoint as the user named it. The name of a topology is no path.
-fn target(view: &View<'_>) -> Target {
-    let is_path = |spec: &&str| shell_safe(spec) && spec.parse::<PathSpec>().is_ok();
-    if let Some(spec) = view.lab().filter(is_path) {
-        return Target::Lab(spec.to_owned());
-    }
-    let named = view.record.host.parse::<EndpointName>();
-    let has_port = named.is_ok_and(|name| name.port.is_some());
-    let port = view.port();
-    let port = port.filter(|port| *port != DEFAULT_PORT && !has_port);
-    Target::Endpoint(Name::new(&view.record.host), port)
-}
-
 /// The buffer that each flow needs for its share of `target_bps`, bytes. A share of payload that is
 /// smaller than small segments explain is not used: something else holds the window.
 pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option<f64>) -> u64 {
-    let share = payload_share.and_then(positive);
-    let share = share.filter(|share| *share >= MIN_SHARE);
+    let share = payload_share.and_then(positive).filter(|share| *share >= MIN_SHARE);
     let rtt = view.mean(rtt_s).and_then(positive).unwrap_or(0.0);
     let product = target_bps / view.flow_count() as f64 * rtt / 8.0;
     remedy::buffer_for(product, share)
@@ -73,16 +37,18 @@ pub(super) fn buffer(view: &View<'_>, role: Role, bytes: u64) -> Remedy {
 /// Both buffers as `-w` sets them, if the run has fixed both: one alone would leave the other as
 /// the limit. `payload_share` is that of the send buffer.
 pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64) -> Option<Remedy> {
-    let shares = [None, Some(payload_share)];
-    let bytes = shares.map(|share| buffer_for(view, target_bps, share)).into_iter().max();
-    let bytes = bytes.filter(|_| fixes_both_buffers(view))?;
+    if !fixes_both_buffers(view) {
+        return None;
+    }
+    let needed = |payload_share| buffer_for(view, target_bps, payload_share);
+    let bytes = needed(None).max(needed(Some(payload_share)));
     let roles = [Role::Receiver, Role::Sender].into_iter();
     let mut low: Vec<Role> = roles.filter(|role| is_limited(view, *role, bytes)).collect();
     if low.iter().any(|role| is_left_to_tuning(view, *role, bytes)) {
         return Some(Remedy::without(RunOption::Window));
     }
     // The command for the endpoint's host comes first, and stands alone.
-    low.sort_by_key(|role| role.end(view.leg.direction) == End::Client);
+    low.sort_by_key(|role| role.end(view.direction) == End::Client);
     let steps = low.into_iter().map(|role| setting(view, role, limit_key(role), &[bytes]));
     let remedy = Remedy::option(RunOption::Window, bytes);
     Some(match steps.reduce(|before, step| step.after(before)) {
@@ -101,39 +67,38 @@ fn limit_key(role: Role) -> &'static str {
 
 /// Whether the host's limit is known to be smaller than a buffer of `bytes`.
 fn is_limited(view: &View<'_>, role: Role, bytes: u64) -> bool {
-    limit_of(host(view, role), limit_key(role)).is_some_and(|limit| limit < bytes)
+    limit_of(view.host(role), limit_key(role)).is_some_and(|limit| limit < bytes)
 }
 
 /// Whether a buffer that its limit cuts is better not asked for: nobody can raise the limit there,
 /// or it was an option of the run that fixed the buffer, which the kernel would tune as far.
 fn is_left_to_tuning(view: &View<'_>, role: Role, bytes: u64) -> bool {
-    let options = &view.record.plan.options;
-    let host = host(view, role);
-    let (asked, tuned, is_tuned) = match role {
+    let host = view.host(role);
+    let (tuned, is_tuned) = match role {
         // The kernel always tunes send buffers.
-        Role::Sender => (options.send_buffer_bytes, "net.ipv4.tcp_wmem", true),
+        Role::Sender => ("net.ipv4.tcp_wmem", true),
         Role::Receiver => {
             let is_tuned = setting_of(host, "net.ipv4.tcp_moderate_rcvbuf") != Some("0");
-            (options.receive_window_bytes, "net.ipv4.tcp_rmem", is_tuned)
+            ("net.ipv4.tcp_rmem", is_tuned)
         }
     };
     let reaches = || is_tuned && sysctl_maximum(host, tuned).is_some_and(|max| max >= bytes as f64);
     let is_fixed = host.is_some_and(|host| host.is_read_only(limit_key(role)));
-    is_fixed || (asked.is_some() && reaches())
+    is_fixed || (asks_buffer(view, role) && reaches())
 }
 
 /// Whether the run was asked for both buffers, as by `-w`.
 pub(super) fn fixes_both_buffers(view: &View<'_>) -> bool {
-    let options = &view.record.plan.options;
-    options.receive_window_bytes.is_some() && options.send_buffer_bytes.is_some()
+    [Role::Sender, Role::Receiver].into_iter().all(|role| asks_buffer(view, role))
 }
 
-/// The host that has this role.
-pub(super) fn host<'a>(view: &View<'a>, role: Role) -> Option<&'a HostFacts> {
-    match role {
-        Role::Sender => view.sender_host,
-        Role::Receiver => view.receiver_host,
-    }
+/// Whether the run was asked for a buffer of its own at this end.
+fn asks_buffer(view: &View<'_>, role: Role) -> bool {
+    let asked = view.asked.and_then(|test| match role {
+        Role::Sender => test.options.send_buffer_bytes,
+        Role::Receiver => test.options.receive_window_bytes,
+    });
+    asked.is_some()
 }
 
 /// A kernel setting of one figure.
@@ -154,8 +119,8 @@ pub(super) fn tuning(view: &View<'_>, role: Role, bytes: u64) -> Option<Remedy> 
         Role::Sender => ("net.ipv4.tcp_wmem", LookObject::SendBuffers),
         Role::Receiver => ("net.ipv4.tcp_rmem", LookObject::ReceiveBuffers),
     };
-    let Some([min, default, max]) = triple(host(view, role), key) else {
-        let remedy = Remedy::look(sight, Some(role.end(view.leg.direction)));
+    let Some([min, default, max]) = triple(view.host(role), key) else {
+        let remedy = Remedy::look(sight, Some(role.end(view.direction)));
         return Some(remedy.because(format!("raise the last figure to {bytes} if it is less")));
     };
     let (default, max) = match (default >= bytes, max >= bytes) {
@@ -168,14 +133,14 @@ pub(super) fn tuning(view: &View<'_>, role: Role, bytes: u64) -> Option<Remedy> 
 
 /// A kernel setting of the host of one role.
 pub(super) fn setting(view: &View<'_>, role: Role, key: &str, figures: &[u64]) -> Remedy {
-    Remedy::host_setting(Some(role.end(view.leg.direction)), key, figures)
+    Remedy::host_setting(Some(role.end(view.direction)), key, figures)
 }
 
 /// A metric of the route by which one role reaches the other, bytes.
 pub(super) fn route(view: &View<'_>, role: Role, object: RouteMetric, bytes: f64) -> Remedy {
     let value = bytes.round() as u32;
     let change = Change::RouteMetric { object, value };
-    Remedy::new(change, Some(role.end(view.leg.direction)))
+    Remedy::new(change, Some(role.end(view.direction)))
 }
 
 /// The last of the three figures of such a key, bytes.
@@ -197,7 +162,7 @@ pub(super) fn congestion_control(view: &View<'_>) -> Option<Remedy> {
         return Some(remedy);
     }
     let object = Name::new(&format!("tcp_{name}"))?;
-    let end = Role::Sender.end(view.leg.direction);
+    let end = Role::Sender.end(view.direction);
     Some(remedy.after(Remedy::new(Change::Module { object }, Some(end))))
 }
 

@@ -3,6 +3,7 @@
 //! A figure that the record does not have is `None`, never zero.
 
 use crate::record::{EndReport, StepRates, TcpSender, UdpEvidence};
+use crate::stats::variation;
 
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
@@ -111,20 +112,20 @@ impl Inflation {
 impl View<'_> {
     /// The time of the sending threads.
     pub(super) fn writer(&self) -> Option<ThreadTime> {
-        ThreadTime::of(self.sender()?, self.record.seconds)
+        ThreadTime::of(self.sender?, self.seconds)
     }
 
     /// Share of the time in which the writers slept in send, or found no room in the socket; known
     /// also if their CPU time is not.
     pub(super) fn writer_blocked(&self) -> Option<f64> {
-        let slept = self.sender()?.blocked_us?;
+        let slept = self.sender?.blocked_us?;
         let known = self.writer().map(|writer| writer.blocked);
-        known.or_else(|| fraction(slept as f64 / (self.record.seconds * 1e6)))
+        known.or_else(|| fraction(slept as f64 / (self.seconds * 1e6)))
     }
 
     /// The time of the receiving threads.
     pub(super) fn reader(&self) -> Option<ThreadTime> {
-        ThreadTime::of(self.receiver()?, self.record.seconds)
+        ThreadTime::of(self.receiver?, self.seconds)
     }
 
     /// Largest payload of a segment, the mean over the flows, bytes.
@@ -157,8 +158,8 @@ impl View<'_> {
     /// Share of a CPU that each of the test's threads at this end has if they share the CPUs
     /// evenly, at least a half.
     pub(super) fn share_of_cpus(&self, end: &EndReport) -> f64 {
-        let directions = 1.0 + f64::from(u8::from(self.is_both()));
-        let ends = 1.0 + f64::from(u8::from(self.has_one_kernel()));
+        let directions = 1.0 + f64::from(u8::from(self.is_both));
+        let ends = 1.0 + f64::from(u8::from(self.has_one_kernel));
         let threads = self.flow_count() as f64 * directions * ends;
         (f64::from(end.cpus.max(1)) / threads).clamp(0.5, 1.0)
     }
@@ -196,7 +197,7 @@ impl View<'_> {
     /// Share of the measured time in which there was data to send or in flight, the mean over the
     /// flows.
     pub(super) fn busy(&self) -> Option<f64> {
-        let time = positive(self.record.seconds * 1e6)?;
+        let time = positive(self.seconds * 1e6)?;
         fraction(self.mean(|tcp| tcp.busy_us.map(|us| us as f64))? / time)
     }
 
@@ -239,7 +240,7 @@ impl View<'_> {
             };
             return self.sum(counted).and_then(positive);
         }
-        let counters = &self.sender()?.counters;
+        let counters = &self.sender?.counters;
         let counter = |name: &str| counters.get(name).map_or(0.0, |n| *n as f64);
         let own = self.sum(|flow| Some(flow.tcp.retransmitted_segments as f64))?;
         let all = counter("TcpRetransSegs");
@@ -253,8 +254,7 @@ impl View<'_> {
     /// Number of times that losses made the senders slow down: counted by the kernel, or else
     /// estimated.
     pub(super) fn loss_event_count(&self) -> Option<f64> {
-        self.recoveries()
-            .or_else(|| self.sum(|flow| Some(loss_events(flow.tcp, self.record.seconds))))
+        self.recoveries().or_else(|| self.sum(|flow| Some(loss_events(flow.tcp, self.seconds))))
     }
 
     /// Segments in the largest usual queue of the path; `None` without RTTs.
@@ -305,14 +305,14 @@ impl View<'_> {
         };
         let largest = positive(self.sum(|flow| rate(flow.tcp).map(|bps| bps as f64))?)?;
         let kept =
-            self.leg.steps.map(|steps| if self.is_even() { steps.p50_bps } else { steps.p90_bps });
+            self.steps.map(|steps| if self.is_even() { steps.p50_bps } else { steps.p90_bps });
         Some(kept.and_then(positive).unwrap_or(largest).min(largest))
     }
 
     /// Whether most steps of the run had the same rate: then a clock keeps it.
     pub(super) fn is_even(&self) -> bool {
         let spread = |steps: StepRates| (steps.p75_bps - steps.p25_bps) / steps.p50_bps;
-        self.leg.steps.is_some_and(|steps| spread(steps) <= EVEN)
+        self.steps.is_some_and(|steps| spread(steps) <= EVEN)
     }
 
     /// Whether a queue is never empty behind something that keeps its rate: a link, however late
@@ -360,7 +360,7 @@ impl View<'_> {
 
     /// Whether the rate fell through the run: its windows were still those of slow start.
     pub(super) fn comes_down(&self) -> bool {
-        let rates = self.interval_rates();
+        let rates = &self.interval_rates_bps;
         let (first, rest) = rates.split_at(rates.len() / 4);
         let mean = |rates: &[f64]| positive(rates.iter().sum::<f64>() / rates.len() as f64);
         matches!((mean(first), mean(rest)), (Some(first), Some(rest)) if first >= COMING_DOWN * rest)
@@ -427,7 +427,7 @@ impl View<'_> {
     pub(super) fn asked_share(&self) -> Option<f64> {
         let bits = |udp: &&UdpEvidence| udp.sent as f64 * udp.datagram_bytes as f64 * 8.0;
         let sent: f64 = self.udp.iter().map(bits).sum();
-        positive(sent / self.record.seconds / self.asked_bps()?)
+        positive(sent / self.seconds / self.asked_bps()?)
     }
 
     /// Payload over all bytes that carry it, with `framing_bytes` for each packet.
@@ -436,31 +436,21 @@ impl View<'_> {
             return self.segment_share(self.mss()?, framing_bytes);
         };
         let payload = udp.datagram_bytes as f64;
-        let packet = payload + UDP_HEADER_BYTES + ip_header_bytes(self.record.family);
+        let packet = payload + UDP_HEADER_BYTES + ip_header_bytes(self.family);
         positive(payload / (packet + framing_bytes))
     }
 
     /// [`View::payload_share`] of TCP segments of `mss` bytes.
     pub(super) fn segment_share(&self, mss: f64, framing_bytes: f64) -> Option<f64> {
         let options = self.mean(|tcp| Some(option_bytes(tcp)))?;
-        let packet = mss + options + TCP_HEADER_BYTES + ip_header_bytes(self.record.family);
+        let packet = mss + options + TCP_HEADER_BYTES + ip_header_bytes(self.family);
         positive(mss / (packet + framing_bytes))
-    }
-
-    fn interval_rates(&self) -> Vec<f64> {
-        self.intervals().map(|i| i.throughput_bps).collect()
     }
 
     /// Standard deviation over mean of the intervals' rates; `None` for too few.
     pub(super) fn variation(&self) -> Option<f64> {
-        let rates = self.interval_rates();
-        if rates.len() < STEADY_INTERVALS {
-            return None;
-        }
-        let n = rates.len() as f64;
-        let mean = positive(rates.iter().sum::<f64>() / n)?;
-        let square = rates.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        Some(square.sqrt() / mean).filter(|v| v.is_finite())
+        let rates = &self.interval_rates_bps;
+        variation(rates).filter(|_| rates.len() >= STEADY_INTERVALS)
     }
 }
 
@@ -537,9 +527,8 @@ fn least_rtt_us(flow: &TcpFlow<'_>) -> Option<f64> {
     if !is_of_stamps {
         return Some(told.into());
     }
-    let handshake = flow.receiver.and_then(|receiver| receiver.rtt_min_us);
-    let longest = told.saturating_add(TICK_US).min(tcp.rtt_mean_us);
-    let longest = longest.min(handshake.unwrap_or(longest));
+    let handshake = flow.receiver.and_then(|receiver| receiver.rtt_min_us).unwrap_or(u32::MAX);
+    let longest = told.saturating_add(TICK_US).min(tcp.rtt_mean_us).min(handshake);
     Some(longest.max(told).into())
 }
 

@@ -23,9 +23,9 @@ pub(super) struct SmallSegments {
 }
 
 /// A caveat, if the segments are smaller than the sender's interface would carry.
-pub fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
+pub(super) fn small_segments_caveat(view: &View<'_>) -> Option<Caveat> {
     let SmallSegments { message, remedy } = small_segments(view)?;
-    let command = remedy.typed(Some(&remedy::run(view))).command;
+    let command = remedy.typed(Some(&view.run())).command;
     let command = CaveatRemedy::Command(command);
     Some(Caveat::new(CaveatKind::SmallSegments, message, command))
 }
@@ -60,7 +60,7 @@ pub(super) fn small_segments(view: &View<'_>) -> Option<SmallSegments> {
 /// Whether the sender's device cuts large pieces into segments itself (TSO).
 pub(super) fn segmentation_offload(view: &View<'_>) -> Option<bool> {
     let device = view.sender_host?.device.as_ref()?;
-    let feature = match view.record.family {
+    let feature = match view.family {
         Family::Ipv4 => "tx-tcp-segmentation",
         Family::Ipv6 => "tx-tcp6-segmentation",
     };
@@ -70,7 +70,7 @@ pub(super) fn segmentation_offload(view: &View<'_>) -> Option<bool> {
 /// Percent of a core that soft interrupts take, if small segments on a path of microseconds queue
 /// before them: they take each segment by itself, and no clock of a link keeps the rate even.
 pub(super) fn queue_of_cpu(view: &View<'_>) -> Option<f64> {
-    let taken = view.sender()?.softirq_core_percent?;
+    let taken = view.sender?.softirq_core_percent?;
     let queue = view.inflation()?.may_be_of_cpus() && !view.is_even();
     let is_cut_here = segmentation_offload(view) == Some(false);
     // The reason for small segments, which is looked for last, takes some work.
@@ -81,7 +81,7 @@ pub(super) fn queue_of_cpu(view: &View<'_>) -> Option<f64> {
 /// Whether the receiver, whose senders were not read, takes small segments and a core's soft
 /// interrupts are busy with them: its thread then lacks the time that the segments cost.
 pub(super) fn busy_with_small_segments(view: &View<'_>) -> bool {
-    let taken = view.receiver().and_then(|end| end.softirq_core_percent);
+    let taken = view.receiver.and_then(|end| end.softirq_core_percent);
     let small = |it: &&TcpReceiver| {
         it.advmss_bytes > 0 && f64::from(it.advmss_bytes) < SEGMENT_SMALL * f64::from(it.pmtu_bytes)
     };
@@ -96,7 +96,7 @@ fn device_name(device: &DeviceFacts) -> Name {
 
 fn device_mtu(view: &View<'_>, role: Role, object: Name, value: u32) -> Remedy {
     let change = Change::DeviceMtu { object, value };
-    Remedy::new(change, Some(role.end(view.leg.direction)))
+    Remedy::new(change, Some(role.end(view.direction)))
 }
 
 /// Payload of the segments without what makes them small, bytes: what both interfaces carry, or, if
@@ -118,7 +118,7 @@ fn expected_mss(view: &View<'_>) -> Option<f64> {
 
 fn mss_of(view: &View<'_>, mtu: f64) -> Option<f64> {
     let options = view.mean(|tcp| Some(option_bytes(tcp)))?;
-    positive(mtu - ip_header_bytes(view.record.family) - TCP_HEADER_BYTES - options)
+    positive(mtu - ip_header_bytes(view.family) - TCP_HEADER_BYTES - options)
 }
 
 /// The reason and the remedy. The kernel's path MTU names this end or rules it out; the MSS that
@@ -167,7 +167,7 @@ struct SegmentSizes {
 impl SegmentSizes {
     fn of(view: &View<'_>, device: &DeviceFacts, mss: f64) -> Self {
         let options = view.mean(|tcp| Some(option_bytes(tcp))).unwrap_or(0.0);
-        let headers = ip_header_bytes(view.record.family) + TCP_HEADER_BYTES;
+        let headers = ip_header_bytes(view.family) + TCP_HEADER_BYTES;
         let figure = |pick: fn(&TcpSender) -> u32| {
             view.mean(|tcp| Some(pick(tcp).into())).and_then(positive)
         };
@@ -176,12 +176,11 @@ impl SegmentSizes {
             positive(sum / view.tcp.len() as f64)
         };
         let receiver = view.receiver_host.and_then(|host| host.device.as_ref());
-        let mtus = [Some(device), receiver].into_iter().flatten();
-        let mtu = mtus.map(|device| f64::from(device.mtu_bytes));
-        let mtu = mtu.filter(|mtu| *mtu > headers).reduce(f64::min);
+        let devices = [Some(device), receiver].into_iter().flatten();
+        let mtus = devices.map(|device| f64::from(device.mtu_bytes)).filter(|mtu| *mtu > headers);
         Self {
             size: mss + options,
-            largest: mtu.unwrap_or(f64::from(USUAL_MTU)) - headers,
+            largest: mtus.reduce(f64::min).unwrap_or(f64::from(USUAL_MTU)) - headers,
             // Linux takes the options off what it keeps of its offer
             // (tcp_rcv_synsent_state_process).
             own: figure(|tcp| tcp.advmss_bytes).map(|mss| mss + options),
@@ -218,7 +217,7 @@ fn path_mtu(view: &View<'_>, seen: &SegmentSizes, pmtu: f64) -> (String, Remedy)
 }
 
 fn tracepath(view: &View<'_>) -> Remedy {
-    Remedy::look(LookObject::PathMtu, Some(Role::Sender.end(view.leg.direction)))
+    Remedy::look(LookObject::PathMtu, Some(Role::Sender.end(view.direction)))
 }
 
 /// An MTU of a role's route for the largest packets that both interfaces carry.
@@ -290,7 +289,7 @@ fn on_the_way(view: &View<'_>, seen: &SegmentSizes, told: f64) -> (String, Remed
             tracepath(view),
         );
     }
-    let default = match view.record.family {
+    let default = match view.family {
         Family::Ipv4 => DEFAULT_MSS_IPV4,
         Family::Ipv6 => DEFAULT_MSS_IPV6,
     };

@@ -3,14 +3,13 @@
 use super::causes::{RULES, Rule, Signs};
 use super::doubt::{Votes, confidence};
 use super::prediction::{self, Next};
-use super::remedy::run;
 use super::signals::ThreadTime;
 use super::text::{bps, percent};
 use super::view::View;
 use super::{Cause, Ceiling, Explained, Verdict};
 use crate::plan::Protocol;
 use crate::record::RunnerUp;
-use crate::remedy::{LookObject, Remedy, RunOption};
+use crate::remedy::{LookObject, Remedy, Run, RunOption};
 
 /// A cause with its ceiling and its evidence in this direction.
 struct Candidate {
@@ -28,7 +27,7 @@ impl Candidate {
         let signs = (rule.signs)(view);
         let ceiling = (rule.ceiling)(view).filter(is_finite);
         let evidence = signs.iter().flat_map(|signs| signs.say.clone()).collect();
-        let ceiling = ceiling.map(|ceiling| Ceiling { evidence, ..ceiling });
+        let ceiling = ceiling.map(|ceiling| Ceiling { cause: rule.cause, evidence, ..ceiling });
         Self { rule, ceiling, signs }
     }
 
@@ -54,8 +53,8 @@ pub fn agrees(measured_bps: f64, limit_bps: f64, tolerance: f64) -> bool {
     (measured_bps / limit_bps - 1.0).abs() <= tolerance + ROUNDING
 }
 
-/// Explains one direction.
-pub(super) fn explain(view: &View<'_>) -> Explained {
+/// Explains one direction; the remedies have no commands yet.
+pub(crate) fn explain(view: &View<'_>) -> Explained {
     let candidates = Candidate::all(view);
     let ceilings = sorted(&candidates);
     let found = found(view, &candidates);
@@ -79,7 +78,18 @@ pub(super) fn explain(view: &View<'_>) -> Explained {
         cause: runner_up.map_or(Cause::Unexplained, |candidate| candidate.rule.cause),
         tell_apart: tell_apart(view, runner_up, verdict.cause),
     });
-    Explained { direction: view.leg.direction, verdict, ceilings }
+    Explained { direction: view.direction, verdict, ceilings }
+}
+
+impl Verdict {
+    /// The verdict with the commands of its remedies, for this run.
+    pub(crate) fn typed(mut self, run: &Run<'_>) -> Self {
+        self.remedy = self.remedy.map(|remedy| remedy.typed(Some(run)));
+        self.runner_up = self
+            .runner_up
+            .map(|next| RunnerUp { tell_apart: next.tell_apart.typed(Some(run)), ..next });
+        self
+    }
 }
 
 /// The first cause whose evidence holds and whose ceiling agrees.
@@ -119,7 +129,7 @@ fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> R
         let faster = format!("if faster: {}", candidate.rule.cause.name());
         lifts(candidate.rule.cause, Some(&remedy)).then(|| remedy.because(faster))
     });
-    let remedy = match cause {
+    match cause {
         Some(cause) if of_cpu.contains(&cause) => look(LookObject::CpuTime),
         None if found == Cause::Unexplained => look(LookObject::CpuTime),
         Some(cause) if of_path.contains(&cause) && !of_path.contains(&found) => {
@@ -128,8 +138,7 @@ fn tell_apart(view: &View<'_>, runner_up: Option<&Candidate>, found: Cause) -> R
             Remedy::option(RunOption::Streams, flows).because(slower)
         }
         _ => own.unwrap_or_else(|| look(LookObject::Path)),
-    };
-    remedy.typed(Some(&run(view)))
+    }
 }
 
 fn is_finite(ceiling: &Ceiling) -> bool {
@@ -161,7 +170,6 @@ fn verdict(
     let mut evidence = ceiling.evidence.clone();
     evidence.push(confirmation(ceiling, measured));
     let remedy = (candidate.rule.remedy)(view, target);
-    let remedy = remedy.map(|remedy| remedy.typed(Some(&run(view))));
     let next = next.filter(|_| lifts(ceiling.cause, remedy.as_ref()));
     evidence.extend(next.as_ref().and_then(Next::at_most));
     let promised = next.filter(|next| next.is_promised);
@@ -205,7 +213,7 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     if evidence.is_empty() {
         evidence.push("the kernels' figures point to no cause".to_owned());
     }
-    if view.record.protocol != Protocol::Udp && view.leg.tcp_sender().is_none() {
+    if view.protocol != Protocol::Udp && !view.knows_sender() {
         evidence.push(SENDER_UNKNOWN.to_owned());
     }
     if view.datagrams_lost().is_none()

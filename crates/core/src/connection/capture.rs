@@ -9,6 +9,7 @@ use crate::plan::Direction;
 use crate::record::{
     Caveat, CaveatKind, Interval, Status, StepRates, TcpEvidence, TcpReceiver, TcpSender,
 };
+use crate::stats::variation;
 
 impl ConnectionsDocument {
     /// The document of what [`crate::capture::follow`] found in a file.
@@ -111,6 +112,7 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     let all_bytes = sent.bytes + sent.retransmitted.bytes;
     let segment = share(all_bytes, sent.counts.segments);
     let segments = segment.map(|each| ((steady.bytes() + again.bytes) as f64 / each) as u64);
+    let loss_flights: Vec<f64> = steady.loss_flights().iter().map(|b| *b as f64).collect();
     let at_sender = flow.near == Some(side);
     let is_bbr = |even| held::is_paced_through_losses(&even, at_sender);
     TcpSender {
@@ -127,7 +129,7 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
         dsack_duplicates: Some(again.spurious),
         loss_events: samples.unwrap_or(again.episodes),
         samples,
-        loss_window_variation: variation(steady.loss_flights()),
+        loss_window_variation: variation(&loss_flights).filter(|_| loss_flights.len() >= 4),
         timeouts: Some(again.timeouts),
         reordering_seen: Some(sent.counts.reordered),
         delivered_ce: Some(sent.counts.marked),
@@ -384,15 +386,6 @@ pub(super) fn quantile<T: Copy + PartialOrd>(mut values: Vec<T>, share: f64) -> 
     values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     let last = values.len().checked_sub(1)?;
     values.get((last as f64 * share).floor() as usize).copied()
-}
-
-/// Standard deviation over mean; `None` for fewer than four.
-fn variation(values: &[u64]) -> Option<f64> {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<u64>() as f64 / n;
-    let square = values.iter().map(|v| (*v as f64 - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let variation = square.sqrt() / mean;
-    (values.len() >= 4 && variation.is_finite()).then_some(variation)
 }
 
 /// The lower quartile of the bytes in flight over their largest: a window that is halved, or cut to

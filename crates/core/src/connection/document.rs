@@ -7,8 +7,8 @@ use serde_with_macros::skip_serializing_none;
 use crate::names::names;
 use crate::plan::Direction;
 use crate::record::{
-    Baseline, BottleneckChange, Caveat, Ceiling, Change, EndReport, Environment, Interval, Leg,
-    Status, StepRates, TcpEvidence, Verdict,
+    Baseline, Caveat, Ceiling, EndReport, Environment, Interval, Leg, Observed, Status, StepRates,
+    TcpEvidence, Verdict,
 };
 use crate::remedy::Remedy;
 
@@ -326,42 +326,19 @@ impl ConnectionsDocument {
     /// Compares with an earlier document: the rate of all connections, and the round-trip time and
     /// bottleneck of the largest.
     pub fn compare_with(&mut self, before: &Self) {
-        let total = |document: &Self| -> f64 {
-            (document.connections.iter().map(|one| one.throughput_bps)).sum()
-        };
-        let rtt = |document: &Self| {
-            let tcp = document.connections.first()?.tcp.as_ref()?;
-            Some(f64::from(tcp.sender()?.rtt_mean_us))
-        };
-        let change = |metric: &str, was: f64, is: f64, headline| Change {
-            metric: metric.to_owned(),
-            was,
-            is,
-            change_percent: 100.0 * (is / was - 1.0),
-            was_interval: None,
-            is_interval: None,
-            was_quartiles: None,
-            is_quartiles: None,
-            headline,
-        };
-        let mut changes = Vec::new();
-        if total(before) > 0.0 {
-            changes.push(change("throughput_bps", total(before), total(self), true));
-        }
-        if let (Some(was), Some(is)) = (rtt(before).filter(|rtt| *rtt > 0.0), rtt(self)) {
-            changes.push(change("tcp.rtt_mean_us", was, is, false));
-        }
-        let cause = |document: &Self| Some(document.connections.first()?.verdict.as_ref()?.cause);
-        let causes = cause(before).zip(cause(self));
-        let bottlenecks = causes.map(|(was, is)| BottleneckChange {
-            direction: self.connections[0].direction,
-            was,
-            is,
-        });
-        self.baseline = Some(Baseline {
-            started_at: before.started_at.clone(),
-            changes,
-            bottlenecks: bottlenecks.into_iter().collect(),
-        });
+        let direction = self.connections.first().map(|largest| largest.direction);
+        let of = |document: &Self| document.observed(direction.unwrap_or_default());
+        self.baseline = Some(of(before).until(&of(self)));
+    }
+
+    /// The figures to compare; `direction` is the one that the bottleneck is shown with.
+    fn observed(&self, direction: Direction) -> Observed {
+        let total: f64 = self.connections.iter().map(|one| one.throughput_bps).sum();
+        let largest = self.connections.first();
+        let tcp = largest.and_then(|largest| largest.tcp.as_ref()?.sender());
+        let cause = largest.and_then(|largest| Some(largest.verdict.as_ref()?.cause));
+        Observed::figures_of(&self.started_at, [("throughput_bps", Some(total))])
+            .with_detail("tcp.rtt_mean_us", tcp.map(|tcp| tcp.rtt_mean_us.into()))
+            .with_bottleneck(direction, cause)
     }
 }

@@ -1,9 +1,9 @@
 //! The verdict on a connection, as far as the end that was seen can know it.
 
 use super::document::{Connection, ConnectionsDocument, Vantage};
-use super::half::record;
 use super::remedy;
-use crate::ceilings::{self, views};
+use super::view::view;
+use crate::ceilings;
 use crate::record::{Cause, Environment, Verdict};
 
 impl ConnectionsDocument {
@@ -20,19 +20,14 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
     connection.ceilings.clear();
     connection.verdict = None;
     connection.needs_other_end = None;
-    let Some(record) = record(connection, environment) else {
+    let Some(view) = view(connection, environment) else {
         return;
     };
-    let Some(explained) = ceilings::explain(&record).pop() else {
-        return;
-    };
-    let verdict = explained.verdict;
-    let views = views(&record);
-    let held = views.iter().any(ceilings::is_held_by_receiver);
-    let closing = views.iter().any(ceilings::is_window_closing);
+    let ceilings::Explained { verdict, ceilings, .. } = ceilings::explain_view(&view);
+    let held = ceilings::is_held_by_receiver(&view);
     // Behind a link the rate is even; a reader that is late makes the round trip long, too.
-    let uneven = held && !views.iter().any(ceilings::is_even);
-    let closing = closing || (uneven && verdict.cause == Cause::PathRate);
+    let uneven = held && !ceilings::is_even(&view);
+    let closing = ceilings::is_closing(&view) || (uneven && verdict.cause == Cause::PathRate);
     let is_known = knows(connection).is_none_or(|known| known.contains(&verdict.cause));
     // A writer that always runs is not the one that waits for the window to open.
     let explains = [Cause::ReceiveWindow, Cause::ApplicationReceive, Cause::CpuSend];
@@ -55,15 +50,17 @@ pub fn explain(connection: &mut Connection, environment: &Environment) {
         // Why the window is small, or closes, the sender cannot know.
         Vantage::Sender | Vantage::Between => held && verdict.cause != Cause::Startup,
     };
-    connection.ceilings = explained.ceilings;
+    let verdict = remedy::of_its_own(connection, verdict).typed(&view.run());
     connection.needs_other_end = elsewhere.then(|| remedy::at_other_end(connection));
-    connection.verdict = Some(remedy::of_its_own(connection, environment, verdict));
+    connection.ceilings = ceilings;
+    connection.verdict = Some(verdict);
 }
 
 /// The causes that an end can know; `None`: all that its evidence shows.
 fn knows(connection: &Connection) -> Option<&'static [Cause]> {
     // What a sender knew, its packets tell at the receiver, too.
-    let of_packets = connection.end.is_none() && connection.leg().tcp_sender().is_some();
+    let tells_sender = connection.tcp.as_ref().is_some_and(|tcp| tcp.sender().is_some());
+    let of_packets = connection.end.is_none() && tells_sender;
     match connection.vantage {
         _ if of_packets => None,
         Vantage::Sender => Some(&[

@@ -7,28 +7,20 @@
 use std::net::SocketAddr;
 
 use super::document::{Connection, Vantage};
-use super::half::record;
-use crate::record::{Environment, RunnerUp, Verdict};
-use crate::remedy::{Change, LookObject, Name, Remedy, Run, RunOption, Target};
-use crate::units::Family;
+use crate::record::{RunnerUp, Verdict};
+use crate::remedy::{Change, LookObject, Name, Remedy, RunOption};
 
-/// The verdict with remedies that the connection's program and hosts can apply.
-pub(super) fn of_its_own(
-    connection: &Connection,
-    environment: &Environment,
-    verdict: Verdict,
-) -> Verdict {
-    let run = run(connection, environment);
-    let typed = |remedy: Remedy| remedy.typed(run.as_ref());
+/// The verdict with remedies that the connection's program and hosts can apply; they have no
+/// commands yet.
+pub(super) fn of_its_own(connection: &Connection, verdict: Verdict) -> Verdict {
     let remedy = verdict.remedy.and_then(|remedy| own(connection, remedy));
     let is_lifted = remedy.is_some();
+    let tell_apart = look_again(connection);
     Verdict {
-        remedy: remedy.map(typed),
+        remedy,
         predicted_bps: verdict.predicted_bps.filter(|_| is_lifted),
         next_cause: verdict.next_cause.filter(|_| is_lifted),
-        runner_up: verdict
-            .runner_up
-            .map(|next| RunnerUp { tell_apart: typed(look_again(connection)), ..next }),
+        runner_up: verdict.runner_up.map(|next| RunnerUp { tell_apart, ..next }),
         ..verdict
     }
 }
@@ -61,21 +53,6 @@ fn known_port(connection: &Connection) -> u16 {
         [local, 0] => local,
         [local, remote] => local.min(remote),
     }
-}
-
-fn run<'a>(connection: &Connection, environment: &'a Environment) -> Option<Run<'a>> {
-    let test = record(connection, environment)?.plan;
-    let addresses = [&connection.local, &connection.remote].map(|text| {
-        let address: Option<SocketAddr> = text.parse().ok();
-        address.map(|address| address.ip())
-    });
-    Some(Run {
-        target: Target::OtherProgram(addresses[1]),
-        family: addresses[1].map_or(Family::Ipv4, Family::from),
-        test,
-        sysctls: [Some(&environment.client.sysctls), None],
-        addresses,
-    })
 }
 
 /// The remedy for this connection, from that for a run; `None` if there is none.

@@ -19,7 +19,7 @@ pub const LOAD_SCHEMA: &str = "linerate.load/1";
 
 /// How a path behaves under a mix of traffic.
 #[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadDocument {
     /// [`LOAD_SCHEMA`].
     pub schema: String,

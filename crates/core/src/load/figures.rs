@@ -15,7 +15,7 @@ use crate::stats::LatencySummary;
 
 /// What a column or a finding of an experiment can be of, each in the unit that its name says; of
 /// calls the worst direction.
-pub const LOAD_FIGURES: &[&str] = &[
+pub(crate) const LOAD_FIGURES: &[&str] = &[
     "up_throughput_bps",
     "down_throughput_bps",
     "up_fairness",
@@ -42,8 +42,8 @@ impl LoadDocument {
     /// The document of a mix whose members ran.
     pub fn new(mix: &Mix, seed: u64, members: Vec<LoadMember>) -> Self {
         let hosts = hosts(&members);
-        let clocks = hosts.iter().map(|(host, _)| LoadOneWay::clock(&members, host));
-        let clocks: Vec<_> = clocks.collect();
+        let clocks: Vec<_> =
+            hosts.iter().map(|(host, _)| LoadOneWay::clock(&members, host)).collect();
         let clock_of = |member: &LoadMember| {
             let mut names = hosts.iter().map(|(host, _)| host);
             clocks[names.position(|host| *host == member.record.host)?].as_ref()
@@ -62,25 +62,18 @@ impl LoadDocument {
             title: mix.title.clone(),
             seconds: longest.fold(0.0, f64::max),
             idle_seconds: mix.idle.as_secs_f64(),
-            up: None,
-            down: None,
             latency: (members.iter())
                 .filter_map(|member| member.latency(clock_of(member)))
                 .collect(),
-            idle_latency_us: None,
-            loaded_latency_us: None,
             one_way: match &clocks[..] {
                 [Some(clock)] => LoadOneWay::new(clock, &members),
                 // Each endpoint has a clock and a way of its own.
                 _ => None,
             },
-            calls: Vec::new(),
-            start_skew_us: None,
-            arrival_skew_us: None,
-            caveats: Vec::new(),
             environment: first.map(|first| first.environment.clone()).unwrap_or_default(),
             seed,
             members,
+            ..Self::default()
         };
         document.sum_up(mix);
         document
@@ -107,9 +100,8 @@ impl LoadDocument {
         let idle_us = self.idle_latency_us?;
         let probes = self.latency.iter().filter_map(|class| class.idle_us);
         let legs = self.members.iter().flat_map(|member| &member.record.legs);
-        let streams = legs.filter_map(|leg| leg.tcp_sender()?.rtt_min_us);
-        let min_us = probes.map(|idle| idle.min).chain(streams.map(f64::from));
-        let min_us = min_us.reduce(f64::min)?;
+        let streams = legs.filter_map(|leg| Some(f64::from(leg.tcp_sender()?.rtt_min_us?)));
+        let min_us = probes.map(|idle| idle.min).chain(streams).reduce(f64::min)?;
         let is_high = idle_us > BUSY_TIMES * min_us && idle_us > min_us + BUSY_US;
         let message = format!(
             "the idle latency of {:.1} ms is {:.0} times the path's minimum of {:.1} ms: the path \
@@ -132,7 +124,7 @@ impl LoadDocument {
         Some(last - first)
     }
 
-    /// The figures for an experiment: those of [`LOAD_FIGURES`] that are known.
+    /// The figures for an experiment: those of `LOAD_FIGURES` that are known.
     pub fn figures(&self) -> BTreeMap<String, f64> {
         let rate = |total: Option<LoadTotal>| total.map(|total| total.throughput_bps);
         let fairness = |total: Option<LoadTotal>| total.and_then(|total| total.fairness);
@@ -165,9 +157,9 @@ impl LoadDocument {
 
     fn total(&self, direction: Direction) -> Option<LoadTotal> {
         let legs = self.members.iter().flat_map(LoadMember::streams);
-        let legs = legs.filter(|(_, leg)| leg.direction == direction);
+        let own = legs.filter(|(_, leg)| leg.direction == direction);
         // A member that ran for a part of the time counts for that part.
-        let rates = legs.filter_map(|(member, leg)| {
+        let rates = own.filter_map(|(member, leg)| {
             Some(leg.throughput_bps? * member.record.seconds / self.seconds)
         });
         let (mut flows, mut tcp) = (0, Vec::new());

@@ -50,8 +50,8 @@ impl Mix {
     pub fn named(name: &str, choice: &MixChoice) -> Result<Self, String> {
         let Some(text) = built_in(name) else {
             let known: Vec<&str> = names().collect();
-            let hint = suggestion(name, &known);
-            let hint = hint.unwrap_or_else(|| format!("there are {}", listed(&known, "and")));
+            let hint = suggestion(name, &known)
+                .unwrap_or_else(|| format!("there are {}", listed(&known, "and")));
             return Err(format!("there is no mix `{}`; {hint}", shortened(name)));
         };
         Self::from_toml(name, text, choice).map_err(|error| error.problem)
@@ -130,8 +130,7 @@ fn member(
     }
     let scales = section.boolean("scales")?.unwrap_or(false);
     let flows = choice.flows.filter(|_| scales);
-    let draft = draft(section, name.value, flows)?;
-    let draft = draft.time(Span(time)).warm_up(mix.warm_up);
+    let draft = draft(section, name.value, flows)?.time(Span(time)).warm_up(mix.warm_up);
     // Each has a phase of its own.
     let seed = choice.seed.wrapping_add(number);
     let test =
@@ -205,8 +204,8 @@ fn check_key(workload: Workload, key: At<&str>) -> Result<(), Fault> {
     if option_of(workload, key.value).is_some() {
         return Ok(());
     }
-    let has = options().iter().map(|option| option.key);
-    let has = has.filter(|known| option_of(workload, known).is_some());
+    let is_known = |known: &&str| option_of(workload, known).is_some();
+    let has = options().iter().map(|option| option.key).filter(is_known);
     let otherwise = format!("`linerate {} --help` has them", workload.word());
     Err(Fault::unknown_key(key, "the workload", has, otherwise))
 }

@@ -93,8 +93,7 @@ impl Mix {
                 .map(|(endpoint, host)| member.with(endpoint, host, count))
                 .collect::<Result<Vec<_>, _>>()
         };
-        let members = self.members.iter().map(each);
-        let members = members.collect::<Result<Vec<_>, _>>()?;
+        let members = self.members.iter().map(each).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { members: members.concat(), ..self.clone() })
     }
 
@@ -188,7 +187,7 @@ impl Member {
     }
 
     /// Whether the packets of `probe` have this member's class, so that its round trips apply.
-    pub fn is_timed_by(&self, probe: &Self) -> bool {
+    pub(super) fn is_timed_by(&self, probe: &Self) -> bool {
         let dscp = |member: &Self| member.test.options.dscp.unwrap_or_default();
         let is_there = probe.probe && probe.endpoint == self.endpoint;
         is_there && probe.test.protocol == Protocol::Udp && dscp(probe) == dscp(self)

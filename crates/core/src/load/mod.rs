@@ -22,10 +22,11 @@ pub use document::{
     CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
     WayDelay,
 };
-pub use figures::LOAD_FIGURES;
 pub use file::{DEFAULT_MIX, MixChoice, built_in, names};
 pub use mix::{MAX_MEMBERS, Member, Mix};
-pub use voice::{Codec, mos, rating};
+pub use voice::Codec;
+
+pub(crate) use figures::LOAD_FIGURES;
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ impl Codec {
 
     /// Equipment impairment Ie without loss, and the robustness Bpl against random loss (G.113,
     /// Appendix I).
-    pub fn impairment(self) -> (f64, f64) {
+    fn impairment(self) -> (f64, f64) {
         match self {
             Self::G711 => (0.0, 25.1),
             Self::G729a => (11.0, 19.0),
@@ -29,7 +29,7 @@ impl Codec {
 }
 
 /// The rating R, 0 to 93.2, at that one-way delay from mouth to ear and that random loss.
-pub fn rating(codec: Codec, delay_ms: f64, loss_percent: f64) -> f64 {
+pub(super) fn rating(codec: Codec, delay_ms: f64, loss_percent: f64) -> f64 {
     let (ie, bpl) = codec.impairment();
     // G.107 (7-29), BurstR = 1.
     let equipment = ie + (95.0 - ie) * loss_percent / (loss_percent + bpl);
@@ -47,7 +47,7 @@ fn delay_impairment(delay_ms: f64) -> f64 {
 }
 
 /// The mean opinion of listeners, 1 (bad) to 4.5, of a rating (G.107, Annex B).
-pub fn mos(rating: f64) -> f64 {
+pub(super) fn mos(rating: f64) -> f64 {
     match rating {
         r if r <= 0.0 => 1.0,
         r if r >= 100.0 => 4.5,

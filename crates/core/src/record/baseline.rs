@@ -253,6 +253,20 @@ impl Observed {
         Self { started_at: started_at.to_owned(), figures: figures.collect(), ..Self::default() }
     }
 
+    /// Adds a figure that is no headline.
+    pub(crate) fn with_detail(mut self, metric: &str, value: Option<f64>) -> Self {
+        let metric = metric.to_owned();
+        let detail = |value| ObservedFigure { metric, value, ..ObservedFigure::default() };
+        self.figures.extend(value.map(detail));
+        self
+    }
+
+    /// Adds what holds one direction back.
+    pub(crate) fn with_bottleneck(mut self, direction: Direction, cause: Option<Cause>) -> Self {
+        self.bottlenecks.extend(cause.map(|cause| (direction, cause)));
+        self
+    }
+
     /// Its start, RFC 3339.
     pub fn started_at(&self) -> &str {
         &self.started_at

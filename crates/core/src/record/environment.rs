@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::plan::Direction;
+
 /// The hosts of both ends.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +32,15 @@ impl Environment {
             client,
             server,
             lab: None,
+        }
+    }
+
+    /// The hosts that send and receive in one direction.
+    pub fn hosts_of(&self, direction: Direction) -> [Option<&HostFacts>; 2] {
+        let (client, server) = (Some(&self.client), self.server.as_ref());
+        match direction {
+            Direction::Down => [server, client],
+            Direction::Up | Direction::Both => [client, server],
         }
     }
 }

@@ -7,8 +7,7 @@ use serde_with_macros::skip_serializing_none;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Ceiling, EndReport, FlowRecord, HostFacts, Interval, Record, TcpEvidence, TcpSender,
-    UdpEvidence, Verdict,
+    Ceiling, EndReport, FlowRecord, Interval, Record, TcpEvidence, TcpSender, UdpEvidence, Verdict,
 };
 use crate::plan::Direction;
 
@@ -159,16 +158,6 @@ impl Record {
         let direction = leg.direction;
         let is_of = move |interval: &&Interval| interval.direction.is_none_or(|d| d == direction);
         self.intervals.iter().filter(is_of)
-    }
-
-    /// The hosts that send and receive in one direction.
-    pub fn hosts_of(&self, leg: &Leg) -> [Option<&HostFacts>; 2] {
-        let client = Some(&self.environment.client);
-        let server = self.environment.server.as_ref();
-        match leg.direction {
-            Direction::Down => [server, client],
-            Direction::Up | Direction::Both => [client, server],
-        }
     }
 }
 

@@ -63,7 +63,7 @@ pub enum Cause {
 }
 
 /// The rate that one cause would allow.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ceiling {
     /// The cause.
     pub cause: Cause,

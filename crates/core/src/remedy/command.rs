@@ -20,8 +20,9 @@ pub struct Run<'a> {
     pub target: Target,
     /// Address family.
     pub family: Family,
-    /// The test, in the direction that the remedy is for.
-    pub test: Test,
+    /// The test, in the direction that the remedy is for; `None` for a connection of another
+    /// program, which cannot be made again.
+    pub test: Option<Test>,
     /// Kernel settings of both ends, the client's first.
     pub sysctls: [Option<&'a BTreeMap<String, String>>; 2],
     /// Addresses of both ends, the client's first.
@@ -42,17 +43,31 @@ pub enum Target {
 impl Remedy {
     /// The remedy with its command. `run` is `None` if there is no transfer to repeat.
     pub fn typed(mut self, run: Option<&Run<'_>>) -> Self {
-        self.command = command(&self, run);
+        self.line = line(&self, run);
+        self.command = self.line.with_reason(&self.reason);
         self
     }
+}
 
-    /// The command and the place to type it, without the reason: for a page that says the reason in
-    /// a sentence.
-    pub fn command_without_reason(&self) -> &str {
-        let reason = Some(self.reason.as_str()).filter(|reason| !reason.is_empty());
-        let words = reason.and_then(|reason| self.command.strip_suffix(reason));
-        let words = words.map(|words| words.trim_end_matches([' ', ':', ',', '#']));
-        words.unwrap_or(&self.command)
+/// A command line and what is to be known for typing it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CommandLine {
+    /// The words, as a shell takes them.
+    pub words: String,
+    /// The place to type it; empty: at the client.
+    pub place: String,
+    /// A change that the words do not have, such as that of a file; may be empty.
+    pub note: String,
+}
+
+impl CommandLine {
+    /// The words, with place, note and reason in a comment; an empty reason is left out.
+    pub fn with_reason(&self, reason: &str) -> String {
+        let joined = |parts: [&str; 2], by: &str| {
+            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(by)
+        };
+        let comment = joined([&self.place, &joined([&self.note, reason], ", ")], ": ");
+        if comment.is_empty() { self.words.clone() } else { format!("{}  # {comment}", self.words) }
     }
 }
 
@@ -74,48 +89,27 @@ pub fn shell_word(word: &str) -> String {
 }
 
 /// Whether a text can stand between single quotes and says nothing else there.
-pub fn shell_safe(text: &str) -> bool {
+pub(crate) fn shell_safe(text: &str) -> bool {
     let harmless = |c: char| c.is_ascii_alphanumeric() || ".,=%()+:_-/~ ".contains(c);
     text.chars().all(harmless)
 }
 
-fn command(remedy: &Remedy, run: Option<&Run<'_>>) -> String {
-    let Typed { words, place, note } = typed(remedy, run);
-    let before = iter::successors(remedy.first.as_deref(), |step| step.first.as_deref());
-    let mut line = before.fold(words, |line, step| {
-        let before = typed(step, run);
-        if before.place.is_empty() || step.end == remedy.end {
-            format!("{} && {line}", before.words)
+/// The line of a remedy, after those of the remedies before it.
+fn line(remedy: &Remedy, run: Option<&Run<'_>>) -> CommandLine {
+    let mut line = step(remedy, run);
+    for earlier in iter::successors(remedy.first.as_deref(), |step| step.first.as_deref()) {
+        let before = step(earlier, run);
+        line.words = if before.place.is_empty() || earlier.end == remedy.end {
+            format!("{} && {}", before.words, line.words)
         } else {
-            format!("{}  # {}, and then: {line}", before.words, before.place)
-        }
-    });
-    let reason: Vec<&str> = [note.as_str(), remedy.reason.as_str()]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect();
-    let comment = match (place.as_str(), reason.join(", ")) {
-        ("", reason) => reason,
-        (place, reason) if reason.is_empty() => place.to_owned(),
-        (place, reason) => format!("{place}: {reason}"),
-    };
-    if !comment.is_empty() {
-        line.push_str("  # ");
-        line.push_str(&comment);
+            format!("{}  # {}, and then: {}", before.words, before.place, line.words)
+        };
     }
     line
 }
 
-/// One step.
-struct Typed {
-    words: String,
-    /// The place to type it; empty: at the client.
-    place: String,
-    /// Further information.
-    note: String,
-}
-
-fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
+/// The line of one remedy alone.
+fn step(remedy: &Remedy, run: Option<&Run<'_>>) -> CommandLine {
     let at_server = remedy.end == Some(End::Server);
     let mut place = String::new();
     if at_server {
@@ -162,18 +156,18 @@ fn typed(remedy: &Remedy, run: Option<&Run<'_>>) -> Typed {
             words
         }
     };
-    Typed { words, place, note }
+    CommandLine { words, place, note }
 }
 
-fn process_limit(limit: ProcessLimit, value: u64, at_server: bool, place: String) -> Typed {
+fn process_limit(limit: ProcessLimit, value: u64, at_server: bool, place: String) -> CommandLine {
     let program = if at_server { "serve" } else { "capacity" };
     match limit {
-        ProcessLimit::Memory => Typed {
+        ProcessLimit::Memory => CommandLine {
             words: format!("systemd-run --scope -p MemoryMax={value} linerate {program}"),
             place,
             note: String::new(),
         },
-        ProcessLimit::Descriptors => Typed {
+        ProcessLimit::Descriptors => CommandLine {
             words: format!("ulimit -n {value}"),
             place: String::new(),
             note: raised_before(program, at_server),
@@ -208,8 +202,10 @@ fn look(object: LookObject, end: Option<End>, run: Option<&Run<'_>>) -> (String,
         }
         (LookObject::Path, Some(run)) => (format!("linerate check {}", target(&run.target)), ""),
         (LookObject::Path, None) => ("linerate check HOST".to_owned(), ""),
-        (LookObject::CpuTime, Some(run)) => (again(run, "profile", None), ""),
-        (LookObject::CpuTime, None) => ("linerate profile HOST".to_owned(), ""),
+        (LookObject::CpuTime, _) => {
+            let profile = run.and_then(|run| again(run, Some("profile"), None));
+            (profile.unwrap_or_else(|| "linerate profile HOST".to_owned()), "")
+        }
         (LookObject::Programs, _) => {
             ("top -o %CPU".to_owned(), "shows which programs have the CPUs: run it while they rest")
         }
@@ -278,16 +274,14 @@ fn host_setting(key: &str, value: &str) -> String {
 /// such a path is gone with it. `None` where there is no such path, or the run has what comparisons
 /// have not.
 fn compared(run: &Run<'_>, end: End, key: &str, value: &str) -> Option<String> {
-    let Traffic::Stream(stream) = &run.test.traffic else {
+    let Traffic::Stream(stream) = &run.test.as_ref()?.traffic else {
         return None;
     };
     let is_plain = !stream.whole && !stream.verify && stream.receive == ReceiveMethod::Read;
     let was = figures(run.sysctls[usize::from(end == End::Server)]?.get(key)?)?;
     let is_lab = matches!(run.target, Target::Lab(_));
-    (is_lab && is_plain).then(|| {
-        let run = again(run, "compare", None);
-        format!("{run} --a '{end}.sysctl:{key}={was}' --b '{end}.sysctl:{key}={value}'")
-    })
+    let run = again(run, Some("compare"), None).filter(|_| is_lab && is_plain)?;
+    Some(format!("{run} --a '{end}.sysctl:{key}={was}' --b '{end}.sysctl:{key}={value}'"))
 }
 
 /// A setting of figures, with one blank between them.
@@ -333,11 +327,12 @@ fn policy(name: Option<&Name>, key: PolicyKey, value: BitRate) -> String {
 }
 
 fn with_option(run: Option<&Run<'_>>, option: RunOption, value: Option<&str>) -> String {
-    let words = match (option, run) {
-        (RunOption::MaxConnections, _) => "linerate serve".to_owned(),
-        (RunOption::Sources, _) | (_, None) => "linerate capacity".to_owned(),
-        (_, Some(run)) => again(run, run.test.workload().word(), Some(option)),
+    let command = match option {
+        RunOption::MaxConnections => Some("linerate serve".to_owned()),
+        RunOption::Sources => None,
+        _ => run.and_then(|run| again(run, None, Some(option))),
     };
+    let words = command.unwrap_or_else(|| "linerate capacity".to_owned());
     match value {
         Some(value) => format!("{words} {} {value}", option.flag()),
         None => words,
@@ -345,9 +340,10 @@ fn with_option(run: Option<&Run<'_>>, option: RunOption, value: Option<&str>) ->
 }
 
 /// The run as it was made, without one of its options. How long it lasts limits nothing: a time is
-/// not said, and takes the place of an amount.
-fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
-    let mut test = run.test.clone();
+/// not said, and takes the place of an amount. `verb` is another command for the same test.
+fn again(run: &Run<'_>, verb: Option<&str>, dropped: Option<RunOption>) -> Option<String> {
+    let mut test = run.test.clone()?;
+    let verb = verb.unwrap_or(test.workload().word());
     // A record may be a stranger's.
     let is_name = |name: &String| Name::new(name).is_some();
     test.options.congestion = test.options.congestion.filter(is_name);
@@ -361,7 +357,7 @@ fn again(run: &Run<'_>, verb: &str, dropped: Option<RunOption>) -> String {
         .into_iter()
         .chain(family)
         .chain(test.typed(&without));
-    words.collect::<Vec<_>>().join(" ")
+    Some(words.collect::<Vec<_>>().join(" "))
 }
 
 fn target(target: &Target) -> String {

@@ -19,9 +19,11 @@ use crate::names::names;
 use crate::plan::End;
 use crate::units::BitRate;
 
-pub use buffer::{MAX_BUFFER, buffer_for, power_of_two};
-pub use command::{Run, Target, host_set, shell_safe, shell_word};
+pub use command::{CommandLine, Run, Target, host_set, shell_word};
 pub use option::RunOption;
+
+pub(crate) use buffer::{MAX_BUFFER, buffer_for, power_of_two};
+pub(crate) use command::shell_safe;
 
 /// A change that lifts a limit, or a look that shows where it is.
 #[skip_serializing_none]
@@ -40,6 +42,9 @@ pub struct Remedy {
     #[serde(deserialize_with = "unread")]
     #[schemars(with = "String")]
     pub command: String,
+    /// The parts of the command; empty in a remedy that was read.
+    #[serde(skip)]
+    pub line: CommandLine,
     /// The remedy that must be applied before it.
     pub first: Option<Box<Remedy>>,
 }
@@ -249,7 +254,8 @@ impl From<Name> for String {
 impl Remedy {
     /// A remedy without a command.
     pub fn new(change: Change, end: Option<End>) -> Self {
-        Self { change, end, reason: String::new(), command: String::new(), first: None }
+        let (reason, command, line) = Default::default();
+        Self { change, end, reason, command, line, first: None }
     }
 
     /// A remedy that gives an option of the run another value.
@@ -342,7 +348,7 @@ mod tests {
     fn a_command_without_its_reason_keeps_its_place() {
         let setting = |end| Remedy::host_setting(end, "net.ipv4.tcp_sack", &[1]);
         let bare = "linerate host set net.ipv4.tcp_sack=1";
-        let alone = |remedy: Remedy| remedy.typed(None).command_without_reason().to_owned();
+        let alone = |remedy: Remedy| remedy.typed(None).line.with_reason("");
         assert_eq!(alone(setting(None)), bare);
         assert_eq!(alone(setting(None).because("no faster")), bare);
         let there = setting(Some(End::Server)).because("no faster");

@@ -1,9 +1,9 @@
 //! The grade of a path, as one letter.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::names::names;
 
 /// How much a round trip grows under load, as a school grade.
 #[derive(
@@ -27,7 +27,7 @@ pub enum Grade {
 
 /// What each grade is less than, milliseconds that load adds to a round trip; the last has no
 /// bound. They are those that people know from the tests of bufferbloat on the Web.
-pub const GRADES: [(Grade, Option<f64>); 6] = [
+const GRADES: [(Grade, Option<f64>); 6] = [
     (Grade::APlus, Some(5.0)),
     (Grade::A, Some(30.0)),
     (Grade::B, Some(60.0)),
@@ -45,17 +45,9 @@ impl Grade {
     }
 }
 
-impl fmt::Display for Grade {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::APlus => "A+",
-            Self::A => "A",
-            Self::B => "B",
-            Self::C => "C",
-            Self::D => "D",
-            Self::F => "F",
-        })
-    }
+names! {
+    /// The letter.
+    Grade::letter: APlus "A+", A "A", B "B", C "C", D "D", F "F";
 }
 
 #[cfg(test)]
@@ -75,7 +67,7 @@ mod tests {
             (400.0, "F"),
             (9e9, "F"),
         ] {
-            assert_eq!(Grade::new(added_ms * 1e3).to_string(), letter, "{added_ms} ms");
+            assert_eq!(Grade::new(added_ms * 1e3).letter(), letter, "{added_ms} ms");
         }
     }
 }

@@ -13,8 +13,8 @@ mod score;
 mod working;
 
 pub use flow::{Look, Wait, waits};
-pub use grade::{GRADES, Grade};
+pub use grade::Grade;
 pub use queue::{Backlog, Place, Queue};
 pub use remedy::{SendingHost, remedy};
-pub use score::{Probe, Responsiveness, Samples, TRIM_PERCENT, trimmed_mean};
+pub use score::{Probe, Responsiveness, Samples};
 pub use working::{Next, Seen, WorkingConditions};

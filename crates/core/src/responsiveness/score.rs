@@ -80,10 +80,10 @@ pub struct Samples {
 }
 
 /// Of all values, from the smallest on, these are averaged.
-pub const TRIM_PERCENT: usize = 95;
+const TRIM_PERCENT: usize = 95;
 
 /// The mean of the values without the largest [`TRIM_PERCENT`]…100 %; `None` of nothing.
-pub fn trimmed_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+fn trimmed_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     let kept = (values.len() * TRIM_PERCENT).div_ceil(100);

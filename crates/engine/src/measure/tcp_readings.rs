@@ -2,6 +2,7 @@
 
 use linerate_core::record::{TcpReceiver, TcpSample, TcpSender};
 use linerate_core::session::message::keep_every_second;
+use linerate_core::stats::variation;
 use linerate_sys::tcp_info::TcpInfo;
 
 /// A reading of a sender: `TCP_INFO`, and the memory of the send queue, which is not in it.
@@ -255,14 +256,6 @@ fn loss_windows(infos: impl Iterator<Item = TcpInfo> + Clone) -> Option<Vec<f64>
         .map(|(_, now)| f64::from(now.snd_ssthresh))
         .collect();
     (windows.len() >= FEWEST_WINDOWS).then_some(windows)
-}
-
-/// Standard deviation over mean.
-fn variation(windows: &[f64]) -> Option<f64> {
-    let n = windows.len() as f64;
-    let mean = windows.iter().sum::<f64>() / n;
-    let square = windows.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    Some(square.sqrt() / mean).filter(|variation| variation.is_finite())
 }
 
 /// `TCP_CA_CWR` (include/uapi/linux/tcp.h): in this state and those above it the kernel reduces the

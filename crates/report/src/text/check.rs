@@ -308,7 +308,7 @@ fn under_load(check: &Check, direction: &str) -> Option<String> {
 fn responsiveness(found: &Responsiveness) -> String {
     let doubt = if found.stable { "" } else { ", not stable" };
     let (rpm, added) = (count(found.rpm.round() as u64), micros(found.added_us));
-    let grade = found.grade;
+    let grade = found.grade.letter();
     format!("{rpm} RPM under load, grade {grade} (+{added}{doubt})")
 }
 

@@ -65,7 +65,8 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
     if let Some(remedy) = &verdict.remedy {
         let promise = remedy_promise(verdict, remedy, leg.throughput_bps);
         page.plain(&format!("  {promise}"));
-        page.command(remedy.command_without_reason());
+        // The promise says the reason.
+        page.command(&remedy.line.with_reason(""));
     }
     runner_up(page, verdict);
 }

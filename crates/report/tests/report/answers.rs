@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use linerate_core::plan::Direction;
 use linerate_core::record::{Cause, Caveat, CaveatKind, Ceiling, Check, SizeFigure, Sweep};
-use linerate_core::remedy::Remedy;
+use linerate_core::remedy::{CommandLine, Remedy};
 use linerate_core::stats::{Figure, MedianInterval};
 use linerate_report::Document;
 use linerate_report::text::Style;
@@ -122,8 +122,8 @@ fn a_long_path_is_broken_where_its_entries_end() {
 fn a_check_with_two_remedies_has_fewer_ceilings_and_always_that_of_the_verdict() {
     let mut check = samples::demonstration();
     check.caveats.clear();
-    let command = "linerate stream pit --pacing 17.9mbit  # no faster, but without the queue of \
-                   27 ms; so would fq_codel or cake do on the router before the link";
+    let words = "linerate stream pit --pacing 17.9mbit  # no faster, but without the queue of \
+                 27 ms; so would fq_codel or cake do on the router before the link";
     for record in check.up.iter_mut().chain(&mut check.down) {
         let leg = &mut record.legs[0];
         let lowest = leg.ceilings[0].clone();
@@ -132,8 +132,9 @@ fn a_check_with_two_remedies_has_fewer_ceilings_and_always_that_of_the_verdict()
             .into();
         let verdict = leg.verdict.as_mut().unwrap();
         verdict.cause = Cause::PathRate;
-        let remedy = Remedy::host_setting(None, "net.ipv4.tcp_rmem", &[1, 2, 3]).typed(None);
-        verdict.remedy = Some(Remedy { command: command.to_owned(), ..remedy });
+        let remedy = Remedy::host_setting(None, "net.ipv4.tcp_rmem", &[1, 2, 3]);
+        let line = CommandLine { words: words.to_owned(), ..CommandLine::default() };
+        verdict.remedy = Some(Remedy { line, ..remedy });
     }
     let text = answer(&check);
     assert!(text.lines().count() <= 24, "{text}");

@@ -8,7 +8,8 @@ use super::super::thresholds::{
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::{StreamTest, Traffic};
+use crate::plan::StreamTest;
+use crate::record::TcpReceiver;
 use crate::remedy::{Remedy, RunOption};
 use crate::units::BitRate;
 
@@ -35,19 +36,19 @@ fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if view.asked_bps().is_some() {
         return None;
     }
-    unblocked(Cause::ApplicationSend, view, view.writer()?, "send")
+    unblocked(view, view.writer()?, "send")
 }
 
 fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    unblocked(Cause::ApplicationReceive, view, view.reader()?, "recv")
+    unblocked(view, view.reader()?, "recv")
 }
 
 /// `None` for a thread that is hardly ever awake: its possible rate is not known.
-fn unblocked(cause: Cause, view: &View<'_>, thread: ThreadTime, call: &str) -> Option<Ceiling> {
+fn unblocked(view: &View<'_>, thread: ThreadTime, call: &str) -> Option<Ceiling> {
     let awake = 1.0 - thread.blocked;
     let formula = format!("rate ÷ (1 − share of the time asleep in {call})");
     (awake >= MIN_UTILISATION).then(|| {
-        Ceiling::new(cause, view.throughput_bps / awake, formula)
+        Ceiling::new(view.throughput_bps / awake, formula)
             .input("throughput_bps", Some(view.throughput_bps))
             .input("blocked_share", Some(thread.blocked))
             .dependent()
@@ -79,7 +80,7 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     let busy = busy.filter(|_| idle).map(percent);
     say.extend(busy.map(|share| format!("the connection had data for only {share} of the time")));
     // linerate's own writer has nothing else to do: only its set rate can keep it from writing.
-    let unlimited = view.sender()?.paced_us == Some(0);
+    let unlimited = view.sender?.paced_us == Some(0);
     // Time on the CPU counts as idle time: it is work that is not done for the network.
     Signs::new(!writer.cpu_bound() && writer.blocked < WRITER_WAITS && starved && !unlimited, say)
 }
@@ -114,14 +115,11 @@ pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));
     }
     let receivers = view.tcp_receivers();
-    let filled: Option<f64> = receivers
-        .iter()
-        .map(|receiver| {
-            Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
-        })
-        .sum();
-    let filled = filled.filter(|_| !receivers.is_empty());
-    let unread = filled.map(|filled| filled / receivers.len() as f64);
+    let filled = |receiver: &&TcpReceiver| {
+        Some(receiver.unread_bytes? as f64 / positive(receiver.buffer_bytes? as f64)?)
+    };
+    let sum: Option<f64> = receivers.iter().map(filled).sum();
+    let unread = sum.filter(|_| !receivers.is_empty()).map(|sum| sum / receivers.len() as f64);
     // Small segments fill a buffer with little payload; then the window that is left tells.
     let unread_bytes: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
     let left = view.sum(|flow| flow.tcp.send_window_bytes.map(|bytes| bytes as f64));
@@ -150,8 +148,5 @@ fn without_limit(
     option: RunOption,
     limit: fn(&StreamTest) -> Option<BitRate>,
 ) -> Option<Remedy> {
-    match &view.record.plan.traffic {
-        Traffic::Stream(plan) => limit(plan).map(|_| Remedy::without(option)),
-        Traffic::Rr(_) | Traffic::Crr(_) => None,
-    }
+    limit(view.stream()?).map(|_| Remedy::without(option))
 }

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let asked = view.asked_bps()?;
     let formula = "Σ rate asked of the sender";
-    Some(Ceiling::new(Cause::AsAsked, asked, formula).input("asked_bps", Some(asked)))
+    Some(Ceiling::new(asked, formula).input("asked_bps", Some(asked)))
 }
 
 /// The loss is what such a run measures. If it is large, the path carries less than was asked for.

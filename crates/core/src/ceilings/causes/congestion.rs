@@ -32,7 +32,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let limit = view.sum(|flow| limit(view, flow))?;
     let model = model(view, view.tcp.first()?);
     let events = view.loss_event_count();
-    let ceiling = Ceiling::new(Cause::Congestion, limit, formula(model))
+    let ceiling = Ceiling::new(limit, formula(model))
         .input("loss_events", events)
         .input("segments", view.sum(segments_sent))
         .input("mss_bytes", view.mean(|tcp| Some(tcp.mss_bytes.into())))
@@ -90,7 +90,7 @@ fn events(view: &View<'_>, flow: &TcpFlow<'_>) -> f64 {
     let share = all.and_then(|all| positive(own / all));
     match (view.recoveries(), share) {
         (Some(counted), Some(share)) => counted * share,
-        _ => loss_events(flow.tcp, view.record.seconds),
+        _ => loss_events(flow.tcp, view.seconds),
     }
 }
 
@@ -116,7 +116,7 @@ fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
         return Some(limit);
     }
     let waited_s = flow.tcp.timeouts.unwrap_or(0) as f64 * rto_s(flow.tcp)?;
-    positive(limit * (1.0 - waited_s / view.record.seconds).max(0.0))
+    positive(limit * (1.0 - waited_s / view.seconds).max(0.0))
 }
 
 /// RFC 6298 with Linux's minimum of 200 ms (`TCP_RTO_MIN`).

@@ -12,7 +12,7 @@ use super::super::thresholds::{
 use super::super::view::View;
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::{Role, Traffic};
+use crate::plan::Role;
 use crate::record::{CpuQuota, EndReport, HostFacts};
 use crate::remedy::{LookObject, Remedy, RunOption};
 
@@ -52,9 +52,9 @@ struct Chain {
 
 impl Chain {
     fn of(view: &View<'_>) -> Option<Self> {
-        let ends = [(view.sender()?, view.writer()?), (view.receiver()?, view.reader()?)];
+        let ends = [(view.sender?, view.writer()?), (view.receiver?, view.reader()?)];
         let flows = view.flow_count() as f64;
-        let had = |end: &EndReport| end.cpu_seconds.total() / view.record.seconds;
+        let had = |end: &EndReport| end.cpu_seconds.total() / view.seconds;
         let sum = |pick: &dyn Fn(&EndReport, ThreadTime) -> f64| -> f64 {
             ends.iter().map(|(end, time)| pick(end, *time)).sum()
         };
@@ -68,7 +68,7 @@ impl Chain {
             wanted: sum(&|end, time| had(end) + time.delayed * flows),
             usable,
         };
-        (view.has_one_kernel() && !view.is_both()).then_some(chain)
+        (view.has_one_kernel && !view.is_both).then_some(chain)
     }
 
     fn wants_all(&self) -> bool {
@@ -80,7 +80,7 @@ fn host_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let chain = Chain::of(view)?;
     let share = positive(chain.wanted / chain.usable)?.min(1.0);
     let formula = "rate ÷ share of the usable CPUs that both ends' threads took or waited for";
-    let ceiling = Ceiling::rate_over(view, Cause::CpuHost, formula, ("cpu_share", share))
+    let ceiling = Ceiling::rate_over(view, formula, ("cpu_share", share))
         .input("usable_cpus", Some(chain.usable));
     (share >= MIN_UTILISATION).then_some(ceiling)
 }
@@ -89,7 +89,7 @@ fn host_ceiling(view: &View<'_>) -> Option<Ceiling> {
 /// the CPUs.
 fn host_signs(view: &View<'_>) -> Option<Signs> {
     let chain = Chain::of(view)?;
-    let end = view.sender()?;
+    let end = view.sender?;
     let full = chain.wants_all() && chain.had >= CHAIN_RUNS * chain.usable;
     let asked = view.asked_share().is_some_and(|share| share >= 1.0 - EXACT_TOLERANCE);
     let mut say = vec![format!(
@@ -98,8 +98,7 @@ fn host_signs(view: &View<'_>) -> Option<Signs> {
         percent(chain.wanted - chain.had),
         percent(chain.usable)
     )];
-    let interrupts =
-        end.softirq_seconds.map(|s| s / view.record.seconds / f64::from(end.cpus.max(1)));
+    let interrupts = end.softirq_seconds.map(|s| s / view.seconds / f64::from(end.cpus.max(1)));
     say.push(format!(
         "of all CPUs {} was busy, {} with soft interrupts, of one core up to {}; the hypervisor \
          took {}",
@@ -113,16 +112,16 @@ fn host_signs(view: &View<'_>) -> Option<Signs> {
 
 fn send_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let threads = [view.writer()?, view.reader().unwrap_or_default()];
-    let (end, host) = (view.sender()?, view.sender_host);
-    ceiling(Cause::CpuSend, view, end, threads, host)
+    let (end, host) = (view.sender?, view.sender_host);
+    ceiling(view, end, threads, host)
 }
 
 fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let end = view.receiver()?;
+    let end = view.receiver?;
     if let Some(share) = interrupted_core(view, end) {
         let formula = "rate ÷ share of the time that a core was in soft interrupts";
         let share = ("softirq_core_share", share);
-        return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
+        return Some(Ceiling::rate_over(view, formula, share));
     }
     // The threads of one flow run in turn: a reader whose CPU others have keeps the writer waiting,
     // and together they have all CPU time that there is for them.
@@ -131,16 +130,15 @@ fn receive_ceiling(view: &View<'_>) -> Option<Ceiling> {
     if let Some(chain) = turns {
         let share = ("cpu_share", (chain.wanted / chain.usable).min(1.0));
         let formula = "rate ÷ share of a CPU that both ends' threads took or waited for";
-        return Some(Ceiling::rate_over(view, Cause::CpuReceive, formula, share));
+        return Some(Ceiling::rate_over(view, formula, share));
     }
     let threads = [view.reader()?, view.writer().unwrap_or_default()];
-    ceiling(Cause::CpuReceive, view, end, threads, view.receiver_host)
+    ceiling(view, end, threads, view.receiver_host)
 }
 
 /// One flow has one core, of which its thread took and waited for a share; several flows have a
 /// core each, as far as there are cores. If all CPUs are busy, the host has no more for either end.
 fn ceiling(
-    cause: Cause,
     view: &View<'_>,
     end: &EndReport,
     [thread, other]: [ThreadTime; 2],
@@ -149,7 +147,7 @@ fn ceiling(
     if let Some(quota) = quota_used_up(view, end) {
         let used = quota.throttled_periods as f64 / quota.periods as f64;
         let formula = "rate at which its control group's quota of CPU time was used up";
-        let ceiling = Ceiling::new(cause, view.throughput_bps, formula)
+        let ceiling = Ceiling::new(view.throughput_bps, formula)
             .input("throughput_bps", Some(view.throughput_bps))
             .input("quota_cpus", Some(quota.cpus))
             .input("used_up_share", Some(used));
@@ -158,7 +156,7 @@ fn ceiling(
     if let Some(busy) = full_host(view, end, thread, other).filter(|_| thread.waits_for_cpu()) {
         let formula = "rate ÷ share of the time that all CPUs of the host were busy";
         let share = ("host_cpu_share", busy);
-        return Some(Ceiling::rate_over(view, cause, formula, share));
+        return Some(Ceiling::rate_over(view, formula, share));
     }
     let flows = view.flow_count() as f64;
     if flows > 1.0 {
@@ -167,7 +165,7 @@ fn ceiling(
         let used = view.throughput_bps / service_demand_bps(demand, 1.0);
         return (used >= MIN_UTILISATION * cores).then(|| {
             let limit = service_demand_bps(demand, cores);
-            Ceiling::new(cause, limit, "cores × 10⁶·1024·8 ÷ service demand")
+            Ceiling::new(limit, "cores × 10⁶·1024·8 ÷ service demand")
                 .input("service_demand_us_per_kib", Some(demand))
                 .input("cores", Some(cores))
                 .dependent()
@@ -175,7 +173,7 @@ fn ceiling(
     }
     let used = (thread.running + thread.delayed).min(1.0);
     let formula = "rate ÷ share of a CPU that its thread took or waited for";
-    let ceiling = Ceiling::rate_over(view, cause, formula, ("cpu_share", used));
+    let ceiling = Ceiling::rate_over(view, formula, ("cpu_share", used));
     (used >= MIN_UTILISATION).then_some(ceiling)
 }
 
@@ -208,8 +206,8 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     let wasted = view.datagrams_missing().is_some_and(|share| share >= DATAGRAMS_LOST);
     let bound = writer.cpu_bound() && writer.blocked < WRITER_WAITS;
     let reader = view.reader().unwrap_or_default();
-    let full = full_host(view, view.sender()?, writer, reader);
-    let quota = quota_used_up(view, view.sender()?);
+    let full = full_host(view, view.sender?, writer, reader);
+    let quota = quota_used_up(view, view.sender?);
     let mut say = sentences(writer);
     say.extend(full.map(full_sentence));
     say.extend(quota.map(quota_sentence));
@@ -224,11 +222,11 @@ fn quota_used_up<'a>(view: &View<'_>, end: &'a EndReport) -> Option<&'a CpuQuota
         let periods = quota.periods.max(QUOTA_PERIODS) as f64;
         quota.throttled_periods as f64 >= QUOTA_USED_UP * periods
     };
-    let ends = [view.sender(), view.receiver()].into_iter().flatten();
+    let ends = [view.sender, view.receiver].into_iter().flatten();
     let others = ends.filter_map(|end| end.cpu_quota.as_ref());
     let is_alone = others.filter(|quota| is_used_up(quota)).count() == 1;
     let quota = end.cpu_quota.as_ref().filter(|quota| is_used_up(quota))?;
-    let own = end.cpu_seconds.total() >= QUOTA_OWN * quota.cpus * view.record.seconds;
+    let own = end.cpu_seconds.total() >= QUOTA_OWN * quota.cpus * view.seconds;
     (own && is_alone).then_some(quota)
 }
 
@@ -274,16 +272,18 @@ fn starved(reader: ThreadTime, writer: Option<ThreadTime>) -> bool {
 /// reader that leaves less takes all that comes, however late it gets a CPU.
 fn has_unread(view: &View<'_>) -> Option<bool> {
     let receivers = view.tcp_receivers();
+    if receivers.is_empty() {
+        return None;
+    }
     let unread: Option<u64> = receivers.iter().map(|receiver| receiver.unread_bytes).sum();
-    let unread = unread.filter(|_| !receivers.is_empty())?;
-    let late = unread as f64 >= view.mss().unwrap_or(1.0) * receivers.len() as f64;
+    let late = unread? as f64 >= view.mss().unwrap_or(1.0) * receivers.len() as f64;
     Some(late || view.is_held_by_window())
 }
 
 /// Share of the time in which one core of the receiver's host was in soft interrupts, if that is
 /// nearly all: one core takes the packets of a queue, whatever the other cores do.
 fn interrupted_core(view: &View<'_>, end: &EndReport) -> Option<f64> {
-    let percent = end.softirq_core_percent.filter(|_| !view.has_one_kernel())?;
+    let percent = end.softirq_core_percent.filter(|_| !view.has_one_kernel)?;
     (percent >= SOFTIRQ_FULL_PERCENT).then_some((percent / 100.0).min(1.0))
 }
 
@@ -291,12 +291,12 @@ fn interrupted_core(view: &View<'_>, end: &EndReport) -> Option<f64> {
 fn receive_signs(view: &View<'_>) -> Option<Signs> {
     let reader = view.reader()?;
     let (late, why) = reader_is_late(view)?;
-    let end = view.receiver()?;
+    let end = view.receiver?;
     let core = end.busiest_core_percent.unwrap_or(0.0);
     let dropped = end.softnet_dropped.unwrap_or(0);
     let all_of_a_core = interrupted_core(view, end);
     let small = busy_with_small_segments(view);
-    let dropping = !view.has_one_kernel() && core >= CORE_FULL_PERCENT && dropped > 0 && !small;
+    let dropping = !view.has_one_kernel && core >= CORE_FULL_PERCENT && dropped > 0 && !small;
     let interrupts = all_of_a_core.is_some() || dropping;
     let mut say = sentences(reader);
     say.extend(all_of_a_core.map(|share| {
@@ -325,20 +325,17 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
 /// are small; else more flows, if there are cores without one.
 fn remedy(view: &View<'_>, role: Role) -> Option<Remedy> {
     let (end, thread) = match role {
-        Role::Sender => (view.sender()?, view.writer()?),
-        Role::Receiver => (view.receiver()?, view.reader()?),
+        Role::Sender => (view.sender?, view.writer()?),
+        Role::Receiver => (view.receiver?, view.reader()?),
     };
     if others_run(thread) && quota_used_up(view, end).is_none() {
-        let end = role.end(view.leg.direction);
+        let end = role.end(view.direction);
         return Some(Remedy::look(LookObject::Programs, Some(end)));
     }
     let hosts = [view.sender_host, view.receiver_host].into_iter().flatten();
     let cores = hosts.map(|host| host.cpu.usable).fold(f64::INFINITY, f64::min);
-    let message = match &view.record.plan.traffic {
-        Traffic::Stream(stream) => stream.message_bytes,
-        Traffic::Rr(_) | Traffic::Crr(_) => u64::MAX,
-    };
-    if view.udp.is_empty() && message < SMALL_WRITE {
+    let is_small = view.stream().is_some_and(|stream| stream.message_bytes < SMALL_WRITE);
+    if view.udp.is_empty() && is_small {
         return Some(Remedy::option(RunOption::Size, "128KiB"));
     }
     let flows = view.flow_count();

@@ -14,8 +14,9 @@ mod segment_size;
 mod send_buffer;
 mod startup;
 
+pub(crate) use receive_window::{is_closing, is_held_by_receiver};
+
 pub(super) use congestion::with_cubic;
-pub(super) use receive_window::{is_closing, is_held_by_receiver};
 pub(super) use send_buffer::{full_buffers_bps, whole_buffers_bps};
 
 use super::view::View;
@@ -27,7 +28,8 @@ pub(super) struct Rule {
     pub(super) cause: Cause,
     /// Largest distance of the measured rate from the ceiling, as a share of the ceiling.
     pub(super) tolerance: f64,
-    /// The most that the cause would let through; `None` where its figures are missing.
+    /// The most that the cause would let through, without cause and evidence; `None` where its
+    /// figures are missing.
     pub(super) ceiling: fn(&View<'_>) -> Option<Ceiling>,
     /// The kernel's evidence; `None` where there is none.
     pub(super) signs: fn(&View<'_>) -> Option<Signs>,
@@ -93,15 +95,9 @@ impl Signs {
 }
 
 impl Ceiling {
-    fn new(cause: Cause, limit_bps: f64, formula: impl Into<String>) -> Self {
-        Self {
-            cause,
-            limit_bps,
-            formula: formula.into(),
-            inputs: Default::default(),
-            evidence: Vec::new(),
-            independent: true,
-        }
+    /// A ceiling whose cause and evidence come from its rule.
+    fn new(limit_bps: f64, formula: impl Into<String>) -> Self {
+        Self { limit_bps, formula: formula.into(), independent: true, ..Self::default() }
     }
 
     fn input(mut self, key: &str, value: Option<f64>) -> Self {
@@ -110,8 +106,8 @@ impl Ceiling {
     }
 
     /// The measured rate over a share of the time, which the rule says is the cause's.
-    fn rate_over(view: &View<'_>, cause: Cause, formula: &str, (key, share): (&str, f64)) -> Self {
-        Self::new(cause, view.throughput_bps / share, formula)
+    fn rate_over(view: &View<'_>, formula: &str, (key, share): (&str, f64)) -> Self {
+        Self::new(view.throughput_bps / share, formula)
             .input("throughput_bps", Some(view.throughput_bps))
             .input(key, Some(share))
             .dependent()

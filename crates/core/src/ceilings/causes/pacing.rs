@@ -20,7 +20,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         _ => 1.0,
     };
     let formula = "Σ maximal pacing rate × payload share";
-    let ceiling = Ceiling::new(Cause::Pacing, most * share, formula)
+    let ceiling = Ceiling::new(most * share, formula)
         .input("max_pacing_rate_bps", Some(most))
         .input("payload_share", Some(share));
     Some(ceiling)

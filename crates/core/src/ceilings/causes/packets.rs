@@ -10,7 +10,7 @@ use super::{Cause, Ceiling, Rule, Signs};
 pub(super) const WRITER: Rule = Rule {
     cause: Cause::ApplicationSend,
     tolerance: MODEL_TOLERANCE,
-    ceiling: |view| written(view, Cause::ApplicationSend, writer_signs(view)),
+    ceiling: |view| written(view, writer_signs(view)),
     signs: writer_signs,
     remedy: |_, _| None,
 };
@@ -19,15 +19,15 @@ pub(super) const WRITER: Rule = Rule {
 pub(super) const READER: Rule = Rule {
     cause: Cause::ApplicationReceive,
     tolerance: MODEL_TOLERANCE,
-    ceiling: |view| written(view, Cause::ApplicationReceive, reader_signs(view)),
+    ceiling: |view| written(view, reader_signs(view)),
     signs: reader_signs,
     remedy: |_, _| None,
 };
 
 /// Only if the evidence holds: the rate that the application reached is all that is known of it.
-fn written(view: &View<'_>, cause: Cause, signs: Option<Signs>) -> Option<Ceiling> {
+fn written(view: &View<'_>, signs: Option<Signs>) -> Option<Ceiling> {
     let formula = "rate that the application kept to";
-    let ceiling = Ceiling::new(cause, view.throughput_bps, formula)
+    let ceiling = Ceiling::new(view.throughput_bps, formula)
         .input("throughput_bps", Some(view.throughput_bps))
         .dependent();
     signs.filter(|signs| signs.hold).map(|_| ceiling)

@@ -11,7 +11,6 @@ use super::super::thresholds::{
 };
 use super::super::view::View;
 use super::{Cause, Ceiling, Rule, Signs, policer};
-use crate::plan::Traffic;
 use crate::record::{DeviceFacts, HostFacts};
 use crate::remedy::{Remedy, RunOption};
 
@@ -60,7 +59,7 @@ fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
         .reduce(f64::min)?;
     let share = view.payload_share(ETHERNET_BYTES)?;
     let formula = "link rate × payload ÷ (payload + headers + Ethernet's 38 bytes)";
-    let ceiling = Ceiling::new(Cause::PathRate, speed * share, formula)
+    let ceiling = Ceiling::new(speed * share, formula)
         .input("link_bps", Some(speed))
         .input("payload_share", Some(share));
     Some(ceiling)
@@ -95,19 +94,19 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
     }
     if !view.udp.is_empty() {
         let formula = "rate at which datagrams arrived";
-        let ceiling = Ceiling::new(Cause::PathRate, view.throughput_bps, formula)
-            .input("lost_share", view.datagrams_lost());
+        let ceiling =
+            Ceiling::new(view.throughput_bps, formula).input("lost_share", view.datagrams_lost());
         return Some(ceiling.dependent());
     }
     let stands = view.has_queue(QUEUE_INFLATION);
     // Behind a queue that stands each step has what the path gives.
-    let steps = view.leg.steps.filter(|_| stands).map(|steps| steps.p50_bps);
+    let steps = view.steps.filter(|_| stands).map(|steps| steps.p50_bps);
     let limit = view.delivery_bps()?.min(steps.unwrap_or(f64::INFINITY));
     // Behind one that is longer than the path the run has all that the path gave, in steps or
     // bursts.
     let limit = if view.has_queue(DEEP_QUEUE) { limit.max(view.throughput_bps) } else { limit };
     let formula = "delivery rate with a full queue (largest; of several flows Σ medians)";
-    let ceiling = Ceiling::new(Cause::PathRate, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("delivery_rate_bps", Some(limit))
         .input("rtt_inflation", view.inflation().map(|i| i.ratio));
     Some(ceiling.dependent())
@@ -115,12 +114,12 @@ fn queue_ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 /// The rate of a packet train before the run.
 fn train_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let train = view.train().filter(|train| {
+    let train = view.train.filter(|train| {
         train.dispersion_us >= SHORTEST_DISPERSION_US && train.link_bps <= FASTEST_TRAIN_BPS
     })?;
     let share = view.payload_share(ETHERNET_HEADER_BYTES)?;
     let formula = "rate of a packet train (datagrams back to back) × payload ÷ (payload + headers)";
-    let ceiling = Ceiling::new(Cause::PathRate, train.link_bps * share, formula)
+    let ceiling = Ceiling::new(train.link_bps * share, formula)
         .input("train_link_bps", Some(train.link_bps))
         .input("payload_share", Some(share));
     Some(ceiling)
@@ -176,10 +175,7 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
     if receivers.is_empty() {
         return None;
     }
-    let Traffic::Stream(plan) = &view.record.plan.traffic else {
-        return None;
-    };
-    let (reader, _) = (view.reader()?, view.sender()?);
+    let (stream, reader, _) = (view.stream()?, view.reader()?, view.sender?);
     let each = view.throughput_bps / 8.0 / receivers.len() as f64;
     let (mut shortest, mut mean, mut room) = (f64::INFINITY, 0.0, true);
     for receiver in &receivers {
@@ -192,7 +188,7 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
     // BBR leaves a short queue, but a link keeps its rate as a clock does.
     let least = if view.is_even() { SHORT_QUEUE_INFLATION } else { QUEUE_INFLATION };
     let queue = mean >= least * shortest && mean - shortest >= QUEUE_DELAY_US;
-    let waits = reader.blocked >= USUAL_STATE && plan.write_rate_bps.is_none();
+    let waits = reader.blocked >= USUAL_STATE && stream.write_rate_bps.is_none();
     Signs::new(
         queue && waits && room,
         [format!(
@@ -206,7 +202,7 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
 
 fn received_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let formula = "rate at which data came out of the queue";
-    let ceiling = Ceiling::new(Cause::PathRate, view.throughput_bps, formula).dependent();
+    let ceiling = Ceiling::new(view.throughput_bps, formula).dependent();
     received_signs(view)?.hold.then_some(ceiling)
 }
 

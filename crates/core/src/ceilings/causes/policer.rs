@@ -19,7 +19,7 @@ pub(super) const RULE: Rule =
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let formula = "long-run rate with loss and without a queue";
     let ceiling = || {
-        Ceiling::new(Cause::Policer, view.throughput_bps, formula)
+        Ceiling::new(view.throughput_bps, formula)
             .input("loss_share", view.loss())
             .input("variation", view.variation())
             .dependent()
@@ -89,7 +89,7 @@ fn is_policed_bbr(view: &View<'_>, loss: f64) -> bool {
 /// BBR that knows a policer's rate loses nothing any more. Returns the segments that it lost
 /// before, and the rate at which a short train passed: a train is not faster than a link.
 fn found_out_before(view: &View<'_>) -> Option<(f64, f64)> {
-    let link_bps = view.train()?.link_bps;
+    let link_bps = view.train?.link_bps;
     let lost = view.sum(|flow| Some(flow.tcp.warm_up_retransmitted_segments? as f64))?;
     let sent = view.sum(|flow| Some(flow.tcp.data_segments_out? as f64))?;
     let flat = view.inflation()?.ratio < BBR_INFLATION;

@@ -29,9 +29,7 @@ pub(super) const METER: Rule = Rule {
 pub(super) const SHAPER: Rule = Rule {
     cause: Cause::PathRate,
     tolerance: EXACT_TOLERANCE,
-    ceiling: |view| {
-        find_shaper(view).map(|found| Ceiling { cause: Cause::PathRate, ..ceiling(&found) })
-    },
+    ceiling: |view| find_shaper(view).map(|found| ceiling(&found)),
     signs: |view| {
         let found = find_shaper(view)?;
         let shaper = Traffic::of(view)?.qos.shaper.as_ref()?;
@@ -89,9 +87,9 @@ impl<'a> Traffic<'a> {
     fn of(view: &View<'a>) -> Option<Self> {
         let share = view.payload_share(QDISC_HEADER_BYTES)?;
         Some(Self {
-            qos: view.sender()?.qos.as_ref()?,
+            qos: view.sender?.qos.as_ref()?,
             own_bps: view.throughput_bps / share,
-            seconds: view.record.seconds,
+            seconds: view.seconds,
             share,
         })
     }
@@ -171,7 +169,7 @@ fn ceiling(found: &CarrierClass<'_>) -> Ceiling {
     let is_starved =
         matches!(found.holder, Holder::Meter(..)) && found.sent_bps < CLASS_FULL * limit;
     let limit = if is_starved { found.sent_bps } else { limit };
-    let made = Ceiling::new(Cause::QosClass, (limit - found.others_bps) * found.share, formula)
+    let made = Ceiling::new((limit - found.others_bps) * found.share, formula)
         .input("class_bps", Some(limit))
         .input("others_bps", Some(found.others_bps).filter(|bps| *bps > 0.0))
         .input("payload_share", Some(found.share));
@@ -295,5 +293,5 @@ fn traffic_class(
 }
 
 fn at_sender(view: &View<'_>, change: Change) -> Remedy {
-    Remedy::new(change, Some(Role::Sender.end(view.leg.direction)))
+    Remedy::new(change, Some(Role::Sender.end(view.direction)))
 }

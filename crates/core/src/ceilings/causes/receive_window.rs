@@ -2,7 +2,7 @@
 
 use super::super::formulas::window_bps;
 use super::super::remedy::{
-    both_buffers, buffer, buffer_for, host, setting, setting_of, sysctl_maximum, tuning,
+    both_buffers, buffer, buffer_for, setting, setting_of, sysctl_maximum, tuning,
 };
 use super::super::signals::{positive, rtt_s};
 use super::super::text::{bytes, percent};
@@ -37,7 +37,7 @@ fn own_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let window = receiver.window_bytes? as f64;
     let limit = window_bps(window, f64::from(receiver.rtt_mean_us?) / 1e6);
     let formula = "receive window ÷ RTT, as the receiver estimates it";
-    let ceiling = Ceiling::new(Cause::ReceiveWindow, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("receive_window_bytes", Some(window))
         .input("rtt_us", receiver.rtt_mean_us.map(f64::from));
     Some(ceiling)
@@ -87,7 +87,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         let usable = usable(window(flow)?, flow.tcp);
         Some(window_bps(usable, rtt_s(flow.tcp)?))
     })?;
-    let ceiling = Ceiling::new(Cause::ReceiveWindow, limit, "Σ receive window ÷ RTT")
+    let ceiling = Ceiling::new(limit, "Σ receive window ÷ RTT")
         .input("receive_window_bytes", view.sum(window))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
     Some(ceiling)
@@ -103,13 +103,13 @@ fn usable(window: f64, tcp: &TcpSender) -> f64 {
 }
 
 /// Whether the window keeps the sender waiting, whatever the reason for its size.
-pub(in super::super) fn is_held_by_receiver(view: &View<'_>) -> bool {
+pub(crate) fn is_held_by_receiver(view: &View<'_>) -> bool {
     is_held(view).unwrap_or(false)
 }
 
 /// Whether the window keeps the sender waiting and is mostly smaller than it once was: it closes
 /// behind a reader that is late, and acknowledgements that come when it reads look like a queue.
-pub(in super::super) fn is_closing(view: &View<'_>) -> bool {
+pub(crate) fn is_closing(view: &View<'_>) -> bool {
     let is_open = |flow: &TcpFlow<'_>| {
         let most = flow.tcp.send_window_bytes.unwrap_or(0) as f64;
         flow.tcp.unacked_bytes as f64 > WINDOW_USED * most
@@ -222,5 +222,5 @@ fn scaling(view: &View<'_>) -> Remedy {
 }
 
 fn is_off(view: &View<'_>, role: Role, key: &str) -> bool {
-    setting_of(host(view, role), key) == Some("0")
+    setting_of(view.host(role), key) == Some("0")
 }

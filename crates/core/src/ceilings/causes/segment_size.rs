@@ -19,7 +19,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let busy = busiest(view).filter(|share| *share >= MIN_UTILISATION)?;
     let formula = "packets/s reached ÷ share of the time in which an end worked × MSS";
     let limit = packets_per_s / busy * mss * 8.0;
-    let ceiling = Ceiling::new(Cause::SegmentSize, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("packets_per_s", Some(packets_per_s))
         .input("working_share", Some(busy))
         .input("mss_bytes", Some(mss));

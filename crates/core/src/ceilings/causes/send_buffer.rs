@@ -10,7 +10,7 @@ use super::super::thresholds::{
 };
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::{Role, Traffic};
+use crate::plan::Role;
 use crate::record::TcpSender;
 use crate::remedy::Remedy;
 
@@ -46,7 +46,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let limit = mean.max(view.throughput_bps.min(most));
     let formula = "Σ send buffer × ⅚ (a writer is woken at ⅔) × payload share of its memory ÷ (RTT + \
         unsent ÷ pace), and up to a piece of 64 KiB more";
-    let ceiling = Ceiling::new(Cause::SendBuffer, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("send_buffer_bytes", view.sum(|f| buffer(view, f.tcp)))
         .input("payload_share", Some(share))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
@@ -84,7 +84,7 @@ fn held_ceiling(view: &View<'_>) -> Option<Ceiling> {
     let held = |tcp: &TcpSender| positive(tcp.send_buffer_bytes as f64);
     let limit = view.sum(|flow| Some(window_bps(held(flow.tcp)?, rtt_s(flow.tcp)?)))?;
     let formula = "bytes in flight that it kept to ÷ RTT";
-    let ceiling = Ceiling::new(Cause::SendBuffer, limit, formula)
+    let ceiling = Ceiling::new(limit, formula)
         .input("in_flight_bytes", view.sum(|flow| held(flow.tcp)))
         .input("rtt_mean_us", view.mean(|tcp| Some(tcp.rtt_mean_us.into())));
     Some(ceiling.dependent())
@@ -146,10 +146,7 @@ fn measured_share(view: &View<'_>) -> Option<f64> {
 
 /// Payload over memory of the pieces that a write fills, of at most 64 KiB each.
 fn payload_share(view: &View<'_>) -> f64 {
-    let message = match &view.record.plan.traffic {
-        Traffic::Stream(stream) => stream.message_bytes as f64,
-        Traffic::Rr(_) | Traffic::Crr(_) => LARGEST_PIECE,
-    };
+    let message = view.stream().map_or(LARGEST_PIECE, |stream| stream.message_bytes as f64);
     let piece = message.clamp(1.0, LARGEST_PIECE);
     piece / (piece + PIECE_OVERHEAD)
 }
@@ -195,7 +192,7 @@ fn signs(view: &View<'_>) -> Option<Signs> {
 fn is_path_full(view: &View<'_>) -> bool {
     let least = 1.0 - EXACT_TOLERANCE;
     let starved = view.tcp.iter().all(|flow| is_starved(flow.tcp));
-    let steps = view.leg.steps.filter(|_| starved);
+    let steps = view.steps.filter(|_| starved);
     view.has_queue(QUEUE_INFLATION)
         && view.plateau().is_none_or(|share| share >= least)
         && steps.is_none_or(|steps| view.throughput_bps >= least * steps.p90_bps)

@@ -6,7 +6,7 @@ use super::super::text::percent;
 use super::super::thresholds::{MODEL_TOLERANCE, READINGS_OF_A_RATE, SLOW_START_SHARE};
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
-use crate::plan::{Direction, MAX_SECONDS, Traffic};
+use crate::plan::{Direction, MAX_SECONDS};
 use crate::record::TcpSender;
 use crate::remedy::{Remedy, RunOption};
 
@@ -32,7 +32,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let rounds = view.sum(|flow| Some(slow_start(view, flow)?.rounds))?;
     let formula = "Σ bytes ÷ (round trips before the first byte + rounds of slow start − ½ + rest ÷ \
         largest delivery rate)";
-    let ceiling = Ceiling::new(Cause::Startup, view.sum(rate)?, formula)
+    let ceiling = Ceiling::new(view.sum(rate)?, formula)
         .input("bytes", view.sum(|flow| Some(flow.bytes as f64)))
         .input("initial_window_segments", Some(INITIAL_WINDOW_SEGMENTS))
         .input("round_trips_before_data", Some(waits))
@@ -43,7 +43,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 /// `None` if the warm-up left slow start out of the measured time.
 fn slow_start(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<SlowStart> {
-    if view.record.plan.warm_up.as_secs_f64() > 0.0 {
+    if !view.has_slow_start {
         return None;
     }
     let reached = flow.tcp.delivery_rate_max_bps.map(|bps| bps as f64);
@@ -71,7 +71,7 @@ fn has_left(tcp: &TcpSender) -> bool {
 /// it leaves slow start its pace is 2.9 times what it has measured (`bbr_high_gain`), so that it
 /// never has what it paces at, however often anybody looked.
 fn rate_was_kept(view: &View<'_>, flow: &TcpFlow<'_>, rate: f64) -> bool {
-    let mean = flow.bytes as f64 * 8.0 / view.record.seconds;
+    let mean = flow.bytes as f64 * 8.0 / view.seconds;
     !is_bbr(flow.tcp) || (mean >= KEPT * rate && view.keeps_its_pace())
 }
 
@@ -88,14 +88,14 @@ fn round_trips_before_data(view: &View<'_>) -> f64 {
     if view.counts_acknowledged() {
         return 0.0;
     }
-    let whole = matches!(&view.record.plan.traffic, Traffic::Stream(stream) if stream.whole);
-    f64::from(u8::from(whole || view.leg.direction == Direction::Down))
+    let whole = view.stream().is_some_and(|stream| stream.whole);
+    f64::from(u8::from(whole || view.direction == Direction::Down))
 }
 
 /// Slow start takes most of the measured time, and no loss ended it.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
-    let share = time / view.tcp.len() as f64 / positive(view.record.seconds)?;
+    let share = time / view.tcp.len() as f64 / positive(view.seconds)?;
     let lossless = view.tcp.iter().all(|flow| lost(flow.tcp) <= 0.0);
     let takes = percent(share.min(1.0));
     let say = format!("slow start takes {takes} of the measured time");

@@ -165,7 +165,7 @@ proptest! {
         }
         let view = &views(&record)[0];
         let host = |end: End| {
-            let role = Role::at(end, view.leg.direction);
+            let role = Role::at(end, view.direction);
             let host = match role {
                 Role::Sender => view.sender_host,
                 Role::Receiver => view.receiver_host,

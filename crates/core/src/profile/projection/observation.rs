@@ -138,7 +138,7 @@ impl<'a> ObservedRun<'a> {
     fn new(record: &'a Record, leg: &'a Leg) -> Result<Self, NotProjected> {
         let sender = known(leg.sender.as_ref(), "sender")?;
         let receiver = known(leg.receiver.as_ref(), "receiver")?;
-        let hosts = record.hosts_of(leg);
+        let hosts = record.environment.hosts_of(leg.direction);
         let [sender_host, receiver_host] =
             hosts.map(|host| known(host, "environment of the endpoint"));
         let (sender_host, receiver_host) = (sender_host?, receiver_host?);
