@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use linerate_units::Nanos;
 
-use crate::dissect::{ACK, FIN, RST, SYN, Segment};
+use super::frames::{ACK, FIN, RST, SYN, Segment};
+use super::rtt::Reading;
 use crate::evenness::Evenness;
-use crate::readings::Reading;
 use crate::recovery::Retransmitted;
 use crate::rtt::Facts;
 use crate::stream::{Counts, Stream};

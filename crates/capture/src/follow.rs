@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use linerate_units::Nanos;
 
-use crate::dissect::{Dissected, Segment, dissect};
-use crate::error::CaptureError;
+use super::frames::CaptureError;
+use super::frames::{Dissected, Segment, dissect};
 use crate::flow::{Flow, Tracker};
 use crate::frames::{Frame, Frames};
 

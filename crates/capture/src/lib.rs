@@ -24,29 +24,24 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `frames` | files: their blocks, interfaces, clocks |
-//! | `dissect` | from bytes to a TCP segment |
+//! | `frames` | files: their blocks, interfaces, clocks; `frames` | from bytes to a TCP segment |
 //! | `follow` | all connections, a bounded number |
 //! | `flow` | one connection: handshake, ends |
 //! | `stream` | one direction: flight, window, time |
-//! | `sequence`, `rtt`, `recovery`, `readings`, `evenness` | its parts: gaps; round trips; losses; course |
+//! | `rtt`, `recovery`, `evenness` | its parts: gaps; round trips; losses; course |
 
-mod dissect;
-mod error;
 mod evenness;
 mod flow;
 mod follow;
 mod frames;
-mod readings;
 mod recovery;
 mod rtt;
-mod sequence;
 mod stream;
 
-pub use error::CaptureError;
 pub use evenness::Evenness;
 pub use flow::{Flow, Offer, Sent, Side};
 pub use follow::{Capture, LeftOut, follow};
-pub use readings::Reading;
+pub use frames::CaptureError;
 pub use recovery::Retransmitted;
+pub use rtt::Reading;
 pub use stream::Counts;

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use linerate_units::Nanos;
 
-use crate::dissect::{ECE, FIN, SYN, Segment};
+use super::frames::{ECE, FIN, SYN, Segment};
+use super::recovery::{Holes, unwrap};
+use super::rtt::{Now, Readings, Round};
 use crate::evenness::Course;
-use crate::readings::{Now, Readings, Round};
 use crate::recovery::{Recovery, Retransmission};
 use crate::rtt::{Echo, Facts, Rtt};
-use crate::sequence::{Holes, unwrap};
 
 /// What the sender knew of its peer when it sent, as far as the capture tells.
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,25 +4,11 @@
 //! other are refused. Defaults, and checks that depend on values, are in [`crate::plan`]; an option
 //! that was not given is `None` here.
 
-mod analyze;
-mod capacity;
-mod compare;
-mod connections;
-mod explain;
-mod history;
+mod documents;
 mod host;
-mod lab;
-mod load;
-mod mesh;
-mod monitor;
 mod options;
 mod parsers;
-mod profile;
-mod qos;
-mod report;
-mod rerun;
-mod run;
-mod serve;
+mod services;
 mod shared;
 mod trace;
 mod traffic;
@@ -37,41 +23,43 @@ use clap_complete::Shell;
 use linerate_core::foreign::Tool;
 use linerate_core::units::{BitRate, EndpointName, Span};
 
-pub(crate) use analyze::{AnalyzeArgs, InputName};
-pub(crate) use capacity::{CapacityArgs, LoadOptions, PopulationOptions};
-pub(crate) use compare::{CompareArgs, FailOn, Load, LoadLine};
-pub(crate) use connections::{ConnectionsArgs, SortKey, WhichOptions};
-pub(crate) use explain::WatchOptions;
-pub(crate) use history::{
+pub(crate) use documents::ReportArgs;
+pub(crate) use documents::RerunArgs;
+pub(crate) use documents::WatchOptions;
+pub(crate) use documents::{AnalyzeArgs, InputName};
+pub(crate) use documents::{
     ChangesArgs, CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
     HistoryCommand, MediansArgs, PruneArgs, ShowArgs,
 };
+pub(crate) use host::{ConnectionsArgs, SortKey, WhichOptions};
 pub(crate) use host::{
     HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
 };
-pub(crate) use lab::{LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs};
-pub(crate) use load::LoadArgs;
-pub(crate) use mesh::{
-    BusOptions, MeshCommand, MeshJoinArgs, MeshMatrixArgs, MeshPairArgs, MeshPermissionsArgs,
-    MeshUpArgs,
+pub(crate) use host::{
+    LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs,
 };
-pub(crate) use monitor::{MonitorArgs, ProbeArgs, WebArgs};
-pub(crate) use options::{Choice, TestOptions};
-pub(crate) use parsers::{Count, SCHEME};
-pub(crate) use profile::{By, ProfileArgs, ProfileOptions};
-pub(crate) use qos::{
+pub(crate) use host::{
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosInterfaceArgs,
     QosStatsArgs, QosStatusArgs,
 };
-pub(crate) use report::ReportArgs;
-pub(crate) use rerun::RerunArgs;
-pub(crate) use run::ExperimentArgs;
-pub(crate) use serve::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
+pub(crate) use options::{Choice, TestOptions};
+pub(crate) use parsers::{Count, SCHEME};
+pub(crate) use services::{
+    BusOptions, MeshCommand, MeshJoinArgs, MeshMatrixArgs, MeshPairArgs, MeshPermissionsArgs,
+    MeshUpArgs,
+};
+pub(crate) use services::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
+pub(crate) use services::{MonitorArgs, ProbeArgs, WebArgs};
 pub(crate) use shared::{
     BaselineOptions, CsvOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RandomOptions,
     RepeatOptions, RunOptions, TitleOptions, WhichRun,
 };
 pub(crate) use trace::TraceArgs;
+pub(crate) use traffic::ExperimentArgs;
+pub(crate) use traffic::LoadArgs;
+pub(crate) use traffic::{By, ProfileArgs, ProfileOptions};
+pub(crate) use traffic::{CapacityArgs, LoadOptions, PopulationOptions};
+pub(crate) use traffic::{CompareArgs, FailOn, Load, LoadLine};
 pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
 
 /// Measures what a network path gives a host and explains what holds it back

@@ -16,6 +16,7 @@ use linerate_engine::{
 };
 use linerate_report::text;
 
+use super::site;
 use crate::args::{CompareArgs, FailOn, Load};
 use crate::baseline::{self, Baseline};
 use crate::failure::Failure;
@@ -24,7 +25,7 @@ use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
 use crate::site::{Site, place};
 use crate::target::{FLOOD, check_congestion, check_pace, check_sizes, floods};
-use crate::{files, gate, plan, run, usage, watch};
+use crate::{files, gate, plan, run, usage};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
 /// pairs.
@@ -53,7 +54,7 @@ pub(crate) fn execute(args: CompareArgs) -> Result<(), Failure> {
     let known = options.caveats.iter();
     known.for_each(|caveat| progress.warn(&format!("{}: {}", caveat.says(), caveat.remedy)));
     if treats_hosts(&options) {
-        options.notes.extend(watch::before_treating(&mut progress));
+        options.notes.extend(site::before_treating(&mut progress));
     }
     if let (Some(a), Some(b)) = (&args.path.lab, &args.lab_b) {
         let (document, error) = of_paths([a, b], args.path.family(), &options, progress)?;

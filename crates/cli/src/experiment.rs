@@ -21,8 +21,8 @@ use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::run;
+use crate::site;
 use crate::target::{check_sizes, look_up};
-use crate::{site, watch};
 
 /// Reads the experiment, makes the runs that are missing, and prints its document.
 ///
@@ -54,7 +54,7 @@ pub(crate) fn execute(args: &ExperimentArgs) -> Result<(), Failure> {
 /// Undoes changes that earlier commands left on this host, and prepares this process for a lab.
 fn prepare(experiment: &Experiment, progress: &mut Progress) -> Result<(), Failure> {
     if treats_hosts(experiment) {
-        watch::before_treating(progress);
+        site::before_treating(progress);
     }
     if experiment.cells.iter().any(is_emulated) {
         // Before any thread: the process may have to enter a user namespace.

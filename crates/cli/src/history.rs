@@ -17,6 +17,7 @@ use linerate_report::document::{self, StoredDocument};
 use linerate_report::text::{self, SavedRun, Style};
 use serde_json::json;
 
+use super::turn;
 use crate::args::{
     CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs, HistoryCommand,
     KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
@@ -24,7 +25,7 @@ use crate::args::{
 use crate::failure::{self, Failure};
 use crate::files::OutputFile;
 use crate::keep::{open, open_at};
-use crate::{clock, gate, output};
+use crate::{gate, output};
 
 /// Does what `linerate history` was asked.
 ///
@@ -273,7 +274,7 @@ pub(crate) fn observed(
         detail: against.detail.clone(),
         most: Some(SEARCHED),
         schemas: schemas.iter().map(|schema| (*schema).to_owned()).collect(),
-        before: Some(until(clock::now())),
+        before: Some(until(turn::now())),
         ..Filter::default()
     };
     let filter = match which {

@@ -1,17 +1,16 @@
 //! Saves runs: the history is opened before a run, and its document is written after it.
 
-mod pairs;
-
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
-use linerate_core::record::RECORD_SCHEMA;
+use linerate_core::plan::Direction;
+use linerate_core::record::{Leg, RECORD_SCHEMA, Record};
 use linerate_core::units::{format_rfc3339, parse_rfc3339};
 use linerate_engine::monitor::CARRIED;
-use linerate_history::{Filter, History, HistoryError, NewRun, Place, Since};
+use linerate_history::{Filter, History, HistoryError, NewRun, PairFigures, Place, Since};
 use linerate_report::Document;
 use linerate_report::document::{schema, with_command};
 use serde_json::Value;
@@ -99,7 +98,7 @@ fn save_json(
     let figures = observed.figures().map(|(name, value)| (name.to_owned(), value));
     let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
     let about = About::new(json);
-    let pairs = pairs::of(document, labels);
+    let pairs = of(document, labels);
     history.save(&NewRun {
         started_at: &begun(&about.started_at, SystemTime::now()),
         schema: &about.schema,
@@ -266,6 +265,67 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     made.with_context(|| directory.display().to_string())?;
     Ok(directory)
+}
+
+// The results of a run between two sites of a mesh, in each direction.
+
+/// The results of a document that is saved with the labels `test`, `from` and `to`: one for each
+/// direction in which its runs sent data, or the round trip of runs of `rr` and `crr`. There are
+/// none without these labels.
+fn of(document: &dyn Document, labels: &[(String, String)]) -> Vec<PairFigures> {
+    let label = |name: &str| {
+        let found = labels.iter().rev().find(|(key, _)| key == name)?;
+        Some(found.1.as_str())
+    };
+    let (Some(test), Some(from), Some(to)) = (label("test"), label("from"), label("to")) else {
+        return Vec::new();
+    };
+    let named = |record: &Record, direction| {
+        // Downwards the asked site is the sender.
+        let (from, to) = match direction {
+            Direction::Up | Direction::Both => (from, to),
+            Direction::Down => (to, from),
+        };
+        PairFigures {
+            test: test.to_owned(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            rtt_us: record.latency_us.as_ref().map(|latency| latency.p50),
+            ..PairFigures::default()
+        }
+    };
+    let mut all = Vec::new();
+    for record in document.records().unwrap_or_default() {
+        if record.legs.is_empty() {
+            all.push(named(record, Direction::Up));
+        }
+        for leg in &record.legs {
+            let named = named(record, leg.direction);
+            let verdict = leg.verdict.as_ref();
+            all.push(PairFigures {
+                throughput_bps: leg.throughput_bps,
+                loss_percent: loss_percent(leg),
+                rtt_us: rtt_us(leg).or(named.rtt_us),
+                cause: verdict.map(|verdict| verdict.cause.name().to_owned()),
+                confidence: verdict.and_then(|verdict| verdict.confidence),
+                ..named
+            });
+        }
+    }
+    all
+}
+
+fn loss_percent(leg: &Leg) -> Option<f64> {
+    if let Some(udp) = &leg.udp {
+        return udp.path_loss_percent;
+    }
+    let tcp = leg.tcp_sender()?;
+    let sent = tcp.data_segments_out.filter(|sent| *sent > 0)?;
+    Some(100.0 * tcp.retransmitted_segments as f64 / sent as f64)
+}
+
+fn rtt_us(leg: &Leg) -> Option<f64> {
+    leg.tcp_sender().map(|tcp| tcp.rtt_mean_us.into())
 }
 
 #[cfg(test)]

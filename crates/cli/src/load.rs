@@ -9,6 +9,7 @@ use linerate_core::units::{EndpointName, quoted, shortened};
 use linerate_engine::Target;
 use linerate_report::document::schema;
 
+use super::site;
 use crate::args::{LoadArgs, PathOptions};
 use crate::failure::Failure;
 use crate::files;
@@ -17,7 +18,6 @@ use crate::progress::Progress;
 use crate::run;
 use crate::site::{Site, place};
 use crate::target::look_up;
-use crate::watch;
 
 /// Longest file of a mix, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -40,7 +40,7 @@ pub(crate) fn execute(args: LoadArgs) -> Result<(), Failure> {
     let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     if mix.members.iter().any(|member| member.ecn.is_some()) {
-        watch::before_treating(&mut progress);
+        site::before_treating(&mut progress);
     }
     let (site, targets) = places(hosts, &args.path, seed, &mut progress)?;
     let (mut document, error) = run::load(&targets, &mix, seed, progress)?;

@@ -8,11 +8,11 @@
 //! |---|---|
 //! | [`args`] | the options of each command, as clap reads them |
 //! | [`plan`] | options → [`linerate_core::plan::Plan`], by the table of a test's options |
-//! | [`target`] | the endpoint's name → addresses, key, route |
+//! | [`target`] | the endpoint's name → addresses, key, route; [`target`] | an endpoint that is started by ssh |
 //! | [`lab`] | `lab up`, `exec`, `status`, `down` |
 //! | [`load`] | mixes of tests beside each other |
-//! | [`site`] | the emulated path of `--lab` |
-//! | [`commands`] | what each command does, from arguments to exit status |
+//! | [`site`] | the emulated path of `--lab`; [`site`] | what undoes treatments when their process is killed |
+//! | [`commands`] | what each command does, from arguments to exit status; [`commands`] | completions of shells, manual pages |
 //! | [`compare`] | `compare`: two treatments against each other |
 //! | [`capacity`] | many connections, held; the search for their limit |
 //! | [`config`] | the user's file of defaults |
@@ -28,7 +28,6 @@
 //! | [`access`] | who may read pages and metrics |
 //! | [`serve`] | `serve`: the endpoint |
 //! | [`run`] | calls of the engine that several commands share |
-//! | [`remote`] | an endpoint that is started by ssh |
 //! | [`report`] | stored documents as a page with charts |
 //! | [`experiment`] | the experiments of `run` |
 //! | [`profile`](mod@profile) | where the CPU time of a transfer goes |
@@ -36,8 +35,6 @@
 //! | [`qos`] | `qos`: policies of this host's interfaces |
 //! | [`host`] | `host`: this host's limits and settings |
 //! | [`iperf3`] | iperf3's command line and output |
-//! | [`manual`] | completions of shells, manual pages |
-//! | [`watch`] | what undoes treatments when their process is killed |
 //! | [`output`], [`progress`] | stdout, `--output` and stderr |
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
@@ -54,7 +51,6 @@ mod args;
 mod baseline;
 mod capacity;
 mod capture;
-mod clock;
 mod commands;
 mod compare;
 mod config;
@@ -70,7 +66,6 @@ mod iperf3;
 mod keep;
 mod lab;
 mod load;
-mod manual;
 mod mesh;
 mod monitor;
 mod output;
@@ -79,7 +74,6 @@ mod profile;
 mod progress;
 mod push;
 mod qos;
-mod remote;
 mod report;
 mod rerun;
 mod run;
@@ -90,7 +84,6 @@ mod trace;
 mod turn;
 mod typed;
 mod usage;
-mod watch;
 mod web;
 
 use std::panic;

@@ -16,6 +16,7 @@ use linerate_engine::{
 };
 use linerate_report::{svg, text};
 
+use super::site;
 use crate::args::{By, ProfileArgs, ProfileOptions};
 use crate::failure::Failure;
 use crate::files::OutputFile;
@@ -23,7 +24,7 @@ use crate::output::{Format, Output, conclude};
 use crate::progress::Progress;
 use crate::site::place;
 use crate::target::{check_congestion, check_pace, check_sizes};
-use crate::{plan, run, typed, watch};
+use crate::{plan, run, typed};
 
 /// Profiles, prints and writes what was asked for.
 ///
@@ -50,7 +51,7 @@ pub(crate) fn execute(args: ProfileArgs) -> Result<(), Failure> {
     let files = Files::open(&args.profile)?;
     let mut progress = Progress::new(format, args.document.quiet);
     if asked.what_ifs.is_some() {
-        watch::before_treating(&mut progress);
+        site::before_treating(&mut progress);
     }
     let (site, target) = place(args.host, &args.path, asked.test.seed, &mut progress)?;
     let plan = Plan::from(asked.test.clone());

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
 
-use linerate_sys::proc::limits::raise_descriptor_limit;
+use linerate_sys::proc::privilege::raise_descriptor_limit;
 use linerate_testkit::eventually;
 use socket2::{Domain, Socket, Type};
 

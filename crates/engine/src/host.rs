@@ -9,7 +9,7 @@ use linerate_core::record::{CpuFacts, DeviceFacts, HostFacts};
 use linerate_sys::clock::clock_source;
 use linerate_sys::ethtool::{Ethtool, Offload};
 use linerate_sys::netlink::Netlink;
-use linerate_sys::proc::{Probe, cgroup, cpu, machine, memory, sysctl};
+use linerate_sys::proc::{Probe, cgroup, cpu, machine, sysctl};
 use linerate_sys::thread;
 
 use crate::path;
@@ -82,7 +82,7 @@ pub(crate) fn facts_by(peer: Option<IpAddr>, device: Option<&str>) -> HostFacts 
         sysctls,
         read_only_sysctls,
         clock_source: clock_source().ok(),
-        memory_bytes: memory::MemoryInfo::read().ok().map(|memory| memory.total),
+        memory_bytes: machine::MemoryInfo::read().ok().map(|memory| memory.total),
         disciplines: disciplines().to_vec(),
     }
 }

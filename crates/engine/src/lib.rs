@@ -45,7 +45,7 @@
 //! | `control` | the control connection as a socket |
 //! | `treatment` | changes of this host, journalled, read back and undone |
 //! | `state_files` | files that a process leaves for later ones: logs, locks, ownership |
-//! | `signal`, `stop` | Ctrl-C, and requests to stop |
+//! | `stop` | Ctrl-C, and requests to stop |
 //! | `retry` | errors of system calls that are to be made again |
 //! | `error`, `category` | what can go wrong; the exit status that it deserves |
 //! | `clock`, `words` | the one monotonic clock; small texts |
@@ -64,7 +64,6 @@ mod error;
 mod experiment;
 mod host;
 pub mod host_settings;
-mod join;
 mod lab;
 mod lab_process;
 mod load;
@@ -80,7 +79,6 @@ pub mod qos;
 mod responsiveness;
 mod retry;
 mod shares;
-mod signal;
 mod state_files;
 mod stop;
 mod target;
@@ -116,14 +114,14 @@ pub use linerate_sys::inherit::{listeners as inherited_listeners, stdout_was_clo
 pub use linerate_sys::resolver::use_built_in as use_built_in_resolver;
 pub use linerate_sys::thread::set_affinity;
 pub use load::load;
-pub use measure::live::{LiveFlow, LiveTcp};
+pub use measure::flow::{LiveFlow, LiveTcp};
 pub use own_endpoint::{fresh_seed, random_hex};
 pub use partner::{Accounts, Foreign, Partner};
 pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
 pub use profile::{disk_beside, profile};
-pub use signal::stop_on_signal;
 pub use state_files::{StateError, open_lock, with_ending};
 pub use stop::Stop;
+pub use stop::stop_on_signal;
 pub use target::Target;
 pub use trace::{
     Method, TraceError, TraceOptions, WatchPace, join_reverse, may_send_echo, trace, watch,

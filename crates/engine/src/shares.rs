@@ -1,7 +1,9 @@
 //! State that threads share: what a mutex protects, and shares of a limited quantity.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// Locks a mutex whose content is only ever changed in one step: a thread that panicked while it
 /// held the lock cannot have left half of a change.
@@ -38,6 +40,13 @@ impl Drop for Share {
     fn drop(&mut self) {
         self.all.0.fetch_sub(self.count, Ordering::AcqRel);
     }
+}
+
+// Waiting for a thread.
+
+/// The result of a joined thread. A panic of the thread goes on in the caller.
+pub(crate) fn joined<T>(result: thread::Result<T>) -> T {
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 #[cfg(test)]

@@ -47,18 +47,14 @@
 //! # Ok::<(), linerate_link::SpecError>(())
 //! ```
 
-mod aqm;
 mod delay;
 pub mod frame;
 mod keys;
-mod loss;
 mod packet;
 mod parse;
-mod quantity;
 mod queue;
 mod rate;
 mod spec;
-mod trace;
 
 pub use packet::{
     Admission, Corruption, CorruptionPlace, Counters, Delivery, DropCause, DropCounts, Fate,
@@ -72,9 +68,9 @@ pub use spec::{
 
 use std::collections::VecDeque;
 
-use aqm::CoDel;
+use delay::LossProcess;
 use delay::{DelayLine, Travelling};
-use loss::LossProcess;
+use queue::CoDel;
 use queue::{Accepted, Queue};
 use rate::TokenBucket;
 

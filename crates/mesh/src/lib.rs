@@ -36,10 +36,9 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`bus`] | the carrier of the messages, a trait |
-//! | `limits` | what the owner of a site allows its agent to do, whatever a coordinator asks |
+//! | `limits` | what the owner of a site allows its agent to do, whatever a coordinator asks; `limits` | the ids of tasks, by which a coordinator recognizes what it has asked for |
 //! | `matrix` | the last result of each pair, `linerate.matrix/1`; which site or group explains bad pairs |
 //! | [`message`] | the messages between agents and coordinator |
-//! | `offer` | the ids of tasks, by which a coordinator recognizes what it has asked for |
 //! | `plan` | the file of a mesh: sites, groups, tests, budgets |
 //! | `schedule` | which pair is tested when: a state machine in virtual time |
 
@@ -49,16 +48,15 @@ mod clock_tests;
 mod limits;
 mod matrix;
 pub mod message;
-mod offer;
 mod plan;
 mod schedule;
 
+pub use limits::{NotOffered, Offered, Offers};
 pub use limits::{OwnerLimits, OwnerRefusal, Target, TestRequest, max_bytes};
 pub use matrix::{
     CauseCount, MATRIX_SCHEMA, MatrixCell, MatrixDocument, MatrixSite, Suspect, SuspectKind,
     SuspectMetric,
 };
-pub use offer::{NotOffered, Offered, Offers};
 pub use plan::{
     DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_SITES, MAX_TESTS, Mesh, MeshTest, Site, TestKind,
 };

@@ -23,31 +23,24 @@
 //! # Ok::<(), linerate_stats::StatsError>(())
 //! ```
 
-mod agreement;
 mod changes;
-mod dip;
 mod histogram;
-mod jitter;
-mod median_interval;
 pub mod paired;
-mod precision;
 mod reorder;
 mod shape;
 mod summary;
-mod trend;
-mod wilson;
 
-pub use agreement::{Accepted, Agreement};
+pub use changes::two_sided_normal;
 pub use changes::{ChangePoint, FALSE_ALARMS, changes, new_change};
 pub use histogram::{LatencyBuckets, LatencyHistogram, LatencySummary};
-pub use jitter::Jitter;
-pub use median_interval::{MedianInterval, median_interval};
-pub use precision::{Precision, precision_reached};
+pub use reorder::Jitter;
 pub use reorder::{Arrival, SequenceCounts, SequenceTracker};
 pub use shape::{Figure, Mode, figure};
 pub use summary::Summary;
-pub use trend::two_sided_normal;
-pub use wilson::{NORMAL_QUANTILE, Proportion, wilson};
+pub use summary::{Accepted, Agreement};
+pub use summary::{MedianInterval, median_interval};
+pub use summary::{NORMAL_QUANTILE, Proportion, wilson};
+pub use summary::{Precision, precision_reached};
 
 /// The confidence of every interval in this module.
 pub const CONFIDENCE: f64 = 0.95;

@@ -28,18 +28,16 @@
 //! | [`bpf`] | eBPF: programs on packets, their maps, links and pins |
 //! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
 //! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
-//! | [`program`] | the program's own pages |
-//! | [`process`] | other processes: who they are, and ending them |
+//! | [`process`] | the program's own pages; [`process`] | other processes: who they are, and ending them |
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
-//! | [`perf`], [`kallsyms`], [`own_symbols`] | samples of what CPUs or threads are doing; names of the kernel's functions and of this process's |
+//! | [`perf`] | samples of what CPUs or threads are doing; names of the kernel's functions and of this process's |
 //! | [`resolver`] | what a static program looks names up by |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
 //! | [`mod@file`] | opening a file that somebody may have put a link in the place of; what changes in directories |
 //! | [`errno`] | error numbers that callers tell apart |
 
 pub mod bpf;
-mod bytes;
 mod call_error;
 pub mod clock;
 pub mod errno;
@@ -47,23 +45,20 @@ pub mod ethtool;
 pub mod file;
 pub mod idle;
 pub mod inherit;
-pub mod kallsyms;
-mod mapping;
 mod message;
 pub mod netlink;
 pub mod netns;
-pub mod own_symbols;
 pub mod packet;
 pub mod perf;
 pub mod poll;
 pub mod probe;
 pub mod proc;
 pub mod process;
-pub mod program;
 pub mod resolver;
 pub mod signal;
 pub mod socket;
 pub mod splice;
+pub mod symbols;
 pub mod tcp_info;
 pub mod thread;
 pub mod udp_batch;

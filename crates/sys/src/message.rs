@@ -8,8 +8,6 @@ use std::{io, iter, ptr, slice};
 
 use socket2::{SockAddr, SockAddrStorage};
 
-use crate::bytes::{u32_at, u64_at};
-
 /// Room for the control messages of a packet either way, aligned as they must be.
 #[repr(C, align(8))]
 struct ControlBuffer([u8; 256]);
@@ -119,4 +117,21 @@ pub(crate) fn since_1970(timespec: &[u8]) -> Option<Duration> {
     };
     let (seconds, nanoseconds) = (word(0)?, word(WORD)?);
     Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?))
+}
+
+// Numbers in the host's byte order, as the kernel's structures hold them. `None` past the end.
+
+pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    let number = bytes.get(offset..)?.first_chunk()?;
+    Some(u16::from_ne_bytes(*number))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    let number = bytes.get(offset..)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*number))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    let number = bytes.get(offset..)?.first_chunk()?;
+    Some(u64::from_ne_bytes(*number))
 }

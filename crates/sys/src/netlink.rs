@@ -6,22 +6,19 @@
 //! error that says what was attempted.
 
 mod address;
-mod announcements;
 mod exchange;
 mod filter;
-mod generic;
 mod htb;
 mod link;
-mod neighbour;
 mod qdisc;
 mod route;
 pub mod sock_diag;
 mod tcp_metrics;
 
 pub use address::{Address, Prefix};
-pub use announcements::Announcements;
 pub use filter::{BpfFilter, Direction};
 pub use htb::{HtbClass, HtbStatistics, Shaper};
+pub use link::Announcements;
 pub use link::{Link, LinkChange, LinkStatistics, OperState, VethEnd};
 pub use qdisc::{Qdisc, TrafficClass};
 pub use route::{Metric, NextHop, Route, RouteMetrics};

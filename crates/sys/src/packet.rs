@@ -11,12 +11,9 @@
 //! `net.core.rmem_max` without root. Its slots are of equal size, so there are three rings, for
 //! short, middle and long frames, and [`PacketSocket::receive`] merges them by time.
 
-mod call;
-mod header;
 mod ring;
-mod send;
 
-pub use header::{GsoType, VirtioHeader};
+pub use ring::{GsoType, VirtioHeader};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,8 +22,8 @@ use std::thread;
 
 use crate::CallError;
 use crate::clock::{RealtimeOffset, monotonic_ns};
+use ring::Batch;
 use ring::Ring;
-use send::Batch;
 
 /// A socket on one link that receives every frame arriving there, and sends frames. It never
 /// blocks.
@@ -95,11 +92,11 @@ impl PacketSocket {
     /// As of [`PacketSocket::open`].
     pub fn open_within(link: &str, bytes: usize) -> Result<Self, CallError> {
         let refused = |operation| move |source| refused(operation, link, source);
-        let index = call::link_index(link).map_err(refused("open a packet socket"))?;
+        let index = ring::link_index(link).map_err(refused("open a packet socket"))?;
         let open = |(above, size): (u32, ring::Size)| {
-            let socket = call::packet_socket().map_err(refused("open a packet socket"))?;
-            call::prepare(&socket).map_err(refused("prepare a packet socket"))?;
-            call::filter_by_length(&socket, above, size.filter_limit())
+            let socket = ring::packet_socket().map_err(refused("open a packet socket"))?;
+            ring::prepare(&socket).map_err(refused("prepare a packet socket"))?;
+            ring::filter_by_length(&socket, above, size.filter_limit())
                 .map_err(refused("filter frames"))?;
             Ring::map(socket, size).map_err(refused("map a ring of frames"))
         };
@@ -117,9 +114,9 @@ impl PacketSocket {
         });
         let rings = [short?, middle?, long?];
         let sockets = rings.each_ref().map(|ring| ring.socket());
-        let readiness = call::readiness_of(&sockets).map_err(refused("wait for frames"))?;
+        let readiness = ring::readiness_of(&sockets).map_err(refused("wait for frames"))?;
         for socket in sockets {
-            call::start(socket, index).map_err(refused("receive frames"))?;
+            ring::start(socket, index).map_err(refused("receive frames"))?;
         }
         Ok(Self {
             link: link.to_owned(),
@@ -199,7 +196,7 @@ impl PacketSocket {
     /// A refused call, which a seccomp filter could cause.
     pub fn dropped(&mut self) -> Result<u64, CallError> {
         for ring in &self.rings {
-            let dropped = call::take_dropped(ring.socket())
+            let dropped = ring::take_dropped(ring.socket())
                 .map_err(|source| refused("count frames", &self.link, source))?;
             self.dropped += u64::from(dropped);
         }
@@ -227,7 +224,7 @@ impl PacketSocket {
         }
         self.state.next_look_ns = now + 1_000_000;
         for ring in &self.rings {
-            let error = call::take_error(ring.socket())
+            let error = ring::take_error(ring.socket())
                 .map_err(|source| refused("receive frames", &self.link, source))?;
             match error.map(|error| (error.raw_os_error(), error)) {
                 None => {}
@@ -236,7 +233,7 @@ impl PacketSocket {
             }
         }
         // What goes away goes down first, and nothing more is reported then.
-        if self.state.down && call::link_has_gone(self.rings[0].socket()) {
+        if self.state.down && ring::link_has_gone(self.rings[0].socket()) {
             return Err(self.gone("receive frames"));
         }
         Ok(())

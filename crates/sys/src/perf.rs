@@ -4,20 +4,13 @@
 //! [`Sampler::disable`] may be called from any thread. [`Sampler::drain`] takes out the bytes that
 //! the kernel has written, and [`records`] parses them.
 
-mod attributes;
-mod obstacle;
-mod record;
 mod ring;
 
-use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::{fmt, io};
 
-pub use attributes::Subject;
-pub use obstacle::Obstacle;
-pub use record::{Chain, Record, Records, Sample, records};
-
-use attributes::Attributes;
 use ring::Ring;
+pub use ring::{Chain, Record, Records, Sample, records};
 
 use crate::proc::sysctl;
 
@@ -167,11 +160,152 @@ fn control(event: &OwnedFd, request: libc::Ioctl) -> io::Result<()> {
     Ok(())
 }
 
+// The argument of perf_event_open(2).
+
+/// The subject of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// Everything that runs on the CPU with this number.
+    Cpu(u32),
+    /// The thread of this process with this id, on any CPU.
+    Thread(u32),
+}
+
+impl Subject {
+    /// The two arguments of the system call.
+    fn thread_and_cpu(self) -> (libc::pid_t, libc::c_int) {
+        match self {
+            Self::Cpu(cpu) => (-1, cpu.cast_signed()),
+            Self::Thread(thread) => (thread.cast_signed(), -1),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu(cpu) => write!(f, "CPU {cpu}"),
+            Self::Thread(thread) => write!(f, "thread {thread}"),
+        }
+    }
+}
+
+/// `struct perf_event_attr` of include/uapi/linux/perf_event.h in its fifth version (Linux 4.1),
+/// which has every member that is used here.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    /// Period or frequency, depending on bit `freq` of the flags.
+    period_or_frequency: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup: u32,
+    breakpoint_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    user_registers: u64,
+    user_stack_bytes: u32,
+    clock: i32,
+    interrupt_registers: u64,
+    auxiliary_watermark: u32,
+    largest_stack: u16,
+    reserved: u16,
+}
+
+/// `PERF_TYPE_SOFTWARE` with `PERF_COUNT_SW_CPU_CLOCK`: a timer of each CPU, with maskable
+/// interrupts.
+const SOFTWARE_CPU_CLOCK: (u32, u64) = (1, 0);
+/// `PERF_TYPE_HARDWARE` with `PERF_COUNT_HW_CPU_CYCLES`: with non-maskable interrupts where the
+/// hardware has them.
+const HARDWARE_CPU_CYCLES: (u32, u64) = (0, 0);
+/// `PERF_SAMPLE_TID`, `_CALLCHAIN`, `_CPU`.
+const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 5 | 1 << 7;
+/// Bits of the flags: `disabled`, `exclude_hv`.
+const FLAGS: u64 = 1 | 1 << 6;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const FREQUENCY: u64 = 1 << 10;
+
+impl Attributes {
+    fn new(sampling: &Sampling) -> Self {
+        let ((kind, config), period_or_frequency, by_frequency) = match sampling.clock {
+            Clock::Timer { hz } => (SOFTWARE_CPU_CLOCK, u64::from(hz), FREQUENCY),
+            // In frequency mode the kernel moves the period about (kernel/events/core.c,
+            // `perf_adjust_period`), so that samples stand for unequal numbers of cycles.
+            Clock::Cycles { period } => (HARDWARE_CPU_CYCLES, period, 0),
+        };
+        let exclusion = if sampling.user_only { EXCLUDE_KERNEL } else { 0 };
+        Self {
+            kind,
+            size: size_of::<Self>() as u32,
+            config,
+            period_or_frequency,
+            sample_type: SAMPLE_TYPE,
+            flags: FLAGS | by_frequency | exclusion,
+            largest_stack: sampling.depth.clamp(1, 127),
+            ..Self::default()
+        }
+    }
+}
+
+// The reason why nothing can be sampled, as far as the kernel's error number shows it.
+
+/// A reason why sampling is not possible; each has its own remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// `kernel.perf_event_paranoid` or a security module forbids it.
+    Paranoid,
+    /// A seccomp filter (containers have one) or the kernel's lockdown mode forbids it, whatever
+    /// the setting is.
+    Filtered,
+    /// The ring buffer exceeds the memory that this user may lock.
+    LockedMemory,
+    /// There is no memory for the ring buffer.
+    Memory,
+    /// This process or the host has no descriptor left.
+    Descriptors,
+    /// The CPU or the thread is gone.
+    NotThere,
+    /// The kernel or the hardware has no such event.
+    Unsupported,
+    /// Another reason.
+    Other,
+}
+
+impl PerfError {
+    /// The reason of this error.
+    pub fn obstacle(&self) -> Obstacle {
+        let (Self::Open { source, .. } | Self::Map { source, .. }) = self;
+        let is_mapped = matches!(self, Self::Map { .. });
+        of(source, is_mapped)
+    }
+}
+
+/// The error numbers of `perf_event_open` and `perf_mmap` in kernel/events/core.c: opening fails
+/// with EACCES if the setting forbids it, mapping with EPERM beyond the limit of locked memory.
+fn of(error: &io::Error, is_mapped: bool) -> Obstacle {
+    match error.raw_os_error() {
+        Some(libc::EPERM) if is_mapped => Obstacle::LockedMemory,
+        Some(libc::EPERM | libc::ENOSYS) => Obstacle::Filtered,
+        Some(libc::EACCES) => Obstacle::Paranoid,
+        Some(libc::ENOMEM) => Obstacle::Memory,
+        Some(libc::EMFILE | libc::ENFILE) => Obstacle::Descriptors,
+        Some(libc::ENODEV | libc::ESRCH) => Obstacle::NotThere,
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => Obstacle::Unsupported,
+        _ => Obstacle::Other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use linerate_testkit::{Need, skip};
+
     use super::*;
     use crate::thread;
-    use linerate_testkit::{Need, skip};
 
     const SAMPLING: Sampling = Sampling {
         clock: Clock::Timer { hz: 4999 },
@@ -248,5 +382,47 @@ mod tests {
         assert!(error.to_string().contains("CPU 65000"), "{error}");
         // A number beyond all possible CPUs gives EINVAL, which has many other causes.
         assert!(matches!(error.obstacle(), Obstacle::Other | Obstacle::Paranoid), "{error}");
+    }
+
+    #[test]
+    fn the_size_is_that_of_the_kernels_fifth_version() {
+        assert_eq!(size_of::<Attributes>(), 112);
+    }
+
+    #[test]
+    fn cycles_are_counted_by_a_fixed_period_and_the_timer_by_its_rate() {
+        let of = |clock, user_only| {
+            Attributes::new(&Sampling { clock, user_only, depth: 64, ring_bytes: 1 << 16 })
+        };
+        let cycles = of(Clock::Cycles { period: 6_012_024 }, false);
+        assert_eq!((cycles.kind, cycles.config), (0, 0));
+        assert_eq!(cycles.period_or_frequency, 6_012_024);
+        assert_eq!(cycles.flags & (FREQUENCY | EXCLUDE_KERNEL), 0);
+        let timer = of(Clock::Timer { hz: 499 }, true);
+        assert_eq!((timer.kind, timer.config), (1, 0));
+        assert_eq!(timer.period_or_frequency, 499);
+        assert_eq!(timer.flags & (FREQUENCY | EXCLUDE_KERNEL), FREQUENCY | EXCLUDE_KERNEL);
+    }
+
+    #[test]
+    fn obstacles_are_known_by_the_error_number() {
+        let subject = Subject::Cpu(0);
+        let answer = io::Error::from_raw_os_error;
+        for (number, at_opening, at_mapping) in [
+            (libc::EACCES, Obstacle::Paranoid, Obstacle::Paranoid),
+            (libc::EPERM, Obstacle::Filtered, Obstacle::LockedMemory),
+            (libc::ENOMEM, Obstacle::Memory, Obstacle::Memory),
+            (libc::EMFILE, Obstacle::Descriptors, Obstacle::Descriptors),
+            (libc::ESRCH, Obstacle::NotThere, Obstacle::NotThere),
+            (libc::ENOENT, Obstacle::Unsupported, Obstacle::Unsupported),
+            (libc::EIO, Obstacle::Other, Obstacle::Other),
+        ] {
+            let source = answer(number);
+            let open = PerfError::Open { subject, source };
+            assert_eq!(open.obstacle(), at_opening, "{open}");
+            let source = answer(number);
+            let map = PerfError::Map { subject, source };
+            assert_eq!(map.obstacle(), at_mapping, "{map}");
+        }
     }
 }

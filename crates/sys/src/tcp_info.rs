@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::bytes::{u16_at, u32_at, u64_at};
+use super::message::{u16_at, u32_at, u64_at};
 use crate::socket::OptionError;
 
 /// Length of `struct tcp_info` in Linux 6.18; longer answers are cut, shorter ones leave fields

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::process::{Pid, setpriority_process};
 use rustix::time::{ClockId, clock_gettime};
 
+pub use super::proc::processes::SchedTimes;
 use crate::CallError;
-pub use crate::proc::threads::SchedTimes;
 use crate::proc::{ProcError, SampledFile};
 
 /// CPU time since the thread or process began.

@@ -66,18 +66,16 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `config` | what is asked, with its ranges |
-//! | `probe` | probes and answers |
+//! | `config` | what is asked, with its ranges; `config` | the way back: what an endpoint may be asked to trace |
+//! | `probe` | probes and answers; `probe` | what was sent, and whose each answer is |
 //! | `identity` | a probe's identity in its bytes: built, and found again |
 //! | `quote` | ICMP and ICMPv6 messages and the packet that they quote; `extension`: MPLS labels behind it |
-//! | `ledger` | what was sent, and whose each answer is |
 //! | `tracer` | the strategy for one path |
-//! | `outcome`, `missing` | what came of it; silence, limited answers and loss told apart |
+//! | `outcome` | what came of it; silence, limited answers and loss told apart |
 //! | `mtu` | what fits, and where the path gets narrower |
 //! | `multipath` | all paths, by the multipath detection algorithm |
 //! | [`delay`] | where the delay is added, and the rates of links |
 //! | `watch` | rounds one after another: the report's figures, changes of the path |
-//! | `reverse` | the way back: what an endpoint may be asked to trace |
 //! | `asn` | whose networks the hops are, by a table of prefixes |
 //! | `document` | `linerate.trace/1`; what is believed of an endpoint's, what is lost in each direction |
 
@@ -85,40 +83,36 @@ mod asn;
 mod config;
 pub mod delay;
 mod document;
-mod extension;
 mod identity;
-mod ledger;
-mod missing;
 mod mtu;
 mod multipath;
 mod outcome;
 mod probe;
 mod quote;
-mod reverse;
 mod tracer;
 mod watch;
 
 pub use asn::{AsTable, Origin};
 pub use config::{ConfigError, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, TraceConfig};
+pub use config::{
+    LONGEST_REVERSE, MAX_REVERSE_HOPS, MAX_REVERSE_PROBES, MAX_REVERSE_SIZE, TraceRequest,
+};
 pub use document::{
     HopDocument, OneWayLoss, ProbeDocument, ReverseDocument, TRACE_SCHEMA, TraceDocument,
     TraceHeader, admit, end_in_words,
 };
 pub use identity::{MAX_FLOWS, ProbeCodec, least_size};
-pub use ledger::{MAX_PROBES, Reply};
-pub use missing::HopFate;
 pub use mtu::{MtuConfig, MtuOutcome, Narrowing, PathMtu};
 pub use multipath::{
     Level, MultipathConfig, Node, PathFinder, PathLink, PathsDocument, RoutedPath, stopping_point,
 };
 pub use outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
+pub use probe::HopFate;
 pub use probe::{Answer, AnswerKind, MplsLabel, Probe, ProbeId, ProbeIdentity, ProbeKind, Quoted};
+pub use probe::{MAX_PROBES, Reply};
 pub use quote::{
     Message, NotOurs, QuotedIcmp, QuotedPacket, QuotedTcp, QuotedTransport, QuotedUdp,
     parse_message, unreachable_reason,
-};
-pub use reverse::{
-    LONGEST_REVERSE, MAX_REVERSE_HOPS, MAX_REVERSE_PROBES, MAX_REVERSE_SIZE, TraceRequest,
 };
 pub use tracer::Tracer;
 pub use watch::{PathChange, Watch, WatchDocument, WatchRow, WatchRtt};

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::config::TraceConfig;
-use super::ledger::{ProbeLedger, Reply, Sent};
-use super::missing::{HopFate, Tally, fates};
 use super::probe::{AnswerKind, ProbeId, ProbeKind};
+use super::probe::{HopFate, Tally, fates};
+use super::probe::{ProbeLedger, Reply, Sent};
 use linerate_units::Nanos;
 
 /// The result of a trace.

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::config::{ConfigError, TraceConfig};
-use super::ledger::ProbeLedger;
 use super::outcome::{self, TraceOutcome};
+use super::probe::ProbeLedger;
 use super::probe::{Answer, AnswerKind, Probe, ProbeId};
 use linerate_units::{Nanos, SplitMix64};
 

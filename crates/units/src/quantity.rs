@@ -1,6 +1,7 @@
 //! Rates, sizes, times and percentages.
 
 use std::fmt;
+use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -290,6 +291,103 @@ impl fmt::Display for Percent {
     }
 }
 
+// A list or range of message sizes.
+
+/// Message sizes of a sweep, in the order given: `1460`, `32,64,128`, `100..9100/500` (both ends
+/// included where the step meets them), or ranges and single sizes joined by commas. At most 1,000.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sizes(Vec<u64>);
+
+/// Largest number of sizes: more is a typing error, and would run for hours.
+const MAX_SIZES: usize = 1000;
+
+impl Sizes {
+    /// One size.
+    pub fn one(bytes: u64) -> Self {
+        Self(vec![bytes])
+    }
+
+    /// The sizes in bytes; never empty.
+    pub fn as_slice(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        let mut sizes = Vec::new();
+        for part in text.split(',') {
+            match part.split_once("..") {
+                None => sizes.push(part.parse::<ByteCount>()?.0),
+                Some((first, rest)) => {
+                    let (last, step) = rest.split_once('/').ok_or_else(|| {
+                        TextError::new(text, "a range is FIRST..LAST/STEP, such as 100..9100/500")
+                    })?;
+                    let [first, last, step] = [first, last, step].map(str::parse::<ByteCount>);
+                    let (first, last, step) = (first?.0, last?.0, step?.0);
+                    if step == 0 || first > last {
+                        let why = "a range rises by a step of at least 1";
+                        return Err(TextError::new(text, why));
+                    }
+                    let steps = (0..=(last - first) / step).take(MAX_SIZES + 1);
+                    sizes.extend(steps.map(|i| first + i * step));
+                }
+            }
+            if sizes.len() > MAX_SIZES {
+                return Err(TextError::new(text, "it has more than 1000 sizes"));
+            }
+        }
+        Ok(Self(sizes))
+    }
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<String> = self.0.iter().map(u64::to_string).collect();
+        f.write_str(&texts.join(","))
+    }
+}
+
+// Points in time and durations for state machines.
+
+/// Time in nanoseconds: since an epoch of the caller's choice, or a span. Sums and differences
+/// saturate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// The epoch, or no time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// `micros` microseconds; saturates.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// `millis` milliseconds; saturates.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,5 +452,25 @@ mod tests {
         assert_eq!(BitRate(94_150_000).to_string(), "94.2 Mbit/s");
         assert_eq!(ByteCount(65_536).to_string(), "64 KiB");
         assert_eq!(Span(Duration::from_micros(1234)).to_string(), "1.23 ms");
+    }
+
+    #[test]
+    fn the_xpperf_range_has_nineteen_sizes() {
+        let sizes: Sizes = "100..9100/500".parse().unwrap();
+        assert_eq!(sizes.as_slice().len(), 19);
+        assert_eq!(sizes.as_slice()[18], 9100);
+    }
+
+    #[test]
+    fn lists_and_ranges_join() {
+        let sizes: Sizes = "32,64,1KiB..3KiB/1KiB".parse().unwrap();
+        assert_eq!(sizes.as_slice(), [32, 64, 1024, 2048, 3072]);
+    }
+
+    #[test]
+    fn absurd_ranges_are_refused() {
+        for text in ["", "1..2", "9..1/1", "1..5/0", "1..1TB/1", "a,b", "1,,2"] {
+            assert!(text.parse::<Sizes>().is_err(), "{text}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use linerate_core::capacity::{DESCRIPTOR_RESERVE, MAX_AT_PORT};
-use linerate_sys::proc::limits::raise_descriptor_limit;
+use linerate_sys::proc::privilege::raise_descriptor_limit;
 use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close};
 use socket2::{Domain, Protocol, Socket, Type};
 

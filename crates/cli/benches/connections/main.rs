@@ -19,7 +19,7 @@ use clap::Parser;
 use linerate_engine::connections::{Place, Selection, Watch};
 use linerate_sys::netlink::sock_diag::{Filter, SockDiag};
 use linerate_sys::netns::Namespace;
-use linerate_sys::proc::limits::set_descriptor_limit;
+use linerate_sys::proc::privilege::set_descriptor_limit;
 use linerate_sys::thread::cpu_time;
 
 /// Measures looks at connections, beside ss.

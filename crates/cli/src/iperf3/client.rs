@@ -11,7 +11,7 @@ use serde_json::json;
 use super::args::Options;
 use super::course::Facts;
 use super::page::{Page, PidFile};
-use super::words;
+use super::text;
 use crate::{plan, run};
 
 /// Makes the test, and returns the exit status.
@@ -51,7 +51,7 @@ impl From<MeasureError> for EarlyEnd {
     fn from(error: MeasureError) -> Self {
         match error {
             MeasureError::Interrupted => Self::Interrupted,
-            error => Self::Error(words::error(&error)),
+            error => Self::Error(text::error(&error)),
         }
     }
 }
@@ -61,8 +61,8 @@ fn measured(options: &Options, page: &mut Page) -> Result<u8, EarlyEnd> {
     test(options, options.length.or(options.udp.then_some(1448)))?;
     let _pidfile = PidFile::new(options)?;
     if options.verbose {
-        page.line(&words::version());
-        page.line(&words::system());
+        page.line(&text::version());
+        page.line(&text::system());
     }
     let stop = run::signals().map_err(|failure| failure.chain())?;
     let mut server = Foreign::iperf3(target(options)?, stop)?;
@@ -104,7 +104,7 @@ fn opened(options: &Options, facts: &Facts, page: &mut Page) {
     page.set_start("connecting_to", json!({"host": host, "port": options.port}));
     if options.verbose {
         page.line(&format!("Control connection MSS {}", facts.mss.unwrap_or(0)));
-        page.line(&format!("Time: {}", words::now().0));
+        page.line(&format!("Time: {}", text::now().0));
     }
     page.line(&format!("Connecting to host {host}, port {}", options.port));
     if facts.test.direction == Direction::Down {
@@ -192,10 +192,10 @@ fn target(options: &Options) -> Result<Target, EarlyEnd> {
     let wanted = |address: IpAddr| options.family.is_none_or(|only| only == Family::from(address));
     let look_up = |host: &str, port: u16| -> Result<Vec<SocketAddr>, String> {
         let found = (host, port).to_socket_addrs();
-        let all = found.map_err(|error| words::no_connection(&words::kernels(&error)))?;
+        let all = found.map_err(|error| text::no_connection(&text::kernels(&error)))?;
         let addresses: Vec<_> = all.filter(|address| wanted(address.ip())).collect();
         if addresses.is_empty() {
-            return Err(words::no_connection("Address family for hostname not supported"));
+            return Err(text::no_connection("Address family for hostname not supported"));
         }
         Ok(addresses)
     };

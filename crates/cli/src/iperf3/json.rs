@@ -6,15 +6,16 @@ use linerate_core::record::Record;
 use linerate_engine::{Accounts, LiveFlow};
 use serde_json::{Map, Value, json};
 
+use super::args::Options;
 use super::course::{Facts, Iperf3Course, Row, Total, packets, per_second, percent, sum};
-use super::{args::Options, text, words};
+use super::text;
 
 /// The start before there is a connection.
 pub(super) fn start() -> Value {
     json!({
         "connected": [],
-        "version": words::version(),
-        "system_info": words::system(),
+        "version": text::version(),
+        "system_info": text::system(),
     })
 }
 
@@ -31,7 +32,7 @@ pub(super) fn started(start: &mut Value, facts: &Facts, flows: &[LiveFlow], opti
         }))
     });
     start["connected"] = connected.collect();
-    let (date, seconds, milliseconds) = words::now();
+    let (date, seconds, milliseconds) = text::now();
     start["timestamp"] = json!({"time": date, "timesecs": seconds, "timemillisecs": milliseconds});
     start["cookie"] = json!(facts.cookie);
     let rate = facts.rate();

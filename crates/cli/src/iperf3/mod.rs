@@ -11,7 +11,6 @@ mod json;
 mod page;
 mod server;
 mod text;
-mod words;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -34,8 +33,8 @@ pub(crate) fn words_of(words: &[OsString]) -> Option<Vec<OsString>> {
 pub(crate) fn execute(words: &[OsString]) -> u8 {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match args::parse(&words) {
-        Ok(Asked::Help) => print(words::HELP),
-        Ok(Asked::Version) => print(&format!("{}\n{}\n", words::version(), words::system())),
+        Ok(Asked::Help) => print(text::HELP),
+        Ok(Asked::Version) => print(&format!("{}\n{}\n", text::version(), text::system())),
         Ok(Asked::Client(options)) => kept_to(options.cpu, || client::run(&options)),
         Ok(Asked::Server(options)) => kept_to(options.cpu, || server::run(&options, &words)),
         Err(misuse) => refuse(&misuse),
@@ -52,7 +51,7 @@ fn kept_to(cpu: Option<u32>, run: impl FnOnce() -> u8) -> u8 {
 
 /// What `--help` prints.
 pub(crate) fn help() -> &'static str {
-    words::HELP
+    text::HELP
 }
 
 fn print(text: &str) -> u8 {
@@ -66,6 +65,6 @@ fn refuse(misuse: &Misuse) -> u8 {
         Misuse::Parameter(words) => format!("parameter error - {words}"),
     };
     // If stderr cannot be written, the exit status has to suffice.
-    let _ = write!(std::io::stderr(), "iperf3: {line}\n\n{}", words::USAGE);
+    let _ = write!(std::io::stderr(), "iperf3: {line}\n\n{}", text::USAGE);
     1
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::args::Options;
 use super::course::{Facts, Iperf3Course, Row, totals};
-use super::{json, text, words};
+use super::{json, text};
 
 /// The output of one test.
 pub(super) struct Page {
@@ -38,7 +38,7 @@ impl Page {
     pub(super) fn new(options: &Options) -> Result<Self, String> {
         let open = |path: &String| OpenOptions::new().append(true).create(true).open(path);
         let file = options.logfile.as_ref().map(open).transpose();
-        let words = |error| format!("unable to open log file: {}", words::kernels(&error));
+        let words = |error| format!("unable to open log file: {}", text::kernels(&error));
         Ok(Self {
             options: options.clone(),
             file: file.map_err(words)?,
@@ -58,7 +58,7 @@ impl Page {
         if !self.options.json {
             let Options { title, timestamps, .. } = &self.options;
             let title = title.as_ref().map(|title| format!("{title}:  ")).unwrap_or_default();
-            let when = timestamps.as_ref().map(|format| words::moment(format, false));
+            let when = timestamps.as_ref().map(|format| text::moment(format, false));
             self.write(&format!("{}{title}{line}\n", when.unwrap_or_default()));
         }
     }
@@ -273,7 +273,7 @@ impl PidFile {
     pub(super) fn new(options: &Options) -> Result<Self, String> {
         if let Some(path) = &options.pidfile {
             fs::write(path, format!("{}\n", std::process::id()))
-                .map_err(|error| format!("unable to write PID file: {}", words::kernels(&error)))?;
+                .map_err(|error| format!("unable to write PID file: {}", text::kernels(&error)))?;
         }
         Ok(Self(options.pidfile.clone()))
     }

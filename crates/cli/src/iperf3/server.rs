@@ -13,7 +13,7 @@ use serde_json::json;
 use super::args::Options;
 use super::course::Facts;
 use super::page::{Page, PidFile};
-use super::{text, words};
+use super::text;
 use crate::{files, run};
 
 /// Serves until a signal, or with `-1` until one test is over; returns the exit status.
@@ -31,7 +31,7 @@ pub(super) fn run(options: &Options, words: &[String]) -> u8 {
 
 /// Starts the same server in the background, without a terminal.
 fn daemon(words: &[String]) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| words::kernels(&error))?;
+    let program = std::env::current_exe().map_err(|error| text::kernels(&error))?;
     let rest = words.iter().filter_map(|word| match word.strip_prefix('-') {
         _ if word == "--daemon" => None,
         Some(letters)
@@ -46,7 +46,7 @@ fn daemon(words: &[String]) -> Result<(), String> {
     command.arg("iperf3").args(rest).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let spawned = command.spawn();
-    spawned.map_err(|error| format!("unable to become a daemon: {}", words::kernels(&error)))?;
+    spawned.map_err(|error| format!("unable to become a daemon: {}", text::kernels(&error)))?;
     Ok(())
 }
 
@@ -74,7 +74,7 @@ fn serve(options: &Options) -> Result<(), String> {
         })
     };
     let cannot_listen = |error| {
-        let why = words::error(&error);
+        let why = text::error(&error);
         format!("unable to start listener for connections: {why}")
     };
     let endpoint = Endpoint::bind(&serve).map_err(cannot_listen)?;
@@ -85,7 +85,7 @@ fn serve(options: &Options) -> Result<(), String> {
         let mut desk = desk.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         desk.take(&event);
     });
-    served.map_err(|error| words::error(&error))
+    served.map_err(|error| text::error(&error))
 }
 
 fn address(name: &str) -> Result<IpAddr, String> {

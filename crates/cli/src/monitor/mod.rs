@@ -24,13 +24,13 @@ use linerate_report::text::series_change;
 use linerate_web::Answer;
 use serde_json::json;
 
+use super::push::post;
+use super::turn::now;
 use crate::args::MonitorArgs;
-use crate::clock::now;
 use crate::failure::Failure;
 use crate::history::change;
 use crate::keep;
 use crate::push::Push;
-use crate::push::post::post;
 use crate::turn::{Turn, TurnHolder};
 use crate::{access, files, output, run};
 

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
 
+use super::AnalyzeError;
 use super::columns::{Columns, Quantity};
+use super::document::digits;
 use super::document::{Doubt, DoubtKind, RowCeilings};
-use super::error::AnalyzeError;
 use super::table::{Format, Table, VERDICT_COLUMN};
-use super::words::digits;
 use crate::ceilings::formulas::{
     TCP_HEADER_BYTES, aal5_bytes, cubic_bps, ip_header_bytes, reno_bps, window_bps,
 };

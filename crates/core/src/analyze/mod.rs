@@ -16,9 +16,8 @@
 //! |---|---|
 //! | `source` | CSV, linerate's documents, iperf3's JSON, netperf's output → one [`Table`] |
 //! | `table` | rows and named columns |
-//! | `columns` | which column is the throughput, the window, the round-trip time … |
-//! | `grouping`, `groups` | rows → groups → levels, with their medians; one level against another |
-//! | `clock` | times of whole seconds, and what they leave of a ratio |
+//! | `columns` | which column is the throughput, the window, the round-trip time …; `columns` | times of whole seconds, and what they leave of a ratio |
+//! | `groups` | rows → groups → levels, with their medians; one level against another |
 //! | `ceilings` | what the columns of a row explain |
 //! | `doubts` | what is doubtful in the figures themselves |
 //! | `claims` | what a report says, against its rows |
@@ -26,35 +25,30 @@
 
 mod ceilings;
 mod claims;
-mod clock;
 mod columns;
 mod document;
 mod doubts;
-mod error;
-mod grouping;
 mod groups;
 mod source;
 mod table;
-mod words;
 
 use std::collections::BTreeSet;
-
-use crate::link::Framing;
+use std::fmt::{self, Display};
 
 pub use claims::Claims;
+use columns::{AnalysisClock, Columns, Quantity};
 pub use document::{
     ANALYSIS_SCHEMA, Analysis, ClaimResult, ClaimRow, ClaimVerdict, Contrast, Doubt, DoubtKind,
     Group, GroupRatio, Level, Overall, RowCeilings, Setting, Unit,
 };
-pub use error::AnalyzeError;
+use groups::{Grouping, Split, View};
 pub use source::{Input, read};
-pub use table::{FILE_COLUMN, Format, MAX_ROWS, Source, Table};
-
-use clock::AnalysisClock;
-use columns::{Columns, Quantity};
-use grouping::{Grouping, Split};
-use groups::View;
 use table::{Column, VERDICT_COLUMN};
+pub use table::{FILE_COLUMN, Format, MAX_ROWS, Source, Table};
+use thiserror::Error;
+
+use crate::link::Framing;
+use crate::units::suggestion;
 
 /// All files together are no longer, bytes.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -361,4 +355,79 @@ fn settings(table: &Table, asked: &ResolvedOptions) -> Vec<Column> {
 fn names(table: &Table, columns: &[Column]) -> Vec<String> {
     let names = columns.iter().map(|&column| table.name(column).to_owned());
     names.collect()
+}
+
+// The error of an analysis: of a file of figures, of a request, or of a file of claims.
+
+/// Why figures cannot be read or analysed as asked; the message names the file and the place where
+/// there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct AnalyzeError(String);
+
+impl AnalyzeError {
+    fn new(message: impl Display) -> Self {
+        Self(message.to_string())
+    }
+}
+
+/// A place in a text, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    line: usize,
+    /// Character of that line, where it is known.
+    column: Option<usize>,
+}
+
+impl Place {
+    /// The place of an error that concerns the whole file.
+    const FIRST_LINE: Self = Self { line: 1, column: None };
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)?;
+        match self.column {
+            Some(column) => write!(f, ", column {column}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The name that looks like `name`, or else all names.
+fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    const MAX_LISTED: usize = 40;
+    let known: Vec<&str> = known.into_iter().collect();
+    if known.is_empty() {
+        return "there are none".to_owned();
+    }
+    suggestion(name, &known).unwrap_or_else(|| {
+        let rest = match known.len().saturating_sub(MAX_LISTED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let listed = known[..known.len().min(MAX_LISTED)].join(", ");
+        format!("there are {listed}{rest}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_looks_alike_is_proposed_and_else_all_are_listed() {
+        let known = ["mbit_per_s", "elapsed_s"];
+        assert_eq!(hint("mbits_per_s", known), "did you mean `mbit_per_s`?");
+        assert_eq!(hint("Elapsed_s", known), "did you mean `elapsed_s`?");
+        assert_eq!(hint("cpu", known), "there are mbit_per_s, elapsed_s");
+        assert_eq!(hint("cpu", []), "there are none");
+    }
+
+    #[test]
+    fn a_place_is_named_as_far_as_it_is_known() {
+        let exact = Place { line: 3, column: Some(7) };
+        assert_eq!(Place::FIRST_LINE.to_string(), "line 1");
+        assert_eq!(exact.to_string(), "line 3, column 7");
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::error::{AnalyzeError, hint};
+use super::{AnalyzeError, hint};
 
 /// Rows of all files together.
 pub const MAX_ROWS: usize = 1_000_000;

@@ -16,9 +16,7 @@
 //! | [`Search`] | which number to try next when the limit is looked for |
 
 mod document;
-mod half;
 mod limit;
-mod request;
 mod search;
 mod test;
 pub mod wire;
@@ -27,16 +25,16 @@ pub use document::{
     CAPACITY_SCHEMA, CapacityDocument, ChurnResult, ConnectLatency, LatencyAt, LoadResult,
     PoolResult, RampStep,
 };
-pub use half::{
+pub use document::{
     CapacityHalf, Failure, FailureCause, HeldCounts, LimitReadings, MAX_CACHES, MemoryCourse,
     MemoryReading, SlabUse,
 };
 pub use limit::{LimitEnd, LimitKind, LimitRow, StoppedBy, annotate};
-pub use request::{
-    CapacityRequest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts, HoldProgress, MAX_AT_PORT,
-    MAX_CAUSES, MAX_PORTS,
-};
 pub use search::{FIRST_TRIED, MAX_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
 pub use test::{
     CapacityError, CapacityTest, Load, LoadPace, MAX_HELD, MAX_MESSAGE, MAX_PER_S, MIN_MESSAGE,
+};
+pub use test::{
+    CapacityRequest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts, HoldProgress, MAX_AT_PORT,
+    MAX_CAUSES, MAX_PORTS,
 };

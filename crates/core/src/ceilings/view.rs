@@ -12,7 +12,7 @@ use crate::record::{
     UdpEvidence,
 };
 use crate::remedy::{Name, Run, Target, shell_safe};
-use crate::units::{DEFAULT_PORT, EndpointName, Family};
+use crate::units::{BitRate, ByteCount, DEFAULT_PORT, EndpointName, Family};
 
 /// The evidence about one direction of a bulk transfer.
 ///
@@ -240,4 +240,26 @@ impl TcpFlow<'_> {
     pub(super) fn has_fixed_window(&self) -> bool {
         self.receiver.is_some_and(|receiver| receiver.buffer_locked)
     }
+}
+
+// Figures as evidence writes them.
+
+/// A share (0–1) in percent, with two significant digits at least.
+pub(super) fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    match value.abs() {
+        small if small > 0.0 && small < 1.0 => format!("{value:.2} %"),
+        few if few > 0.0 && few < 10.0 => format!("{value:.1} %"),
+        _ => format!("{value:.0} %"),
+    }
+}
+
+/// A rate, bits per second.
+pub(super) fn bps(value: f64) -> String {
+    BitRate(value.round() as u64).to_string()
+}
+
+/// A size, bytes.
+pub(super) fn bytes(value: f64) -> String {
+    ByteCount(value.round() as u64).to_string()
 }

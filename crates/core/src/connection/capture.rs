@@ -1,9 +1,8 @@
 //! Turns the packets of a capture into evidence for the rules.
 
 use super::document::{Connection, ConnectionsDocument, Settled, Source, State, Vantage};
-use super::held::{self, Held};
-use super::mss::small_segments;
 use super::steady::Steady;
+use super::steady::{self, Held};
 use crate::capture::{Capture, Flow, Reading, Sent, Side};
 use crate::plan::Direction;
 use crate::record::{
@@ -86,7 +85,7 @@ fn evidence(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpEvidence {
         ..TcpReceiver::default()
     };
     let mut sender = sender(flow, side, steady);
-    match held::by(flow, side, steady) {
+    match steady::by(flow, side, steady) {
         Held::Paced(bps) => {
             sender.pacing_rate_bps = Some(bps);
             sender.max_pacing_rate_bps = Some(bps);
@@ -114,7 +113,7 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     let segments = segment.map(|each| ((steady.bytes() + again.bytes) as f64 / each) as u64);
     let loss_flights: Vec<f64> = steady.loss_flights().iter().map(|b| *b as f64).collect();
     let at_sender = flow.near == Some(side);
-    let is_bbr = |even| held::is_paced_through_losses(&even, at_sender);
+    let is_bbr = |even| steady::is_paced_through_losses(&even, at_sender);
     TcpSender {
         congestion: (sent.evenness.is_some_and(is_bbr)).then(|| LIKE_BBR.to_owned()),
         mss_bytes: sent.mss,
@@ -396,3 +395,48 @@ const LIKE_BBR: &str = "bbr-like";
 /// As a record's steps.
 const STEP_S: f64 = 0.1;
 const MAX_INTERVALS: f64 = 120.0;
+
+// Why the segments of a capture are small, as the SYNs of both ends have it.
+
+/// What the SYNs told, where it is less than Ethernet carries or the ends differ; `None` for what
+/// is usual.
+pub(super) fn small_segments(flow: &Flow) -> Option<Caveat> {
+    let told = |side| Some(f64::from(flow.offer_of(side)?.mss?));
+    let [initiator, responder] = [told(Side::Initiator)?, told(Side::Responder)?];
+    let (side, least, most) = if initiator < responder {
+        (Side::Initiator, initiator, responder)
+    } else {
+        (Side::Responder, responder, initiator)
+    };
+    let is_ipv4 = flow.ends[0].is_ipv4();
+    let usual = if is_ipv4 { USUAL_IPV4 } else { USUAL_IPV6 };
+    let end = flow.ends[side as usize];
+    let message = if least < SMALL * most {
+        let why = match flow.near {
+            Some(near) if near == side => {
+                "the MTU of this host's interface, the advmss of its route, or TCP_MAXSEG"
+            }
+            _ => {
+                "a router on the way clamps the MSS, or the MTU of that host's interface, the \
+                 advmss \
+                 of its route or TCP_MAXSEG is smaller"
+            }
+        };
+        format!("the SYN of {end} came with an MSS of {least}, the other end's with {most}: {why}")
+    } else if least < SMALL * usual {
+        format!(
+            "the SYNs of both ends came with an MSS of {least}, and Ethernet carries {usual}: a \
+             router on the way clamps the MSS, or interfaces have a smaller MTU"
+        )
+    } else {
+        return None;
+    };
+    let remedy = "capture at the other end, too: an MSS that differs there was changed on the way";
+    Some(Caveat::new(CaveatKind::SmallSegments, message, remedy))
+}
+
+/// A tunnel takes 60 bytes and more, PPPoE 8.
+const SMALL: f64 = 0.95;
+/// Ethernet's MTU of 1500 less the headers of IP and TCP, bytes.
+const USUAL_IPV4: f64 = 1460.0;
+const USUAL_IPV6: f64 = 1440.0;

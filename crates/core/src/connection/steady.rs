@@ -1,6 +1,6 @@
 //! The part of a connection of a capture that is explained: everything after slow start.
 
-use crate::capture::{Reading, Retransmitted, Sent};
+use crate::capture::{Evenness, Flow, Reading, Retransmitted, Sent, Side};
 
 /// A direction from the end of its slow start on, or all of it if that end is not seen.
 #[derive(Debug, Clone, Copy)]
@@ -99,3 +99,167 @@ impl<'a> Steady<'a> {
 
 /// Fewest readings.
 const FEWEST: usize = 6;
+
+// Limits that no single packet shows, but all of them together: a clock that paces the sender, a
+// writer with a clock of its own, or a full buffer.
+
+/// What holds a sender back, if nothing else does.
+#[derive(Debug, Default, PartialEq)]
+pub(super) enum Held {
+    /// A clock keeps it at this rate, payload bits/s.
+    Paced(u64),
+    /// A buffer: the sender grew to this many bytes in flight and kept to them.
+    Full(u64),
+    /// Its program, which writes no faster.
+    Written,
+    #[default]
+    Unknown,
+}
+
+/// What holds the sender back; unknown if losses, a queue, a full window or an idle writer explain
+/// it.
+pub(super) fn by(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
+    let again = steady.retransmitted();
+    let is_busy = steady.sent.idle.0 * 10 <= steady.sent.lasted.0;
+    let full = steady.time(|r| f64::from(r.full) / f64::from(r.rounds.max(1)));
+    let has_room = full * 4.0 <= steady.seconds();
+    let lost = again.segments - again.spurious.min(again.segments);
+    let segments = steady.bytes() / u64::from(steady.sent.mss.max(1));
+    let is_lossless = lost * 1000 <= segments && again.episodes < SEVERAL;
+    let Some(even) = steady.sent.evenness else {
+        return Held::Unknown;
+    };
+    if !(is_busy && has_room && is_lossless) {
+        return Held::Unknown;
+    }
+    let at_sender = flow.near == Some(side);
+    if is_paced(&even, at_sender, steady) {
+        return Held::Paced(steady.throughput_bps() as u64);
+    }
+    if is_queued(steady, STANDING) || steady.begins_s().is_none() {
+        return Held::Unknown;
+    }
+    let blocks = even.low >= 1.0 / WRITTEN && even.high <= WRITTEN;
+    let frames = at_sender && even.even >= EACH_WRITTEN;
+    if (blocks || frames) && even.whole < ALL_WHOLE {
+        return Held::Written;
+    }
+    if even.even < LINK && keeps_its_flight(steady) {
+        let in_flight = steady.throughput_bps() / 8e9 * mean_rtt_ns(steady);
+        return Held::Full(in_flight as u64);
+    }
+    Held::Unknown
+}
+
+/// At the sender each frame leaves when a clock says so, and not with an acknowledgement; what
+/// waited in a queue of its host left when a shaper let it. Elsewhere the frames of a moment come
+/// at the rate of a link that is faster than the clock; where they do not, it may be that link
+/// which keeps the rate, unless it has no queue. Of a writer's frames some are short.
+fn is_paced(even: &Evenness, at_sender: bool, steady: &Steady<'_>) -> bool {
+    let whole = even.whole >= WHOLE;
+    let clock = even.even >= CLOCK && even.own >= OWN;
+    if at_sender {
+        return whole && clock && !(is_queued(steady, STANDING) && queues_a_burst(steady));
+    }
+    let within = |low, high| even.low >= low && even.high <= high;
+    let link_is_faster = even.fast >= FAST && !is_always_queued(steady, STANDING);
+    whole
+        && ((within(0.7, 1.3) && link_is_faster)
+            || ((within(SLOWEST, FASTEST) || clock) && !is_queued(steady, SHORT)))
+}
+
+/// Whether a sender keeps a pace through losses as BBR does: one whose window is halved does not.
+pub(super) fn is_paced_through_losses(even: &Evenness, at_sender: bool) -> bool {
+    if at_sender {
+        return even.even >= LINK && even.own >= OWN;
+    }
+    even.low >= THROUGH_LOSSES && even.high <= 1.4
+}
+
+/// The round trip is longer than the shortest, by what hosts do not make themselves.
+fn is_queued(steady: &Steady<'_>, ratio: f64) -> bool {
+    let mean = mean_rtt_ns(steady);
+    let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
+    mean >= ratio * least && mean - least >= QUEUE_NS
+}
+
+/// The same for all but a quarter of the time: an acknowledgement that a receiver delays is no
+/// queue.
+fn is_always_queued(steady: &Steady<'_>, ratio: f64) -> bool {
+    let short = super::capture::quantile(steady.rtts_us(), 0.25).map_or(0.0, |us| us as f64 * 1e3);
+    let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
+    short >= ratio * least && short - least >= QUEUE_NS
+}
+
+/// What the round trip is longer by, times the rate, waits in the mean (Little's law): more than
+/// the two segments that leave at once.
+fn queues_a_burst(steady: &Steady<'_>) -> bool {
+    let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
+    let waiting = (mean_rtt_ns(steady) - least) / 8e9 * steady.throughput_bps();
+    waiting > 2.0 * f64::from(steady.sent.mss)
+}
+
+fn mean_rtt_ns(steady: &Steady<'_>) -> f64 {
+    let rtts = steady.rtts_us();
+    rtts.iter().sum::<u64>() as f64 * 1e3 / rtts.len().max(1) as f64
+}
+
+/// Slow start ended at what is in flight since then.
+fn keeps_its_flight(steady: &Steady<'_>) -> bool {
+    let median = |from, to| {
+        let flights = steady.flights();
+        let part = flights.get(flights.len() * from / 2..flights.len() * to / 2);
+        super::capture::quantile(part.unwrap_or_default().to_vec(), 0.5)
+    };
+    let (Some(low), Some(usual)) = (steady.flight(0.25), steady.flight(0.5)) else {
+        return false;
+    };
+    let (Some(early), Some(late)) = (median(0, 1), median(1, 2)) else {
+        return false;
+    };
+    let first = steady.sent.readings.first().map_or(0, |first| first.in_flight);
+    let is_steady = early.min(late) as f64 >= STAYS * early.max(late) as f64;
+    steady.flights().len() >= HELD_FEWEST
+        && is_steady
+        && low as f64 >= STAYS * usual as f64
+        && (first as f64) < GREW * usual as f64
+}
+
+/// Share of whole segments among the frames of a paced sender: all but the ends of writes.
+const WHOLE: f64 = 0.9;
+/// Share of whole segments of a sender that always has more to send.
+const ALL_WHOLE: f64 = 0.985;
+/// Share of the time in which each frame takes its part of the rate: 0.93 and more of a socket's
+/// pacing limit, up to 0.89 of BBR, which probes, 0.65 of evenly written messages, 0.2 of windows
+/// and buffers.
+const CLOCK: f64 = 0.91;
+/// From which on it is a clock or a link that keeps the rate, of whatever kind.
+const LINK: f64 = 0.5;
+/// Share of the time that ended with a frame of its own clock: 0.6 and more where a clock paces,
+/// 0.13 at most where acknowledgements let frames go.
+const OWN: f64 = 0.5;
+/// Rates over 16 frames of a paced sender, over their mean (BBR below its limit drains for a round
+/// in eight).
+const SLOWEST: f64 = 0.8;
+const FASTEST: f64 = 1.2;
+/// Fastest rate over the mean of a writer that writes by a clock.
+const WRITTEN: f64 = 1.1;
+/// Share of the time in which each frame of such a writer takes its part: 0.36 to 0.65, up to 0.12
+/// behind a buffer.
+const EACH_WRITTEN: f64 = 0.3;
+/// The same at a policer that BBR meets: 0.66 to 1.38; of windows that are halved 0.25 to 2 and
+/// more.
+const THROUGH_LOSSES: f64 = 0.65;
+/// Share of the bytes that came at the rate of a link which is faster.
+const FAST: f64 = 0.3;
+/// Mean over smallest round trip with a queue.
+const STANDING: f64 = 1.5;
+const SHORT: f64 = 1.1;
+const QUEUE_NS: f64 = 1e6;
+/// The lower quartile of what is in flight over its median, one half of the time over the other.
+const STAYS: f64 = 0.75;
+/// The first flight over the later ones.
+const GREW: f64 = 0.9;
+const HELD_FEWEST: usize = 10;
+/// Losses that came so often are a pattern, however few they are.
+const SEVERAL: u64 = 10;

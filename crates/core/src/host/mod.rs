@@ -13,33 +13,23 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `setting` | what a setting is, the table of them, finding one by its key |
-//! | `need` | what is needed of a host, and the profiles |
-//! | `view` | what is there |
-//! | `advice` | what should be, from both |
+//! | `setting` | what a setting is, the table of them, finding one by its key; `setting` | `KEY=VALUE`, checked; `setting` | the file in sysctl.d |
+//! | `advice` | what is needed of a host, and the profiles; `advice` | what should be, from both; `advice` | what is there; `advice` | the document `linerate.host/1` |
 //! | `rules` | the formulas |
-//! | `assignment` | `KEY=VALUE`, checked |
-//! | `persist` | the file in sysctl.d |
-//! | `document` | the document `linerate.host/1` |
 
 mod advice;
-mod assignment;
-mod document;
-mod need;
-mod persist;
 mod rules;
 mod setting;
-mod view;
 
 #[cfg(test)]
 mod tests;
 
 pub use advice::advise;
-pub use assignment::{Assignment, assignments, check_keys};
-pub use document::{
+pub use advice::{
     ChangeOutcome, HOST_SCHEMA, HostAbout, HostDocument, SettingChange, SettingReport, SettingState,
 };
-pub use need::{Need, NeedOrigin, NeededPath, Profile};
-pub use persist::SysctlFile;
+pub use advice::{DeviceView, HostView, Reading};
+pub use advice::{Need, NeedOrigin, NeededPath, Profile};
+pub use setting::SysctlFile;
+pub use setting::{Assignment, assignments, check_keys};
 pub use setting::{DeviceKey, HostError, Place, Setting, device_key, find, settings};
-pub use view::{DeviceView, HostView, Reading};

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::advice::{Advice, Question};
 use super::rules;
 use crate::toml_reader;
-use crate::treatment::{ValueKind, sysctl_of};
+use crate::treatment::{Value, ValueKind, sysctl_of};
 use crate::units::{shortened, suggestion};
 
 /// The part of a host that a setting configures.
@@ -165,3 +165,203 @@ impl From<SettingEntry> for Setting {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct HostError(pub(super) String);
+
+// `KEY=VALUE`, checked against the table of settings before anything is changed.
+
+/// A setting and the value it is to get, within its range.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assignment {
+    key: String,
+    place: Place,
+    value: Value,
+}
+
+/// Largest number of settings that are set at once.
+pub(super) const MAX_ASSIGNMENTS: usize = 200;
+
+impl Assignment {
+    /// Checks one.
+    ///
+    /// # Errors
+    /// There is no such setting, it is not to be set, or the value is out of range.
+    pub fn new(key: &str, value: &str) -> Result<Self, HostError> {
+        let setting = find(key)?;
+        let not_settable = |why| Err(HostError(format!("`{key}` cannot be set here: {why}")));
+        if key.contains('*') {
+            return not_settable("a `*` is not one device: name it");
+        }
+        if setting.place == Place::Process {
+            return not_settable(OF_PROCESS);
+        }
+        let kind = setting.value;
+        let wrong = |wanted: String| {
+            let value = shortened(value);
+            HostError(format!("{key}={value}: it must be {wanted}"))
+        };
+        let read = kind.read(value).map_err(|_| wrong(kind.to_string()))?;
+        if let (Value::Numbers(numbers), ValueKind::Numbers { .. }) = (&read, kind)
+            && !numbers.is_sorted()
+        {
+            return Err(wrong(format!("{kind}, none less than the one before it")));
+        }
+        Ok(Self { key: key.to_owned(), place: setting.place, value: read })
+    }
+
+    /// The key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The value.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The value as the kernel writes it.
+    pub fn text(&self) -> String {
+        self.value.to_string()
+    }
+
+    /// Whether a file of sysctl.d can hold it.
+    ///
+    /// # Errors
+    /// Such a file holds kernel settings alone, and this is none.
+    pub fn check_persistent(&self) -> Result<(), HostError> {
+        if is_sysctl(&self.key) {
+            return Ok(());
+        }
+        Err(HostError(format!(
+            "`{}` cannot be kept over a reboot by a file of sysctl.d, which holds kernel settings \
+             alone: use a udev rule, a systemd.link file or the service that brings the device up",
+            self.key
+        )))
+    }
+}
+
+/// Whether a key is one of sysctl(8).
+pub(super) fn is_sysctl(key: &str) -> bool {
+    ["fs.", "kernel.", "net.", "vm."].iter().any(|begin| key.starts_with(begin))
+}
+
+/// Reads several `KEY=VALUE`.
+///
+/// # Errors
+/// As [`Assignment::new`]; one is not of that form, or a key is there twice.
+pub fn assignments<S: AsRef<str>>(words: &[S]) -> Result<Vec<Assignment>, HostError> {
+    if words.len() > MAX_ASSIGNMENTS {
+        let count = words.len();
+        let message = format!("{count} settings are given; at most {MAX_ASSIGNMENTS} may be");
+        return Err(HostError(message));
+    }
+    let mut all: Vec<Assignment> = Vec::new();
+    for word in words.iter().map(AsRef::as_ref) {
+        let (key, value) = word.split_once('=').ok_or_else(|| {
+            let word = shortened(word);
+            HostError(format!("{word}: it must be KEY=VALUE, such as net.ipv4.tcp_sack=1"))
+        })?;
+        let one = Assignment::new(key.trim(), value)?;
+        if all.iter().any(|other| other.key == one.key) {
+            return Err(HostError(format!("`{}` is given twice", one.key)));
+        }
+        all.push(one);
+    }
+    Ok(all)
+}
+
+/// Whether there are settings of these keys; of a device, `*` may stand for its name.
+///
+/// # Errors
+/// There is none of one of them.
+pub fn check_keys<S: AsRef<str>>(keys: &[S]) -> Result<(), HostError> {
+    keys.iter().try_for_each(|key| find(key.as_ref()).map(drop))
+}
+
+const OF_PROCESS: &str = "each process has it from what started it: `ulimit -n` in a shell, \
+    LimitNOFILE= in a systemd unit, /etc/security/limits.conf for logins";
+
+// The one file in sysctl.d that is ours: lines `KEY = VALUE` under a header. Lines that others
+// have put into it are kept.
+
+/// The parsed file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SysctlFile {
+    lines: Vec<String>,
+}
+
+impl SysctlFile {
+    /// Its name. `systemd-sysctl` and sysctl(8) read the files of all directories in the order of
+    /// their names: those of distributions come before it, `99-sysctl.conf` after it.
+    pub const NAME: &'static str = "90-linerate.conf";
+
+    /// Parses the file; an empty text stands for a missing file.
+    pub fn parse(text: &str) -> Self {
+        Self { lines: text.lines().map(str::to_owned).collect() }
+    }
+
+    /// The value of a key: the last one in the file, as in sysctl.d(5).
+    pub fn value(&self, key: &str) -> Option<String> {
+        let mut lines = self.lines.iter().rev();
+        lines.find_map(|line| {
+            let (own, value) = assignment(line)?;
+            (own == key).then_some(value)
+        })
+    }
+
+    /// Sets a key, in its present place or at the end.
+    pub fn set(&mut self, key: &str, value: &str) {
+        let line = format!("{key} = {value}");
+        if self.lines.is_empty() {
+            self.lines.extend(HEADER.iter().map(|&line| line.to_owned()));
+        }
+        let is_its = |line: &&mut String| assignment(line).is_some_and(|(own, _)| own == key);
+        match self.lines.iter_mut().rev().find(is_its) {
+            Some(own) => *own = line,
+            None => self.lines.push(line),
+        }
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, key: &str) {
+        self.lines.retain(|line| assignment(line).is_none_or(|(own, _)| own != key));
+    }
+
+    /// Whether the file has nothing but the header.
+    pub fn is_empty(&self) -> bool {
+        let is_ours = |line: &String| line.trim().is_empty() || HEADER.contains(&line.as_str());
+        self.lines.iter().all(is_ours)
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+/// Key and value of a line; none of a comment. A minus before the key means that a failure is
+/// passed over.
+fn assignment(line: &str) -> Option<(String, String)> {
+    let line = line.trim();
+    if line.starts_with(['#', ';']) {
+        return None;
+    }
+    let (key, value) = line.split_once('=')?;
+    let key = key.trim().trim_start_matches('-').trim();
+    // `net/ipv4/tcp_sack` is the same key (sysctl.d(5)).
+    let is_slashed = key.find(['.', '/']).is_some_and(|at| key[at..].starts_with('/'));
+    let key = if is_slashed { key.chars().map(swapped).collect() } else { key.to_owned() };
+    let words: Vec<&str> = value.split_whitespace().collect();
+    Some((key, words.join(" ")))
+}
+
+fn swapped(c: char) -> char {
+    match c {
+        '/' => '.',
+        '.' => '/',
+        other => other,
+    }
+}
+
+const HEADER: [&str; 2] = [
+    "# Written by `linerate host set --persist`; `linerate host undo` takes its lines out again.",
+    "# Put settings of your own into another file.",
+];

@@ -331,7 +331,7 @@ fn assignments_out_of_range_are_refused_with_the_range() {
     }
     let twice = assignments(&["net.ipv4.tcp_sack=1", "net.ipv4.tcp_sack=0"]).unwrap_err();
     assert_eq!(twice.to_string(), "`net.ipv4.tcp_sack` is given twice");
-    let many = vec!["net.ipv4.tcp_sack=1"; assignment::MAX_ASSIGNMENTS + 1];
+    let many = vec!["net.ipv4.tcp_sack=1"; setting::MAX_ASSIGNMENTS + 1];
     let many = assignments(&many).unwrap_err().to_string();
     assert!(many.ends_with("settings are given; at most 200 may be"), "{many}");
     let set =

@@ -6,8 +6,8 @@ use super::document::{
     CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
     WayDelay,
 };
+use super::document::{mos, rating};
 use super::mix::{Member, Mix};
-use super::voice::{mos, rating};
 use crate::one_way::{Clock, Probe};
 use crate::plan::{Direction, Protocol, Workload};
 use crate::record::{Caveat, CaveatKind, FlowRecord, Leg, Record, Status};

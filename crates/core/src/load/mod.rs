@@ -6,25 +6,21 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `mix` | a mix, over several endpoints, what one must allow for it |
-//! | `file` | its file, and the files that are built in |
-//! | `document` | the document: the JSON contract |
+//! | `mix` | a mix, over several endpoints, what one must allow for it; `mix` | its file, and the files that are built in |
+//! | `document` | the document: the JSON contract; `document` | what a call is worth: the E-model |
 //! | `figures` | its arithmetic |
-//! | `voice` | what a call is worth: the E-model |
 
 mod document;
 mod figures;
-mod file;
 mod mix;
-mod voice;
 
+pub use document::Codec;
 pub use document::{
     CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
     WayDelay,
 };
-pub use file::{DEFAULT_MIX, MixChoice, built_in, names};
+pub use mix::{DEFAULT_MIX, MixChoice, built_in, names};
 pub use mix::{MAX_MEMBERS, Member, Mix};
-pub use voice::Codec;
 
 pub(crate) use figures::LOAD_FIGURES;
 

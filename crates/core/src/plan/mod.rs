@@ -6,7 +6,6 @@
 //! checked by [`Test::check`]: an endpoint calls it on what a client sends.
 
 mod build;
-mod ends;
 mod error;
 mod options;
 
@@ -22,7 +21,7 @@ use error::{Piece, option};
 
 pub use crate::units::End;
 pub use build::Draft;
-pub use ends::Role;
+pub use build::Role;
 pub use error::PlanError;
 pub use options::{Default, Over, Shorthand, SocketTreatment, TestOption, option_of, options};
 

@@ -8,33 +8,27 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `request` | what a client asks of an end's profiler, with its limits |
-//! | `sample` | what an end took: folded stacks, counts by CPU, how, at what cost |
+//! | `sample` | what a client asks of an end's profiler, with its limits; `sample` | what an end took: folded stacks, counts by CPU, how, at what cost |
 //! | `rate` | how much time a sample of cycles stands for |
-//! | `layers` | the layers |
+//! | `count` | the layers; `count` | samples of an end to its layers, their costs and intervals |
 //! | [`attribution`] | from a call chain to its layer, and to the end whose work it is |
-//! | `count` | samples of an end to its layers, their costs and intervals |
-//! | `assemble` | a record and two profiles make a document |
-//! | `document` | the document |
+//! | `document` | a record and two profiles make a document; `document` | the document |
 //! | [`projection`] | what a change would bring, computed from what was measured |
 
-mod assemble;
 pub mod attribution;
 mod count;
 mod document;
-mod layers;
 pub mod projection;
 mod rate;
-mod request;
 mod sample;
 
+pub use count::Layer;
 pub use count::{End, count};
 pub use document::{
     DiskBeside, EndLayers, FunctionCost, LayerCost, PROFILE_SCHEMA, ProfileDocument,
 };
-pub use layers::Layer;
-pub use request::{MAX_HZ, MIN_HZ, ProfileRequest};
 pub use sample::{
     CpuSamples, EndProfile, FoldedStack, How, MAX_FRAMES, MAX_FUNCTION, MAX_STACKS, Overhead,
     SampleClock, TaskClass, USER_FRAME,
 };
+pub use sample::{MAX_HZ, MIN_HZ, ProfileRequest};

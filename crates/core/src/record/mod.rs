@@ -9,25 +9,21 @@ mod document;
 mod environment;
 mod evidence;
 mod leg;
-mod qos;
-mod tcp;
-mod tool;
-mod verdict;
 
 pub use crate::units::{Caveat, CaveatKind, CaveatRemedy};
 pub use baseline::{
     Baseline, BottleneckChange, Change, Observed, Significance, asked, is_cost, message_sizes,
 };
+pub use document::Tool;
 pub use document::{
     CHECK_SCHEMA, Check, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain, RECORD_SCHEMA,
     Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, median_run,
 };
+pub use document::{Cause, Ceiling, RunnerUp, Verdict};
 pub use environment::{
     CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,
 };
 pub use evidence::{CpuQuota, CpuSeconds, EndReport, GapSummary, SocketMemory, UdpEvidence};
+pub use evidence::{QosClass, QosEvidence, QosPolicy};
+pub use evidence::{SenderEvidence, TcpEvidence, TcpReceiver, TcpSample, TcpSender};
 pub use leg::{Leg, StepRates};
-pub use qos::{QosClass, QosEvidence, QosPolicy};
-pub use tcp::{SenderEvidence, TcpEvidence, TcpReceiver, TcpSample, TcpSender};
-pub use tool::Tool;
-pub use verdict::{Cause, Ceiling, RunnerUp, Verdict};

@@ -4,12 +4,12 @@
 //! back: a program that applies a remedy uses the data. A record may come from a stranger, and
 //! commands are pasted into a shell, so names get into a remedy only as [`Name`]s.
 
-mod buffer;
 mod command;
-mod option;
 
 use std::fmt;
 
+pub(crate) use command::shell_safe;
+pub use command::{CommandLine, Run, Target, host_set, shell_word};
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -18,12 +18,6 @@ use serde_with_macros::skip_serializing_none;
 use crate::names::names;
 use crate::plan::End;
 use crate::units::BitRate;
-
-pub use command::{CommandLine, Run, Target, host_set, shell_word};
-pub use option::RunOption;
-
-pub(crate) use buffer::{MAX_BUFFER, buffer_for, power_of_two};
-pub(crate) use command::shell_safe;
 
 /// A change that lifts a limit, or a look that shows where it is.
 #[skip_serializing_none]
@@ -305,6 +299,86 @@ names! {
     RouteMetric::name: Mtu "mtu", Advmss "advmss";
     /// The name in tc(8).
     Discipline::name: FqCodel "fq_codel", Cake "cake";
+}
+
+// The size of a socket buffer that fills a path.
+
+/// Buffer with which a connection fills a path that holds `product_bytes` (rate × round-trip time),
+/// bytes: twice that, since about half of it is payload (`tcp_win_from_space`, include/net/tcp.h)
+/// and a queue wants room; more where less than half of it is known to be. A power of two, as
+/// buffers of large transfers are by custom, that the kernel takes.
+pub(crate) fn buffer_for(product_bytes: f64, payload_share: Option<f64>) -> u64 {
+    let times = payload_share.map_or(2.0, |share| (ROOM / share).max(2.0));
+    power_of_two(times * product_bytes)
+}
+
+/// A size at least as large that the kernel takes for a buffer.
+pub(crate) fn power_of_two(bytes: f64) -> u64 {
+    // The cast saturates.
+    (bytes.ceil() as u64).clamp(MIN_BUFFER, MAX_BUFFER).next_power_of_two()
+}
+
+/// What is in flight over the product of rate and delay: acknowledgements come in batches, and what
+/// they free is not filled at once.
+const ROOM: f64 = 1.25;
+/// Smallest buffer worth asking for, bytes.
+const MIN_BUFFER: u64 = 65_536;
+/// Largest power of two that the kernel takes for a buffer, bytes.
+pub(crate) const MAX_BUFFER: u64 = 1 << 30;
+
+// Options of a run that remedies change.
+
+/// An option of the command that made the run, or of `linerate serve` at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOption {
+    /// Bytes of a write, or of a datagram.
+    Size,
+    /// Flows.
+    Streams,
+    /// How long it lasts.
+    Time,
+    /// Rate of a UDP sender.
+    Rate,
+    /// Rate at which the application writes.
+    WriteRate,
+    /// Rate at which the application reads.
+    ReadRate,
+    /// Both buffers.
+    Window,
+    /// The window that the receiver may advertise.
+    ReceiveWindow,
+    /// Buffer of the sender.
+    SendBuffer,
+    /// The largest segment.
+    Mss,
+    /// Rate of the sender's pacing.
+    Pacing,
+    /// Congestion control.
+    Congestion,
+    /// Connections that the endpoint's owner allows.
+    MaxConnections,
+    /// Addresses that connections come from.
+    Sources,
+}
+
+names! {
+    /// The key of the option, as its long form has it.
+    RunOption::key: Size "size", Streams "streams", Time "time", Rate "rate",
+        WriteRate "write-rate", ReadRate "read-rate", Window "window",
+        ReceiveWindow "receive-window", SendBuffer "send-buffer", Mss "mss", Pacing "pacing",
+        Congestion "congestion", MaxConnections "max-connections", Sources "sources";
+}
+
+impl RunOption {
+    /// The option as it is typed.
+    pub fn flag(self) -> String {
+        match self {
+            Self::Congestion => "-C".to_owned(),
+            Self::Window => "-w".to_owned(),
+            _ => format!("--{}", self.key()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::channel::{Channel, Incoming};
 use super::message::{
     ClientMessage, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage, Welcome,
 };
 use super::operation::{Operation, Reply, Request, Stage};
 use super::{ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, SessionError, Silence};
+use super::{Channel, Incoming};
 use crate::capacity::HoldProgress;
 use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::bounds::Bounded;
+use super::admission::Bounded;
 use super::operation::{Reply, Request};
 use crate::capacity::HoldProgress;
 use crate::plan::Direction;

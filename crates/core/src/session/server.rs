@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::admission::Owner;
-use super::channel::{Channel, Incoming};
 use super::message::{
     ClientMessage, MAX_CLIENT_FRAME, Progress, Refusal, RefusalReason, ServerMessage, Welcome,
 };
 use super::operation::{Reply, Request, Stage};
+use super::{Channel, Incoming};
 use super::{
     GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT, SessionError, Silence,
 };

@@ -6,10 +6,10 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::change;
 use super::change::HostChange;
-use super::error::TreatmentError;
+use super::change::TreatmentError;
 use super::pair::check_exclusions;
-use super::sysctl;
 use super::table::{Entry, Scope, Setting, find};
 use crate::plan::End;
 use crate::units::shortened;
@@ -236,7 +236,7 @@ impl FromStr for Treatment {
         check_end(entry, end)?;
         let written = written.trim();
         let (value, key) = match (entry.setting, key) {
-            (Setting::Sysctl, Some(key)) => (sysctl::read(key, written)?, Some(key.to_owned())),
+            (Setting::Sysctl, Some(key)) => (change::read(key, written)?, Some(key.to_owned())),
             (Setting::Sysctl, None) => {
                 return Err(malformed("write the key, as in sysctl:net.ipv4.tcp_sack=0"));
             }

@@ -17,33 +17,26 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `table`, `sysctl` | the treatments, and the kernel settings among them |
+//! | `table` | the treatments, and the kernel settings among them; `table` | puts treatments of sockets into a plan; checks in a record that they had effect |
 //! | `value` | kinds of values with their ranges |
 //! | `list` | [`Treatments`]: reading and writing them |
-//! | `change` | [`HostChange`]: what is changed on a host |
+//! | `change` | [`HostChange`]: what is changed on a host; `change` | at which end of the payload a treatment acts; `change` | the errors |
 //! | `policy` | the value of `qos`: a policy with the text of its file |
-//! | `place` | at which end of the payload a treatment acts |
-//! | `effect` | puts treatments of sockets into a plan; checks in a record that they had effect |
 //! | `pair` | contradictions between treatments; the two sides with their controls |
-//! | `error` | the errors |
 
 mod change;
-mod effect;
-mod error;
 mod list;
 mod pair;
-mod place;
 
-mod sysctl;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
 pub use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value, ValueKind};
+pub use change::TreatmentError;
 pub use change::{DeviceSetting, HostChange, RouteSetting};
-pub use error::TreatmentError;
+pub use change::{Sysctl, sysctl_of, sysctls};
 pub use list::{Treatment, Treatments};
 pub use pair::{Pair, pair};
-pub use sysctl::{Sysctl, sysctl_of, sysctls};
 pub use table::{Entry, Scope, acts_words, refused, table};

@@ -2,7 +2,7 @@
 //! name says.
 
 use super::change::DeviceSetting;
-use super::error::TreatmentError;
+use super::change::TreatmentError;
 use super::list::{Treatment, Treatments};
 use super::table::{Setting, entry_of};
 use crate::plan::End;

@@ -8,9 +8,9 @@ use linerate_core::capacity::FailureCause;
 use linerate_core::units::SplitMix64;
 use linerate_sys::poll::{Poller, Ready};
 
+use super::message::is_lasting;
 use super::message::{Connect, Order, Report, Status};
 use super::pool::{Pool, PoolTransport};
-use super::tally::is_lasting;
 use super::worker::Service;
 
 /// The order to begin connections, up to `to` in all.

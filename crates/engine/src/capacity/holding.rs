@@ -12,13 +12,13 @@ use linerate_core::capacity::{
 };
 use linerate_core::wire::Token;
 use linerate_sys::proc::counters::ProtocolCounters;
-use linerate_sys::proc::limits::descriptor_limit;
+use linerate_sys::proc::privilege::descriptor_limit;
 
 use super::accept::PATIENCE_S;
-use super::answer::RECEIVE_BUFFER;
 use super::message::{Listen, Order, Terms, WorkerRole};
+use super::worker::RECEIVE_BUFFER;
 use super::workers::{TCP, UDP, Workers};
-use super::{CLOSING, MAX_WORKERS, readings, share};
+use super::{CLOSING, MAX_WORKERS, readings, workers};
 use crate::clock::now;
 use crate::host;
 
@@ -86,7 +86,7 @@ impl Holding {
             terms: Terms::new(token, request, None),
             address,
             client: client.to_canonical(),
-            counts: share::ports(share),
+            counts: workers::ports(share),
             backlog,
             send_buffer: send_buffer(request),
         };
@@ -174,7 +174,7 @@ impl Holding {
         let of = |workers: &[Vec<u16>], shares: &[u64]| {
             let mut all = Vec::new();
             for (ports, share) in workers.iter().zip(shares) {
-                let counted = ports.iter().zip(share::ports(*share));
+                let counted = ports.iter().zip(workers::ports(*share));
                 all.extend(counted.map(|(&port, count)| HoldPort { port, count }));
             }
             all
@@ -231,9 +231,9 @@ impl Holding {
 fn shares(request: &CapacityRequest) -> [Vec<u64>; 2] {
     let each = descriptor_limit().hard.saturating_sub(DESCRIPTOR_RESERVE).max(1);
     [
-        share::workers(request.connections, each, MAX_WORKERS),
+        workers::workers(request.connections, each, MAX_WORKERS),
         // UDP needs no socket for each peer: one process answers all.
-        share::workers(request.udp_sockets, u64::MAX, 1),
+        workers::workers(request.udp_sockets, u64::MAX, 1),
     ]
 }
 
@@ -241,7 +241,7 @@ fn shares(request: &CapacityRequest) -> [Vec<u64>; 2] {
 pub(crate) fn cost(request: &CapacityRequest) -> (u64, u64) {
     let [tcp, udp] = shares(request);
     let workers = (tcp.len() + udp.len()) as u64;
-    let udp_ports = udp.iter().map(|share| share::ports(*share).len() as u64);
+    let udp_ports = udp.iter().map(|share| workers::ports(*share).len() as u64);
     let each = CONNECTION_BYTES + 2 * u64::from(send_buffer(request));
     let memory = request.connections.saturating_mul(each)
         + udp_ports.sum::<u64>() * 2 * u64::from(RECEIVE_BUFFER)

@@ -11,36 +11,28 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `run`, `round`, `opening` | client: the phases of a run, the search for the limit |
-//! | `outcome` | client: the document of a run |
+//! | `run` | client: the document of a run |
 //! | `holding` | endpoint: the connections of one client, for its session |
-//! | `workers`, `share` | starting and ending workers, and dividing the connections between them |
+//! | `workers` | starting and ending workers, and dividing the connections between them |
 //! | `worker`, `message` | a worker's process and its loop; its orders and reports |
 //! | `driver`, `pool` | a client's worker: its schedule; its connections or UDP sockets |
-//! | `tcp`, `udp` | what differs between connections and UDP sockets |
-//! | `destination`, `load` | local ports; requests over the connections |
-//! | `accept`, `held` | an endpoint's worker: its connections |
-//! | `answer` | an endpoint's worker for UDP |
-//! | `readings`, `tally` | the kernel's figures of sockets, memory and limits; failures by cause |
+//! | `socket` | what differs between connections and UDP sockets |
+//! | `destination` | local ports; requests over the connections |
+//! | `accept` | an endpoint's worker: its connections |
+//! | `worker` | an endpoint's worker for UDP |
+//! | `readings` | the kernel's figures of sockets, memory and limits; failures by cause |
 
 mod accept;
-mod answer;
 mod destination;
 mod driver;
-mod held;
 mod holding;
-mod load;
 mod message;
 mod opening;
-mod outcome;
-mod outgoing;
 mod pool;
 mod readings;
 mod round;
 mod run;
-mod share;
-mod tally;
-mod tcp;
-mod udp;
+mod socket;
 mod worker;
 mod workers;
 

@@ -15,9 +15,9 @@ use linerate_core::wire::Token;
 use linerate_sys::socket::{Mptcp, connect, reset_on_close, tcp_socket};
 
 use super::message::Order;
+use super::message::is_lasting;
 use super::round::Round;
 use super::run::CapacityPhase;
-use super::tally::is_lasting;
 use super::workers::{TCP, UDP};
 use crate::clock::{now, now_ns};
 use crate::error::MeasureError;

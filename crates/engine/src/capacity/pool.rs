@@ -13,9 +13,9 @@ use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
 
 use super::destination::Destination;
-use super::load::{CapacityLoad, Turn};
+use super::destination::{CapacityLoad, Turn};
+use super::message::cause_of;
 use super::message::{Connect, Report, Terms};
-use super::tally::cause_of;
 use crate::clock::now_ns;
 
 /// A TCP connection or a UDP socket of the client, and its state.
@@ -611,9 +611,9 @@ const BATCH: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use super::super::socket::Udp;
+    use super::super::socket::{PLAIN, Tcp};
     use super::*;
-    use crate::capacity::tcp::{PLAIN, Tcp};
-    use crate::capacity::udp::Udp;
     use linerate_core::capacity::HoldPort;
     use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram, opening};
     use linerate_sys::poll::wait_readable;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use linerate_core::capacity::{LimitReadings, MemoryReading, SlabUse};
 use linerate_sys::proc::cgroup::{self, CgroupLimits};
 use linerate_sys::proc::counters::ProtocolCounters;
-use linerate_sys::proc::limits::descriptor_limit;
-use linerate_sys::proc::memory::{MemoryInfo, page_bytes, read_slab_caches};
+use linerate_sys::proc::machine::{MemoryInfo, page_bytes, read_slab_caches};
+use linerate_sys::proc::privilege::descriptor_limit;
 use linerate_sys::proc::{sockstat, sysctl};
 
 use crate::clock::now;

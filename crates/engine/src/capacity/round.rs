@@ -12,13 +12,13 @@ use linerate_core::session::ClientEvent;
 use linerate_core::session::operation::Release;
 use linerate_core::units::format_rfc3339;
 use linerate_sys::proc::counters::ProtocolCounters;
-use linerate_sys::proc::limits::descriptor_limit;
+use linerate_sys::proc::privilege::descriptor_limit;
 
 use super::message::{Connect, Order, Terms, WorkerRole};
 use super::opening::{Opening, Probe};
 use super::run::{CapacityLive, CapacityOptions, CapacityOutcome, CapacityPhase, Observe};
 use super::workers::{TCP, UDP, Workers};
-use super::{CLOSING, MAX_WORKERS, outcome, readings, share};
+use super::{CLOSING, MAX_WORKERS, readings, run, workers};
 use crate::client::{Client, both};
 use crate::clock::now;
 use crate::error::MeasureError;
@@ -53,7 +53,7 @@ impl<'a> Round<'a> {
         observe: Observe<'a>,
     ) -> Result<Self, MeasureError> {
         let began = now();
-        let mut document = outcome::begun(client, test, format_rfc3339(SystemTime::now()));
+        let mut document = run::begun(client, test, format_rfc3339(SystemTime::now()));
         document.client.memory.before = readings::memory();
         let counters = ProtocolCounters::read().ok();
         let ports = client.ask(test.request())?;
@@ -62,8 +62,8 @@ impl<'a> Round<'a> {
         let limits = &document.client.limits;
         let each = limits.descriptors_each.unwrap_or(0).saturating_sub(DESCRIPTOR_RESERVE).max(1);
         let most = limits.workers_most.unwrap_or(MAX_WORKERS);
-        let tcp = share::workers(test.connections, each, most);
-        let udp = share::workers(test.udp_sockets, each, most);
+        let tcp = workers::workers(test.connections, each, most);
+        let udp = workers::workers(test.udp_sockets, each, most);
         let roles = roles(client, test, options, &ports, source, [&tcp, &udp]);
         let workers = Workers::start(roles)
             .map_err(MeasureError::host("cannot start the processes that hold connections"))?;
@@ -201,7 +201,7 @@ impl<'a> Round<'a> {
         let shares = if load.connections >= tcp.asked {
             tcp.shares.clone()
         } else {
-            share::even(load.connections, tcp.shares.len() as u64)
+            workers::even(load.connections, tcp.shares.len() as u64)
         };
         self.workers.tell_each(self.workers.pool(TCP), |index| {
             let share = shares[index];
@@ -273,12 +273,12 @@ impl<'a> Round<'a> {
         document.seconds = (now() - self.began).as_secs_f64();
         let [tcp, udp] = &self.openings;
         let own = &document.client;
-        document.tcp = outcome::pool(tcp, &reports[TCP], &own.tcp);
-        document.udp = outcome::pool(udp, &reports[UDP], &own.udp);
+        document.tcp = run::pool(tcp, &reports[TCP], &own.tcp);
+        document.udp = run::pool(udp, &reports[UDP], &own.udp);
         let test = &document.test;
-        document.churn = outcome::churn(test.churn_per_s, &reports[TCP], self.hold_seconds);
-        document.load = test.load.as_ref().map(|_| outcome::load(&reports[TCP]));
-        outcome::add_server(&mut document, self.client, server);
+        document.churn = run::churn(test.churn_per_s, &reports[TCP], self.hold_seconds);
+        document.load = test.load.as_ref().map(|_| run::load(&reports[TCP]));
+        run::add_server(&mut document, self.client, server);
         document.status = Status::new(error.is_none());
         capacity::annotate(&mut document);
         CapacityOutcome { document, error }
@@ -314,7 +314,7 @@ fn roles(
     };
     let of = |ports: &[HoldPort], shares: &[u64], role: fn(Connect) -> WorkerRole| {
         let mut first_number = 0;
-        let dealt = share::deal(ports, shares).into_iter().zip(shares);
+        let dealt = workers::deal(ports, shares).into_iter().zip(shares);
         dealt
             .map(|(ports, share)| {
                 let connect = Connect {

@@ -1,7 +1,5 @@
 //! What a check does, step by step, and how long each takes.
 
-mod forecast;
-
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,18 +8,17 @@ use linerate_core::plan::{Direction, Test};
 use linerate_core::record::{Caveat, CaveatKind, Check, Record};
 use linerate_core::stats::LatencySummary;
 
-use super::CheckOptions;
-use super::route::{self, trace_to};
-use super::runs::Runs;
-use super::transfer::{RUN, bulk, over_udp, probe};
+use super::{
+    CLEAN_WARM_UP, CheckOptions, QUICK_RUN, RUN, Runs, WARM_UP, bulk, over_udp, probe, trace_to,
+};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
-use crate::join::joined;
 use crate::partner::Partner;
-use crate::responsiveness;
+use crate::shares::joined;
 use crate::stop::Stop;
 use crate::target::Target;
+use crate::{check, responsiveness};
 
 /// Runs each way: the fewest of which the median has an interval of 95 %.
 const RUNS: usize = 6;
@@ -216,13 +213,13 @@ impl<'a> Examination<'a> {
         if self.has_silent_hops() {
             self.observer.phase("tracing the route again");
             let again = trace_to(target, self.options.seed, stop);
-            self.check.route = route::better(self.check.route.take(), again);
+            self.check.route = super::better(self.check.route.take(), again);
         }
     }
 
     fn has_silent_hops(&self) -> bool {
         let route = self.check.route.as_deref();
-        route.is_some_and(|route| !route::is_whole(route))
+        route.is_some_and(|route| !super::is_whole(route))
     }
 
     /// Each way.
@@ -316,4 +313,71 @@ impl<'a> Examination<'a> {
 
 fn worse(by_direction: &BTreeMap<String, LatencySummary>) -> Option<LatencySummary> {
     by_direction.values().max_by(|a, b| a.p50.total_cmp(&b.p50)).copied()
+}
+
+// How long a check has yet to go.
+
+/// Intervals that the measurement takes on most paths.
+const USUAL_INTERVALS: u32 = 6;
+
+/// Round trips that a test takes besides its own time: asking for it, connecting, the reports.
+const BESIDE_ROUND_TRIPS: u32 = 6;
+/// What the hosts take for that.
+const BESIDE: Duration = Duration::from_millis(60);
+/// So many times longer it takes at most on a busy host.
+const BUSY_TIMES: f64 = 1.5;
+/// Round trips of the trains, both directions at once: a session, and four short tests.
+const TRAINS_ROUND_TRIPS: u32 = 24;
+
+impl Examination<'_> {
+    /// Time that each test takes besides its own.
+    fn beside(&self) -> Duration {
+        match self.beside {
+            (_, 0) => self.rtt * BESIDE_ROUND_TRIPS + BESIDE,
+            (all, tests) => all / tests,
+        }
+    }
+
+    fn takes_to_look_around(&self) -> Duration {
+        match self.client.tool() {
+            None if self.options.quick => self.rtt * TRAINS_ROUND_TRIPS + self.beside(),
+            None => IDLE_WARM_UP + self.idle_time() + self.rtt * TRAINS_ROUND_TRIPS + self.beside(),
+            Some(_) => Duration::ZERO,
+        }
+    }
+
+    /// Both ways: on most paths, and where the round trips settle late.
+    fn responsiveness_takes(&self) -> [Duration; 2] {
+        let request = self.responsiveness_request(Direction::Up);
+        [USUAL_INTERVALS, request.most_intervals].map(|intervals| {
+            (responsiveness::IDLE + request.interval * intervals + self.beside() * 2) * 2
+        })
+    }
+
+    /// After what is done, and with something before the next run.
+    fn say_time_left(&mut self, done: [&Runs; 2], before: Duration) {
+        let mut left = before;
+        for runs in done {
+            let (warm_up, time) = self.times(runs);
+            let to_come = self.runs() - runs.records.len();
+            left += (warm_up + time + self.beside()) * to_come as u32;
+        }
+        if self.has_silent_hops() {
+            left += check::AGAIN;
+        }
+        let mut takes = [left, left.mul_f64(BUSY_TIMES)];
+        if self.client.tool().is_none() && !self.options.quick {
+            let more = self.responsiveness_takes();
+            takes = [takes[0] + more[0], takes[1] + more[1]];
+        }
+        self.observer.takes(takes);
+    }
+
+    /// Warm-up and length of a bulk transfer after the runs `before`.
+    fn times(&self, before: &Runs) -> (Duration, Duration) {
+        let warm_up = if before.are_clean() { CLEAN_WARM_UP } else { WARM_UP };
+        let run = if self.options.quick { QUICK_RUN } else { RUN };
+        let time = self.options.bulk.time.unwrap_or(run.on(self.rtt));
+        (warm_up.on(self.rtt), time)
+    }
 }

@@ -1,28 +1,33 @@
 //! The main job: a path examined in some thirty seconds, or roughly in five.
 
 mod examination;
-mod route;
-mod runs;
-mod transfer;
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
+use linerate_core::ceilings::Cause;
 use linerate_core::foreign::Tool;
-use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Status};
-use linerate_core::units::{BitRate, Family, format_rfc3339, listed, suggestion};
+use linerate_core::plan::{
+    Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
+};
+use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Record, Status, median_run};
+use linerate_core::stats::{Figure, LatencyHistogram, figure};
+use linerate_core::trace::{PathEnd, TraceConfig, TraceDocument};
+use linerate_core::units::{BitRate, Family, Nanos, Span, format_rfc3339, listed, suggestion};
 use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 
 use self::examination::Examination;
-use self::route::trace_to;
 use crate::campaign::Observer;
 use crate::error::MeasureError;
 use crate::own_endpoint::OwnEndpoint;
 use crate::partner::Partner;
 use crate::stop::Stop;
 use crate::target::Target;
+use crate::trace::{TraceOptions, trace};
 use crate::{host, path};
 
 /// What to examine and how thoroughly.
@@ -158,5 +163,239 @@ fn loopback(family: Option<Family>) -> IpAddr {
     match family {
         Some(Family::Ipv6) => Ipv6Addr::LOCALHOST.into(),
         Some(Family::Ipv4) | None => Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
+// The path by hop.
+
+/// Of the route's hops; a silent target takes it twice.
+const TIMEOUT: Nanos = Nanos::from_millis(700);
+/// A second trace, which waits for a hop that does not answer.
+const AGAIN: Duration = Duration::from_millis(1400);
+
+/// The path by hop, where there is more than loopback to see. What a firewall hides or this host
+/// does not allow is no reason to end a check.
+fn trace_to(target: &Target, seed: u64, stop: &Stop) -> Option<Box<TraceDocument>> {
+    let address = target.addresses.first()?.ip();
+    if address.is_loopback() {
+        return None;
+    }
+    let config = TraceConfig { timeout: TIMEOUT, ..TraceConfig::new(address) };
+    let options = TraceOptions {
+        source: target.source,
+        device: target.device.clone(),
+        seed,
+        ..TraceOptions::new(target.name.clone(), config)
+    };
+    trace(&options, stop).ok().map(Box::new)
+}
+
+/// Every hop up to the target has answered.
+fn is_whole(route: &TraceDocument) -> bool {
+    seen(route) == (true, Reverse(0))
+}
+
+/// The one that has seen more.
+fn better(
+    one: Option<Box<TraceDocument>>,
+    other: Option<Box<TraceDocument>>,
+) -> Option<Box<TraceDocument>> {
+    one.into_iter().chain(other).max_by_key(|route| seen(route))
+}
+
+/// Whether the target has answered, and how many hops have not.
+fn seen(route: &TraceDocument) -> (bool, Reverse<usize>) {
+    let silent = route.hops.iter().filter(|hop| hop.address.is_none());
+    let reached = matches!(route.end, PathEnd::Reached { .. });
+    (reached, Reverse(silent.count()))
+}
+
+// The runs of one direction, and what they come to.
+
+/// The runs of one direction.
+#[derive(Default)]
+struct Runs {
+    records: Vec<Record>,
+    /// Round trips of small requests beside them.
+    loaded: LatencyHistogram,
+}
+
+impl Runs {
+    fn throughputs(&self) -> Vec<f64> {
+        self.records.iter().filter_map(Record::throughput_bps).collect()
+    }
+
+    fn figure(&self) -> Option<Figure> {
+        let throughputs = self.throughputs();
+        Some(figure(&throughputs).ok()?.of_a_run(&throughputs))
+    }
+
+    /// Whether there are runs, and none of them has lost anything.
+    fn are_clean(&self) -> bool {
+        let lost = |record: &Record| {
+            let tcp = record.tcp_sender()?;
+            Some(tcp.warm_up_retransmitted_segments? + tcp.retransmitted_segments)
+        };
+        let mut runs = self.records.iter();
+        !self.records.is_empty() && runs.all(|record| lost(record) == Some(0))
+    }
+
+    /// How many runs have each cause, the most first.
+    fn causes(&self) -> Vec<(Cause, usize)> {
+        let mut causes = BTreeMap::new();
+        for verdict in self.records.iter().filter_map(Record::verdict) {
+            *causes.entry(verdict.cause).or_insert(0) += 1;
+        }
+        let mut causes: Vec<_> = causes.into_iter().collect();
+        causes.sort_by_key(|(cause, runs)| (*cause == Cause::Unexplained, Reverse(*runs)));
+        causes
+    }
+
+    /// A doubt where not all runs have the same cause.
+    fn disagreement(&self, direction: &str) -> Option<Caveat> {
+        let causes = self.causes();
+        let counted: Vec<String> =
+            causes.iter().map(|(cause, runs)| format!("{} in {runs}", cause.words())).collect();
+        (causes.len() > 1).then(|| {
+            let all = self.records.len();
+            let message =
+                format!("of {all} runs {direction} the bottleneck was {}", counted.join(", "));
+            Caveat::new(
+                CaveatKind::NotOneFigure,
+                message,
+                "run it again while both hosts do nothing else",
+            )
+        })
+    }
+
+    /// Of the runs with the usual cause the one in the middle (the lower of two): a run that was,
+    /// not a mean of several.
+    fn median(&self) -> Option<Record> {
+        let usual = self.causes().first().map(|(cause, _)| *cause);
+        let cause = |record: &Record| record.verdict().map(|verdict| verdict.cause);
+        let records = self.records.iter();
+        median_run(records.filter(|record| cause(record) == usual || usual.is_none())).cloned()
+    }
+}
+
+// The transfers and the small requests that a check makes.
+
+/// How long a run and its warm-up are: so many round trips, and a time at least.
+#[derive(Debug, Clone, Copy)]
+struct Length {
+    round_trips: u32,
+    least: Duration,
+}
+
+/// Length of a run.
+const RUN: Length = Length::new(18, 800);
+/// Length of the only run of `--quick`.
+const QUICK_RUN: Length = Length::new(15, 600);
+/// A start that overfills the queue is mended after some 20 round trips: bytes that waited behind
+/// its losses would count as if they had come within the measured time, and make a rate above the
+/// link's.
+const WARM_UP: Length = Length::new(22, 300);
+/// One that loses nothing has filled the path after half of them.
+const CLEAN_WARM_UP: Length = Length::new(12, 300);
+/// A long path gets longer runs, but the check has an end.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Small requests for latency, for each second.
+const PROBES_PER_S: f64 = 100.0;
+
+impl Length {
+    const fn new(round_trips: u32, least_ms: u64) -> Self {
+        let least = Duration::from_millis(least_ms);
+        Self { round_trips, least }
+    }
+
+    /// On a path with this round trip.
+    fn on(self, rtt: Duration) -> Duration {
+        (rtt * self.round_trips).max(self.least).min(LONGEST)
+    }
+}
+
+fn bulk(direction: Direction, time: Duration, warm_up: Duration, seed: u64) -> Test {
+    let traffic = Traffic::Stream(StreamTest::new(128 << 10));
+    test(traffic, direction, time, warm_up, seed)
+}
+
+/// The test by datagrams that fit a path of 1500 bytes.
+fn over_udp(mut test: Test, rate: BitRate) -> Test {
+    test.protocol = Protocol::Udp;
+    test.traffic = Traffic::Stream(StreamTest { rate_bps: Some(rate), ..StreamTest::new(1448) });
+    test
+}
+
+fn probe(time: Duration, warm_up: Duration, seed: u64) -> Test {
+    let traffic =
+        Traffic::Rr(ExchangeTest { rate_per_s: Some(PROBES_PER_S), ..ExchangeTest::new(1, 1) });
+    test(traffic, Direction::Up, time, warm_up, seed)
+}
+
+fn test(
+    traffic: Traffic,
+    direction: Direction,
+    time: Duration,
+    warm_up: Duration,
+    seed: u64,
+) -> Test {
+    let nodelay = matches!(traffic, Traffic::Rr(_));
+    Test {
+        traffic,
+        protocol: Protocol::Tcp,
+        direction,
+        streams: 1,
+        extent: Extent::Time(Span(time)),
+        warm_up: Span(warm_up),
+        interval: Span(time / 5),
+        options: SocketOptions { nodelay, ..SocketOptions::default() },
+        seed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use linerate_core::plan::Direction;
+    use linerate_core::record::{Leg, Verdict};
+
+    use super::*;
+
+    fn run(cause: Cause, rate_bps: f64) -> Record {
+        let verdict = Verdict { cause, ..Verdict::default() };
+        let test = bulk(Direction::Up, Duration::from_secs(1), Duration::ZERO, 1);
+        Record {
+            legs: vec![Leg {
+                throughput_bps: Some(rate_bps),
+                verdict: Some(verdict),
+                ..Leg::new(Direction::Up)
+            }],
+            ..Record::new(test)
+        }
+    }
+
+    #[test]
+    fn the_verdict_of_a_check_is_that_of_most_of_its_runs_and_others_are_told() {
+        let (path, cpu) = (Cause::PathRate, Cause::CpuSend);
+        let records = [(path, 95e6), (cpu, 90e6), (cpu, 60e6), (path, 93e6), (path, 94e6)];
+        let runs = Runs {
+            records: records.map(|(cause, bps)| run(cause, bps)).to_vec(),
+            ..Runs::default()
+        };
+        let doubt = runs.disagreement("up").expect("two are of another mind");
+        assert_eq!(
+            doubt.message,
+            "of 5 runs up the bottleneck was path rate in 3, sender's CPU in 2"
+        );
+        let usual = runs.median().unwrap();
+        assert_eq!(usual.throughput_bps(), Some(94e6));
+        let same = Runs { records: vec![run(path, 95e6), run(path, 90e6)], ..Runs::default() };
+        assert_eq!(same.disagreement("up"), None);
+        // The page's figure is that of the run that the verdict is of.
+        let Some(Figure::One(one)) = same.figure() else {
+            panic!("two runs are one figure");
+        };
+        assert_eq!(Some(one.median), same.median().unwrap().throughput_bps());
     }
 }

@@ -1,9 +1,7 @@
 //! A client of an endpoint: one control session, any number of tests on it.
 
 mod flows;
-mod slot;
-mod tracing;
-mod train;
+mod operations;
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
@@ -29,17 +27,17 @@ use linerate_sys::proc::machine;
 pub(crate) use self::flows::{
     connect_bounded, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket, udp_socket,
 };
-pub use self::slot::Slot;
+use super::measure::flow::LiveFlow;
+use super::shares::joined;
 use crate::clock::{now, now_ns};
 use crate::control::{ControlReceived, ControlSocket};
 use crate::error::MeasureError;
 use crate::host;
-use crate::join::joined;
 use crate::measure::half::{Half, HalfEnd, HalfOptions};
-use crate::measure::live::LiveFlow;
 use crate::measure::outcome::AnswerOutcome;
 use crate::stop::Stop;
 use crate::target::Target;
+pub use operations::Slot;
 
 /// The progress of a run, for a progress line or a stream of intervals.
 #[derive(Debug, Clone, PartialEq)]
@@ -304,7 +302,7 @@ impl Client {
         let room = (self.welcome.limits.clients as usize).clamp(2, 3) - 1;
         for directions in direction.parts().chunks(room) {
             let (target, stop) = (&self.target, &self.stop);
-            let measure = |direction| move || train::measure(target, direction, seed, stop);
+            let measure = |direction| move || operations::measure(target, direction, seed, stop);
             let found: Vec<_> = thread::scope(|scope| {
                 let threads: Vec<_> =
                     directions.iter().map(|part| scope.spawn(measure(*part))).collect();

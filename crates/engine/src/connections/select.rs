@@ -1,20 +1,20 @@
 //! Which connections are watched, and where.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io::{
-    self,
-    ErrorKind::{InvalidInput, NotFound, PermissionDenied},
-};
+use std::io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use linerate_sys::netlink::Prefix;
+use linerate_core::units::quoted;
+use linerate_sys::errno::{ENOENT, EPROTONOSUPPORT};
 use linerate_sys::netlink::sock_diag::Filter;
+use linerate_sys::netlink::{NetlinkError, Prefix};
 use linerate_sys::netns::{Namespace, NamespaceError};
-use linerate_sys::proc::owner;
+use linerate_sys::proc::processes;
+use thiserror::Error;
 
-use super::ConnectionsError;
+use crate::category::{Categorized, Category};
 
 /// Which connections are watched: those that all of this holds for.
 #[derive(Debug, Clone, Default)]
@@ -59,7 +59,7 @@ impl Selection {
         let Some(name) = &self.process else {
             return Ok(None);
         };
-        let mut pids = owner::called(name).map_err(ConnectionsError::Proc)?;
+        let mut pids = processes::called(name).map_err(ConnectionsError::Proc)?;
         if let Ok(pid) = name.parse::<u32>()
             && Path::new(&format!("/proc/{pid}")).exists()
         {
@@ -80,7 +80,7 @@ pub(super) fn sockets_of(pids: &[u32]) -> Result<HashSet<u32>, ConnectionsError>
     let mut inodes = HashSet::new();
     let mut refused = None;
     for pid in pids {
-        match owner::sockets_of(*pid) {
+        match processes::sockets_of(*pid) {
             Ok(found) => inodes.extend(found),
             Err(error) if error.kind() == PermissionDenied => refused = Some(*pid),
             // It has ended.
@@ -164,3 +164,93 @@ fn names() -> Vec<String> {
 const NAMED: &str = "/run/netns";
 /// In a message.
 const MAX_NAMES: usize = 8;
+
+// Why connections cannot be watched, in words for the person at the terminal.
+
+/// Connections that cannot be watched.
+#[derive(Debug, Error)]
+pub enum ConnectionsError {
+    /// No namespace of that name.
+    #[error("--netns {name}: no such network namespace{}", known_names(.known))]
+    NoNamespace {
+        /// As the user wrote it.
+        name: String,
+        /// Namespaces that have a name on this host.
+        known: Vec<String>,
+    },
+    /// A file that is something else.
+    #[error("--netns {name}: not a network namespace")]
+    NotANamespace {
+        /// As the user wrote it.
+        name: String,
+    },
+    /// No process of that number.
+    #[error("process {pid}: there is none of that number")]
+    NoProcess {
+        /// Its number.
+        pid: u32,
+    },
+    /// No process of that name.
+    #[error(
+        "--process {}: no process has that name (as `ps -o comm` shows it) or number",
+        quoted(name)
+    )]
+    NoProcessCalled {
+        /// The name.
+        name: String,
+    },
+    /// The namespace or the process belongs to somebody else.
+    #[error(
+        "cannot look into {what}: it is another user's, or the kernel protects it; it takes root \
+         with \
+         CAP_SYS_PTRACE"
+    )]
+    NotPermitted {
+        /// The object.
+        what: String,
+    },
+    /// The namespace cannot be entered.
+    #[error(transparent)]
+    Namespace(NamespaceError),
+    /// This kernel does not show its sockets.
+    #[error(
+        "this kernel does not show its TCP sockets: load the module tcp_diag (modprobe tcp_diag)"
+    )]
+    NoDiag(#[source] NetlinkError),
+    /// The kernel would not tell.
+    #[error(transparent)]
+    Kernel(NetlinkError),
+    /// `/proc` cannot be read.
+    #[error("cannot read /proc")]
+    Proc(#[source] io::Error),
+}
+
+fn known_names(known: &[String]) -> String {
+    match known {
+        [] => "; none has a name here (ip netns list)".to_owned(),
+        known => format!("; there are {}", known.join(", ")),
+    }
+}
+
+impl From<NetlinkError> for ConnectionsError {
+    fn from(error: NetlinkError) -> Self {
+        // A kernel without it knows neither the protocol nor the message.
+        match error.errno() {
+            Some(ENOENT | EPROTONOSUPPORT) => Self::NoDiag(error),
+            _ => Self::Kernel(error),
+        }
+    }
+}
+
+impl Categorized for ConnectionsError {
+    fn category(&self) -> Category {
+        match self {
+            Self::NoNamespace { .. }
+            | Self::NotANamespace { .. }
+            | Self::NoProcess { .. }
+            | Self::NoProcessCalled { .. } => Category::Usage,
+            Self::NotPermitted { .. } | Self::NoDiag(_) => Category::Missing,
+            Self::Namespace(_) | Self::Kernel(_) | Self::Proc(_) => Category::Failed,
+        }
+    }
+}

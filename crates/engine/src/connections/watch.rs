@@ -10,7 +10,7 @@ use linerate_core::connection::Source;
 use linerate_core::record::HostFacts;
 use linerate_sys::netlink::NetlinkError;
 use linerate_sys::netlink::sock_diag::{ClosedSockets, Filter, SockDiag, Socket};
-use linerate_sys::proc::owner::{self, Owner};
+use linerate_sys::proc::processes::{self, Owner};
 use linerate_sys::socket::SocketMemory;
 use linerate_sys::tcp_info::TcpInfo;
 
@@ -243,7 +243,8 @@ impl Watch {
             return Ok(());
         }
         let began = Instant::now();
-        let found = owner::owners(&wanted, self.pids.as_deref()).map_err(ConnectionsError::Proc)?;
+        let found =
+            processes::owners(&wanted, self.pids.as_deref()).map_err(ConnectionsError::Proc)?;
         self.searched += began.elapsed();
         let missing = |inode: &&u32| !found.by_inode.contains_key(*inode);
         self.unowned.extend(wanted.iter().filter(missing));

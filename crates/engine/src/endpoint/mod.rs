@@ -19,15 +19,9 @@ mod budget;
 mod clients;
 mod crr_listener;
 mod foreign;
-mod lease;
-mod occupancy;
-mod rate_limit;
 mod registry;
 mod session;
 mod terms;
-mod tracing;
-mod udp_challenge;
-mod waiting;
 
 use std::fmt;
 use std::io;
@@ -45,8 +39,8 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 pub(crate) use self::clients::share_of_one;
 pub use self::foreign::iperf3::{AccessError, Iperf3Access};
+use super::measure::flow::LiveFlow;
 use crate::error::MeasureError;
-use crate::measure::live::LiveFlow;
 use crate::partner::Accounts;
 use crate::stop::Stop;
 
@@ -414,9 +408,9 @@ impl Endpoint {
         log: impl Fn(ServeEvent) + Send + Sync + 'static,
     ) -> Result<(), MeasureError> {
         // If this fails, the endpoint serves fewer connections at once.
-        let _ = linerate_sys::proc::limits::raise_descriptor_limit();
+        let _ = linerate_sys::proc::privilege::raise_descriptor_limit();
         // If this fails, the endpoint only uses more memory.
-        let _ = linerate_sys::program::unmap_code();
+        let _ = linerate_sys::process::unmap_code();
         accept::Acceptor::new(self, Box::new(log), stop.clone())
             .and_then(accept::Acceptor::run)
             .map_err(MeasureError::host("the endpoint cannot go on"))

@@ -7,7 +7,7 @@ use linerate_core::ceilings;
 use linerate_core::experiment::{Experiment, Run};
 use serde::{Deserialize, Serialize};
 
-use super::error::ExperimentError;
+use super::ExperimentError;
 use crate::state_files::{JsonLog, StateError};
 
 /// Schema of the file's first line.

@@ -269,7 +269,8 @@ fn a_treatment_and_a_kept_setting_do_not_meet() {
 fn settings_of_a_device_are_set_and_undone() {
     in_namespace(|bench| {
         let words = ["device.veth0.tso=off", "device.veth0.gro=on", "device.veth0.txqueuelen=777"];
-        let view = || super::read::view(None, &["device.veth0.tso".to_owned()]).unwrap().readings;
+        let view =
+            || crate::host_settings::view(None, &["device.veth0.tso".to_owned()]).unwrap().readings;
         let before = view();
         let set = bench.set(&words).unwrap();
         assert_eq!(set.len(), 3, "{set:?}");
@@ -319,7 +320,7 @@ fn a_figure_of_a_driver_is_set_and_undone() {
 fn settings_that_a_namespace_lacks_are_named() {
     use linerate_core::host::Reading;
     in_namespace(|_| {
-        let view = super::read::view(None, &[]).unwrap();
+        let view = crate::host_settings::view(None, &[]).unwrap();
         let names: Vec<&str> = view.devices.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["veth0"]);
         let unsupported = |key: &str, part: &str| match &view.readings[key] {
@@ -336,7 +337,8 @@ fn settings_that_a_namespace_lacks_are_named() {
             let key = key.replace('*', "veth0");
             assert!(view.readings.contains_key(&key), "{key} is left out");
         }
-        let error = super::read::view(None, &["device.nosuch.tso".to_owned()]).unwrap_err();
+        let error =
+            crate::host_settings::view(None, &["device.nosuch.tso".to_owned()]).unwrap_err();
         assert!(error.to_string().contains("no such device"), "{error}");
     });
 }

@@ -8,19 +8,12 @@
 //! |---|---|
 //! | `build` | namespaces, links, addresses, routes, settings |
 //! | `pump` | carries packets over the emulated links |
-//! | `calibrate` | what a round trip through the pump takes by itself |
-//! | `cpu` | a quota of CPU time for the threads of a host |
+//! | `path` | what a round trip through the pump takes by itself; `path` | the demonstration path and its hidden fault; `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
+//! | `quota` | a quota of CPU time for the threads of a host; `quota` | control groups with a quota of CPU time |
 //! | `daemon` | labs in the background |
-//! | `demo` | the demonstration path and its hidden fault |
-//! | `quota` | control groups with a quota of CPU time |
-//! | `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
 
 mod build;
-mod calibrate;
-mod cpu;
 mod daemon;
-mod demo;
-mod error;
 mod path;
 mod pump;
 mod quota;
@@ -37,11 +30,11 @@ use linerate_sys::netns::{Namespace, enter_user_namespace, user_namespaces_allow
 use linerate_sys::proc::Probe;
 use linerate_sys::proc::privilege::{Capability, Privileges};
 
-pub use cpu::CpuQuota;
+pub use build::LabError;
 pub use daemon::{HostState, LabDirectory, LabState, hold_lab, start_holder};
-pub use demo::Demo;
-pub use error::LabError;
+pub use path::Demo;
 pub use path::{LabEnds, LabPath};
+pub use quota::CpuQuota;
 
 use build::Built;
 use pump::{GaugeReading, OneWaySetup, Pump};
@@ -161,7 +154,7 @@ impl Lab {
         let link = &self.topology.links[number];
         let nothing = |_: &Join, _| [(); 2].map(|()| OneWaySetup::default());
         let pump = self.start(Some(number), nothing)?;
-        let measured = calibrate::round_trip(&self.topology, link, &self.built.namespaces);
+        let measured = path::round_trip(&self.topology, link, &self.built.namespaces);
         drop(pump);
         self.baseline = Some(measured?);
         Ok(())

@@ -18,9 +18,9 @@ use linerate_core::wire::HELLO_BYTES;
 use linerate_sys::socket::{self, Connecting};
 
 use super::exchange::{LAST_CALL_NS, SPIN_NS, Tally, schedule};
+use super::flow::{FlowState, Shared, WorkerEnd};
 use super::options::QuickAck;
 use super::outcome::AnswerOutcome;
-use super::shared::{FlowState, Shared, WorkerEnd};
 use super::source::{Connect, SourceArrival};
 use super::transfer::{Mover, buffer, stopped};
 use crate::clock::now_ns;

@@ -19,17 +19,17 @@ use linerate_sys::socket as sys_socket;
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage, set_real_time_policy, wake_sharply};
 
+use super::flow::LiveFlow;
 use super::flow::{Flow, FlowSocket};
-use super::live::LiveFlow;
+use super::flow::{FlowState, Marks, Shared, WorkerEnd};
 use super::outcome::{AnswerOutcome, ExchangeOutcome};
-use super::qos::{BacklogMeter, QosMeter};
 use super::sampler::{self, SamplerCourse};
-use super::shared::{FlowState, Marks, Shared, WorkerEnd};
+use super::sampler::{BacklogMeter, QosMeter};
 use super::source::FlowSource;
-use super::{connect_transfer, crr, exchange, stream, udp};
+use super::{crr, exchange, stream, transfer, udp};
 use crate::clock::now_ns;
-use crate::join::joined;
 use crate::profiler::{Circumstances, Profiler};
+use crate::shares::joined;
 
 /// How each flow of a worker ended, and the CPU time of its thread.
 struct Worked {
@@ -330,7 +330,7 @@ fn wake(shared: &Shared) {
 fn work(shared: &Shared, flows: &[FlowState]) -> Vec<io::Result<WorkerEnd>> {
     match (&shared.test.traffic, flows) {
         (_, [flow]) => vec![work_alone(shared, flow)],
-        (Traffic::Rr(test), _) => exchange::crowd::exchange(shared, flows, test)
+        (Traffic::Rr(test), _) => exchange::respond::exchange(shared, flows, test)
             .unwrap_or_else(|error| flows.iter().map(|_| Err(error.kind().into())).collect()),
         _ => unreachable!("only the connections of `rr` share threads"),
     }
@@ -352,7 +352,7 @@ fn work_alone(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
             let run = if flow.sends { udp::send } else { udp::receive };
             run(shared, flow, test, socket)
         }
-        (Traffic::Stream(test), None, _) => connect_transfer::run(shared, flow, test),
+        (Traffic::Stream(test), None, _) => transfer::run(shared, flow, test),
         (Traffic::Rr(test), Some(socket), End::Client) => {
             exchange::request(shared, flow, test, socket)
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use linerate_core::record::{CpuQuota, CpuSeconds, EndReport};
 use linerate_sys::idle;
 use linerate_sys::proc::cgroup::{CpuGroup, CpuLimit};
+use linerate_sys::proc::counters;
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::cpu::{ThermalThrottles, thermal_throttles};
-use linerate_sys::proc::softirqs;
 use linerate_sys::proc::softnet::{self, SoftnetCpu};
 use linerate_sys::proc::stat::{CpuStat, CpuStatReader, CpuTimes, ticks_to_duration};
 use linerate_sys::thread::{CpuUsage, SchedTimes, SchedTimesReader};
@@ -270,7 +270,7 @@ impl Meter {
             throttles: throttles(&cpu),
             cpu,
             softnet: softnet::read().ok(),
-            receive_softirqs: softirqs::received().ok(),
+            receive_softirqs: counters::received().ok(),
             limit: self.group.as_ref().and_then(|group| group.limit().ok()),
             counters: ProtocolCounters::read().ok(),
         }

@@ -3,20 +3,22 @@
 //! The workers know nothing of time. The sampler decides when the measured time begins (after the
 //! warm-up) and when it ends, and reads the counters at those two moments.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
 use linerate_core::plan::Extent;
-use linerate_core::record::QosEvidence;
+use linerate_core::record::{QosClass, QosEvidence, QosPolicy};
 use linerate_core::session::message::keep_every_second;
+use linerate_qos::interpret::CounterReport;
+use linerate_sys::netlink::{HtbClass, HtbStatistics, Link, Netlink, Shaper};
 
-use super::flow::Counters;
+use super::flow::{Counters, Flow, FlowState, Shared};
 use super::meter::Meter;
-use super::qos::{BacklogMeter, QosMeter};
-use super::shared::Shared;
-use super::tcp::TcpProbe;
+use super::tcp_readings::TcpProbe;
 use crate::clock::{nanos, now_ns};
 use crate::profiler::{Profiler, Taken};
+use crate::qos::{self, Counting};
 
 /// Time between two readings of TCP and of the counters, unless the interval or the run is shorter.
 const STEP: Duration = Duration::from_millis(100);
@@ -238,13 +240,237 @@ impl SamplerCourse {
     }
 }
 
+// The queueing at the device of the path: the backlog of its root discipline, and the effect of
+// this host's DiffServ policy, read at the beginning and at the end of the measured time.
+
+/// Most classes, and most policies, that a record keeps.
+const MAX_LISTED: usize = 16;
+
+/// Reads the classes and the policy of the path's device. It is prepared before the measured time,
+/// so that this costs the measured time nothing.
+pub(crate) struct QosMeter {
+    netlink: Netlink,
+    index: u32,
+    name: String,
+    /// Handle of the HTB at the device's root.
+    major: Option<u16>,
+    has_shaper: bool,
+    counting: Option<Counting>,
+    begin: QosReading,
+}
+
+#[derive(Default)]
+struct QosReading {
+    classes: Vec<(HtbClass, HtbStatistics)>,
+    shaper: Option<(Shaper, HtbStatistics)>,
+    /// The counters of each policy.
+    counts: Vec<CounterReport>,
+}
+
+impl QosMeter {
+    /// The meter for the device by which the peer of these flows is reached; `None` if the device
+    /// has neither classes nor a policy.
+    pub(crate) fn towards_peer_of(flows: &[Flow]) -> Option<Self> {
+        let mut peers = flows.iter().filter_map(|flow| flow.socket.addresses().1);
+        let (mut netlink, index, link) = device_towards(peers.next()?)?;
+        // Most hosts have none of these; there nothing more is read.
+        let has_htb = link.qdisc.as_deref() == Some("htb");
+        let has_shaper = link.qdisc.as_deref().is_some_and(Shaper::is_kind);
+        let has_policy = qos::is_known(&link);
+        if !has_htb && !has_policy && !has_shaper {
+            return None;
+        }
+        let roots = netlink.qdiscs(&link.name).ok()?;
+        let htb = roots.iter().find(|qdisc| qdisc.root && qdisc.kind == "htb");
+        let counting = has_policy.then(|| qos::counting(&link.name).ok().flatten());
+        Some(Self {
+            major: htb.map(|qdisc| qdisc.handle.0),
+            has_shaper,
+            netlink,
+            index,
+            name: link.name,
+            counting: counting.flatten(),
+            begin: QosReading::default(),
+        })
+    }
+
+    /// Reads everything at the beginning of the measured time.
+    pub(crate) fn begin(&mut self) {
+        self.begin = self.read();
+    }
+
+    /// Reads everything at the end of the measured time; the result is the difference.
+    pub(crate) fn end(&mut self) -> QosEvidence {
+        let end = self.read();
+        let mut evidence = evidence(&self.name, &self.begin, &end);
+        if let Some(counting) = &self.counting {
+            name_classes(&mut evidence.classes, counting);
+            evidence.policies = policies(counting, &self.begin, &end);
+        }
+        evidence
+    }
+
+    fn read(&mut self) -> QosReading {
+        let classes = self.major.and_then(|major| self.netlink.htb_classes(self.index, major).ok());
+        let shaper = self.has_shaper.then(|| self.netlink.root_shaper(self.index).ok());
+        QosReading {
+            classes: classes.unwrap_or_default(),
+            shaper: shaper.flatten().flatten(),
+            counts: self.counting.as_ref().map_or_else(Vec::new, Counting::read),
+        }
+    }
+}
+
+/// The device by which `peer` is reached, with its index.
+fn device_towards(peer: SocketAddr) -> Option<(Netlink, u32, Link)> {
+    let mut netlink = Netlink::open().ok()?;
+    let index = netlink.route_to(peer.ip().to_canonical()).ok()?.link?;
+    let link = netlink.link_by_index(index).ok()?;
+    Some((netlink, index, link))
+}
+
+fn evidence(device: &str, begin: &QosReading, end: &QosReading) -> QosEvidence {
+    let root = end.classes.iter().find(|(class, _)| class.parent.is_none());
+    let leaves = end.classes.iter().filter(|(class, _)| !has_children(end, class));
+    let mut classes: Vec<QosClass> = leaves
+        .map(|(class, now)| QosClass {
+            class: name_of(class.id),
+            rate_bps: bits(class.rate),
+            ceil_bps: bits(class.ceil),
+            ..passed(now, &at(begin, class))
+        })
+        .filter(|class| class.packets > 0 || class.dropped > 0)
+        .collect();
+    classes.sort_by_key(|class| std::cmp::Reverse(class.bytes));
+    classes.truncate(MAX_LISTED);
+    QosEvidence {
+        device: device.to_owned(),
+        link_bps: root.map(|(class, _)| bits(class.rate)),
+        link_bytes: root.map(|(class, now)| now.bytes.saturating_sub(at(begin, class).bytes)),
+        shaper: end.shaper.map(|(shaper, now)| {
+            let begin = begin.shaper.filter(|(begin, _)| *begin == shaper);
+            let then = begin.map_or_else(HtbStatistics::default, |(_, then)| then);
+            let rate_bps = bits(shaper.rate);
+            QosClass {
+                class: shaper.kind.to_owned(),
+                rate_bps,
+                ceil_bps: rate_bps,
+                ..passed(&now, &then)
+            }
+        }),
+        classes,
+        policies: Vec::new(),
+    }
+}
+
+fn name_classes(classes: &mut [QosClass], counting: &Counting) {
+    for class in classes {
+        let is_its = |id: u32| name_of(id) == class.class;
+        let mut policies = counting.policies.iter();
+        let policy = policies.find(|policy| policy.class.is_some_and(is_its));
+        class.policy = policy.map(|policy| policy.name.clone());
+    }
+}
+
+fn policies(counting: &Counting, begin: &QosReading, end: &QosReading) -> Vec<QosPolicy> {
+    let counts = begin.counts.iter().zip(&end.counts);
+    let mut policies: Vec<QosPolicy> = counting
+        .policies
+        .iter()
+        .zip(counts)
+        .map(|(policy, (then, now))| QosPolicy {
+            policy: policy.name.clone(),
+            packets: now.packets.saturating_sub(then.packets),
+            bytes: now.bytes.saturating_sub(then.bytes),
+            dropped_packets: now.dropped_packets.saturating_sub(then.dropped_packets),
+            dropped_bytes: now.dropped_bytes.saturating_sub(then.dropped_bytes),
+            drops_above_bps: policy.drops_above_bps,
+        })
+        .filter(|policy| policy.packets > 0)
+        .collect();
+    policies.sort_by_key(|policy| std::cmp::Reverse(policy.bytes));
+    policies.truncate(MAX_LISTED);
+    policies
+}
+
+fn has_children(reading: &QosReading, class: &HtbClass) -> bool {
+    let mut others = reading.classes.iter();
+    others.any(|(other, _)| other.parent == Some(class.id))
+}
+
+/// A class's statistics at the beginning; zero if the class was made later.
+fn at(begin: &QosReading, class: &HtbClass) -> HtbStatistics {
+    let mut earlier = begin.classes.iter();
+    let found = earlier.find(|(other, _)| other.id == class.id);
+    found.map_or_else(HtbStatistics::default, |(_, then)| *then)
+}
+
+fn passed(now: &HtbStatistics, then: &HtbStatistics) -> QosClass {
+    // The kernel's 32-bit counters wrap around.
+    let grown = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
+    QosClass {
+        bytes: now.bytes.saturating_sub(then.bytes),
+        packets: grown(now.packets, then.packets),
+        dropped: grown(now.drops, then.drops),
+        overlimits: grown(now.overlimits, then.overlimits),
+        lended: grown(now.lends, then.lends),
+        borrowed: grown(now.borrows, then.borrows),
+        backlog_bytes: now.backlog_bytes.into(),
+        ..QosClass::default()
+    }
+}
+
+/// A class's name as `tc` writes it.
+fn name_of(class: u32) -> String {
+    format!("{:x}:{:x}", class >> 16, class & 0xffff)
+}
+
+fn bits(bytes_per_s: u64) -> f64 {
+    bytes_per_s as f64 * 8.0
+}
+
+/// Reads the device's root queueing discipline.
+pub(crate) struct BacklogMeter {
+    netlink: Netlink,
+    index: u32,
+    readings: Vec<u64>,
+}
+
+impl BacklogMeter {
+    /// The meter for the device by which the peer of these flows is reached, if this end sends and
+    /// the device has a queue.
+    pub(crate) fn towards_peer_of(flows: &[FlowState]) -> Option<Self> {
+        let mut sending = flows.iter().filter(|flow| flow.sends);
+        let peer = sending.find_map(|flow| flow.socket.as_ref()?.addresses().1)?;
+        let (netlink, index, link) = device_towards(peer)?;
+        (link.qdisc? != "noqueue").then(|| Self { netlink, index, readings: Vec::new() })
+    }
+
+    pub(crate) fn look(&mut self) {
+        let waiting = self.netlink.root_backlog(self.index);
+        self.readings.extend(waiting.ok().flatten().map(u64::from));
+    }
+
+    /// Mean of all readings, bytes; `None` without a reading.
+    pub(crate) fn mean(&self) -> Option<u64> {
+        let sum: u64 = self.readings.iter().sum();
+        sum.checked_div(self.readings.len() as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use linerate_core::units::{ByteCount, Span};
+    use std::net::UdpSocket;
 
+    use linerate_core::units::{ByteCount, End, Span};
+    use linerate_sys::netns::Pair;
+    use linerate_testkit::{Need, eventually, made_or_skip, token_bucket};
+
+    use super::super::flow::Shared;
     use super::super::source::FlowSource;
     use super::*;
-    use linerate_core::units::End;
+    use crate::measure::flow::{Flow, FlowSocket};
+    use crate::measure::half::HalfOptions;
 
     #[test]
     fn a_run_that_ends_within_its_warm_up_has_no_measured_time() {
@@ -261,5 +487,78 @@ mod tests {
             assert_eq!((course.flows[0].bytes, course.cut_short), (0, false));
             assert!(course.measured_ns < nanos(Duration::from_secs(60)));
         }
+    }
+
+    fn class(minor: u32, parent: Option<u32>) -> HtbClass {
+        HtbClass {
+            id: 0x1_0000 | minor,
+            parent: parent.map(|parent| 0x1_0000 | parent),
+            rate: 1_000_000,
+            ceil: 2_000_000,
+            burst: 0,
+            ceil_burst: 0,
+            quantum: 0,
+            priority: 0,
+        }
+    }
+
+    fn reading(bytes: u64, packets: u32) -> QosReading {
+        let did = HtbStatistics { bytes, packets, ..HtbStatistics::default() };
+        QosReading {
+            classes: vec![
+                (class(1, None), did),
+                (class(0x10, Some(1)), did),
+                (class(0x11, Some(1)), HtbStatistics::default()),
+            ],
+            ..QosReading::default()
+        }
+    }
+
+    #[test]
+    fn evidence_is_the_growth_of_the_classes_that_carry_packets() {
+        // The kernel's packet counter wraps around at 2³².
+        let (begin, end) = (reading(5_000, u32::MAX - 1), reading(45_000, 38));
+        let found = evidence("wa", &begin, &end);
+        assert_eq!(found.link_bps, Some(8e6));
+        assert_eq!(found.link_bytes, Some(40_000));
+        let [class] = found.classes.as_slice() else {
+            panic!("{:?}", found.classes);
+        };
+        assert_eq!((class.class.as_str(), class.bytes, class.packets), ("1:10", 40_000, 40));
+    }
+
+    #[test]
+    fn what_waits_in_the_senders_own_discipline_is_read() {
+        let Some(pair) = made_or_skip(Need::Lab, Pair::create()) else {
+            return;
+        };
+        let bind = || UdpSocket::bind((pair.b.ipv4, 0)).unwrap();
+        let peer = pair.b.namespace.run(bind).unwrap();
+        let work = || {
+            let mut netlink = Netlink::open().unwrap();
+            let index = netlink.link(Pair::LINK).unwrap().index;
+            // 10 kbit/s, after the first 32 KiB.
+            let made = netlink.put_qdisc(index, None, ("tbf", 1, &token_bucket(1_250, 65_536)));
+            if made_or_skip(Need::Bpf, made).is_none() {
+                return;
+            }
+            let socket = UdpSocket::bind((pair.a.ipv4, 0)).unwrap();
+            socket.connect(peer.local_addr().unwrap()).unwrap();
+            let flow = Flow { id: 0, socket: FlowSocket::Udp(socket.try_clone().unwrap()) };
+            let test = linerate_core::plan::Test::stream().resolve(7).unwrap();
+            let options = HalfOptions::default();
+            let shared = Shared::new(End::Client, &test, vec![flow], FlowSource::Bound, options);
+            let mut meter = BacklogMeter::towards_peer_of(&shared.flows).expect("it has a queue");
+            assert_eq!(meter.mean(), None);
+            for _ in 0..40 {
+                socket.send(&[0; 1400]).unwrap();
+            }
+            eventually("a part waits", || {
+                meter.look();
+                meter.mean() > Some(0)
+            });
+            assert!(meter.mean() < Some(40 * 1442), "{:?}", meter.mean());
+        };
+        pair.a.namespace.run(work).unwrap();
     }
 }

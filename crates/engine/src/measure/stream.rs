@@ -17,10 +17,10 @@ use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::wake_sharply;
 
 use super::flow::Counters;
+use super::flow::{FlowState, Quota, Shared};
 use super::options::QuickAck;
 use super::page_aligned::PageAligned;
 use super::pause::{Pause, receive_buffer};
-use super::shared::{FlowState, Quota, Shared};
 use crate::clock::now_ns;
 use crate::shares::lock;
 use crate::stop::Stop;

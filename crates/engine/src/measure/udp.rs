@@ -26,8 +26,8 @@ use linerate_sys::poll::wait_readable;
 use linerate_sys::socket;
 use linerate_sys::udp_batch::{BatchReceiver, BatchSender, Offload};
 
+use super::flow::{FlowState, Marks, Shared, WorkerEnd};
 use super::pause::{Pause, receive_buffer};
-use super::shared::{FlowState, Marks, Shared, WorkerEnd};
 use crate::clock::{nanos, now_ns};
 use crate::retry::is_transient_for_datagrams;
 

@@ -22,10 +22,9 @@ use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery};
 use linerate_mesh::message::{Outcome, Presence, Report, Running, Task, decode, encode};
 use linerate_sys::netns::Namespace;
 
+use super::KeptReports;
 use super::error::MeshError;
-use super::kept::KeptReports;
 use super::owner::SiteOwner;
-use super::run;
 use crate::endpoint::{Admission, Booked, Endpoint, ServeOptions};
 use crate::error::MeasureError;
 use crate::stop::Stop;
@@ -349,7 +348,7 @@ impl BusThread {
         let (own, key, sender) = (task.clone(), self.options.key.clone(), sender.clone());
         let asked = stop.clone();
         let work = move || {
-            let (outcome, bytes) = run::run(&own, addresses, key, asked);
+            let (outcome, bytes) = super::run(&own, addresses, key, asked);
             // Nobody receives this once the agent has ended.
             let _ = sender.send(Event::Ended(Report::new(&own, outcome), bytes));
         };
@@ -447,7 +446,7 @@ impl BusThread {
 /// Reads a task, and finds the addresses of the endpoint that it is to be run against.
 fn task(delivery: &Delivery) -> Result<(Task, Vec<SocketAddr>), String> {
     let task: Task = decode(&delivery.body).map_err(|error| error.to_string())?;
-    let addresses = run::addresses(&task)?;
+    let addresses = super::addresses(&task)?;
     Ok((task, addresses))
 }
 

@@ -23,7 +23,7 @@ use linerate_core::session::SessionError;
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::{DEFAULT_PORT, End, Family};
 use linerate_sys::netlink::sock_diag::{Filter, SockDiag};
-use linerate_sys::proc::owner::{self, Owner};
+use linerate_sys::proc::processes::{self, Owner};
 use linerate_sys::tcp_info::TcpInfo;
 
 pub use self::iperf3::Accounts;
@@ -447,7 +447,7 @@ fn iperf3_listens_here(target: &Target) -> bool {
     let mut inodes = HashSet::new();
     let listed = SockDiag::open()
         .and_then(|mut diag| diag.sockets(&filter, |socket| _ = inodes.insert(socket.inode)));
-    let owners = owner::owners(&inodes, None).unwrap_or_default().by_inode;
+    let owners = processes::owners(&inodes, None).unwrap_or_default().by_inode;
     let is_iperf3 = |owner: &Owner| owner.name == Tool::Iperf3.name();
     listed.is_ok() && !owners.is_empty() && owners.values().all(is_iperf3)
 }

@@ -1,14 +1,13 @@
 //! Addresses to names, and call chains to folded stacks. Each different address is looked up once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
 
 use linerate_core::profile::attribution::plain_name;
 use linerate_core::profile::{FoldedStack, MAX_FRAMES, MAX_FUNCTION, TaskClass, USER_FRAME};
-use linerate_sys::kallsyms::KernelSymbols;
-use linerate_sys::own_symbols;
-
-use super::count::SampleCounts;
-use super::task::ThreadOwner;
+use linerate_sys::perf::{Chain, Record, Subject, records};
+use linerate_sys::symbols;
+use linerate_sys::symbols::KernelSymbols;
 
 /// Functions that enter soft interrupts: since Linux 6.10, and before.
 const SOFTIRQ_ENTRIES: [&str; 3] = ["handle_softirqs", "__do_softirq", "__softirqentry_text_start"];
@@ -102,7 +101,7 @@ impl<'a> Names<'a> {
         addresses.dedup();
         // Without frame pointers what is taken for an address may be anything.
         addresses.truncate(MAX_OWN);
-        let names = own_symbols::names(&addresses);
+        let names = symbols::names(&addresses);
         for (address, name) in addresses.into_iter().zip(names) {
             if let Some(name) = name {
                 let number = self.number(&name);
@@ -220,6 +219,159 @@ pub(super) fn fold(counts: &SampleCounts, names: &mut Names<'_>) -> Vec<FoldedSt
     stacks
 }
 
+// Samples counted by owner and addresses, as they are drained.
+
+/// Limit for all call chains together, in words of eight bytes. A run has some thousands of
+/// different chains of 40 words each.
+const MAX_WORDS: usize = 4 << 20;
+
+/// A call chain with its owner, in words: owner, frames of the kernel, and the frames.
+type Key = Box<[u64]>;
+
+/// Samples by layer and function.
+#[derive(Debug, Default)]
+pub(super) struct SampleCounts {
+    stacks: HashMap<Key, u64>,
+    words: usize,
+    /// Samples whose chain there was no room for.
+    pub(super) overflow: u64,
+    pub(super) samples: u64,
+    pub(super) lost: u64,
+    pub(super) throttled: u64,
+    /// Samples and losses of each CPU.
+    pub(super) cpus: BTreeMap<u32, (u64, u64)>,
+    chain: Chain,
+    scratch: Vec<u64>,
+}
+
+const OWNERS: [ThreadOwner; 5] = [
+    ThreadOwner::Flow,
+    ThreadOwner::Tool,
+    ThreadOwner::Neighbour,
+    ThreadOwner::Spinner,
+    ThreadOwner::Foreign,
+];
+
+impl SampleCounts {
+    /// Counts the records that a ring gave.
+    pub(super) fn take(&mut self, subject: Subject, bytes: &[u8], tasks: &mut Tasks) {
+        for record in records(bytes) {
+            match record {
+                Record::Sample(sample) => {
+                    sample.chain_into(&mut self.chain);
+                    let owner = tasks.owner(sample.process, sample.thread);
+                    self.cpus.entry(sample.cpu).or_default().0 += 1;
+                    self.count(owner);
+                }
+                Record::Lost(records) => {
+                    self.lost += records;
+                    if let Subject::Cpu(cpu) = subject {
+                        self.cpus.entry(cpu).or_default().1 += records;
+                    }
+                }
+                Record::Throttle => self.throttled += 1,
+                Record::Unthrottle | Record::Other(_) => {}
+            }
+        }
+    }
+
+    fn count(&mut self, owner: ThreadOwner) {
+        self.samples += 1;
+        self.scratch.clear();
+        let number = OWNERS.iter().position(|known| *known == owner);
+        self.scratch.push(number.unwrap_or_default() as u64);
+        self.scratch.push(self.chain.kernel.len() as u64);
+        self.scratch.extend_from_slice(&self.chain.kernel);
+        // What others run in user mode is private: one frame without an address says that they did.
+        let user: &[u64] = match owner {
+            ThreadOwner::Flow => &self.chain.user,
+            _ => &self.chain.user[..self.chain.user.len().min(1)],
+        };
+        match owner {
+            ThreadOwner::Flow => self.scratch.extend_from_slice(user),
+            _ => self.scratch.extend(user.iter().map(|_| 0)),
+        }
+        if let Some(count) = self.stacks.get_mut(self.scratch.as_slice()) {
+            *count += 1;
+        } else if self.words + self.scratch.len() > MAX_WORDS {
+            self.overflow += 1;
+        } else {
+            self.words += self.scratch.len();
+            self.stacks.insert(self.scratch.as_slice().into(), 1);
+        }
+    }
+
+    /// Each different chain: owner, frames of the kernel, frames in user mode, samples.
+    pub(super) fn chains(&self) -> impl Iterator<Item = (ThreadOwner, &[u64], &[u64], u64)> {
+        self.stacks.iter().map(|(key, count)| {
+            let (kernel, user) = key[2..].split_at(key[1] as usize);
+            (OWNERS[key[0] as usize], kernel, user, *count)
+        })
+    }
+}
+
+// Which thread a sample belongs to.
+
+/// Owner of a thread, found by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum ThreadOwner {
+    /// It carries this end's data.
+    Flow,
+    /// Another of this end's process.
+    Tool,
+    /// Of this process, and none of this end's work: the other end's flows, the lab's emulator.
+    Neighbour,
+    /// Keeps a CPU awake where there is nothing to do.
+    Spinner,
+    /// Not of this process: another one's, the kernel's, or the idle task. Its call chain tells.
+    Foreign,
+}
+
+/// Remembers what threads are.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    process: u32,
+    flows: Vec<u32>,
+    known: HashMap<u32, ThreadOwner>,
+}
+
+impl Tasks {
+    pub(super) fn new() -> Self {
+        Self { process: std::process::id(), ..Self::default() }
+    }
+
+    /// The threads that carry this end's data, as far as they have begun.
+    pub(super) fn set_flows(&mut self, flows: Vec<u32>) {
+        if self.flows != flows {
+            self.flows = flows;
+            self.known.clear();
+        }
+    }
+
+    pub(super) fn owner(&mut self, process: u32, thread: u32) -> ThreadOwner {
+        if process != self.process {
+            return ThreadOwner::Foreign;
+        }
+        if self.flows.contains(&thread) {
+            return ThreadOwner::Flow;
+        }
+        *self.known.entry(thread).or_insert_with(|| {
+            let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+            by_name(name.unwrap_or_default().trim_end())
+        })
+    }
+}
+
+/// By the names that threads of linerate have.
+fn by_name(name: &str) -> ThreadOwner {
+    match name {
+        "pump" | "neighbour" => ThreadOwner::Neighbour,
+        _ if name.starts_with("flow-") => ThreadOwner::Neighbour,
+        _ if name.starts_with(linerate_sys::idle::THREAD_NAME) => ThreadOwner::Spinner,
+        _ => ThreadOwner::Tool,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -227,7 +379,6 @@ mod tests {
     use linerate_sys::perf::Subject;
     use linerate_testkit::{Need, skip};
 
-    use super::super::task::Tasks;
     use super::*;
 
     /// Functions one page apart, from 0xffffffff81000000.
@@ -461,5 +612,27 @@ mod tests {
         let code = ranges.into_iter().find(|range| range.contains(&here));
         let code = code.expect("a function is in code");
         code.start..code.end.min(code.start + (1 << 20))
+    }
+
+    #[test]
+    fn threads_of_this_process_are_told_apart() {
+        let own = linerate_sys::thread::thread_id();
+        let mut tasks = Tasks::new();
+        let process = std::process::id();
+        assert_eq!(tasks.owner(process, own), ThreadOwner::Tool);
+        assert_eq!(tasks.owner(process + 1, own), ThreadOwner::Foreign);
+        tasks.set_flows(vec![own]);
+        assert_eq!(tasks.owner(process, own), ThreadOwner::Flow);
+        std::thread::Builder::new()
+            .name("pump".to_owned())
+            .spawn(move || {
+                let own = linerate_sys::thread::thread_id();
+                assert_eq!(Tasks::new().owner(process, own), ThreadOwner::Neighbour);
+            })
+            .unwrap()
+            .join()
+            .unwrap();
+        assert_eq!(by_name("flow-3"), ThreadOwner::Neighbour);
+        assert_eq!(by_name("sampler"), ThreadOwner::Tool);
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use linerate_core::profile::{CpuSamples, EndProfile, Overhead, ProfileRequest};
 use linerate_core::record::{Caveat, CaveatKind, CpuSeconds};
-use linerate_sys::kallsyms::KernelSymbols;
 use linerate_sys::perf::{Sampling, Subject};
+use linerate_sys::symbols::KernelSymbols;
 use linerate_sys::thread::CpuUsage;
 
 use super::cost;
-use super::count::SampleCounts;
+use super::fold::SampleCounts;
+use super::fold::Tasks;
 use super::fold::{Names, fold};
 use super::source::Source;
-use super::task::Tasks;
-use crate::join::joined;
+use crate::shares::joined;
 
 /// Pause between two readings of the rings. A CPU's ring lasts more than three times as long at the
 /// highest rate, a thread's ring four times as long at the usual rate.

@@ -1,16 +1,19 @@
 //! What may be sampled on this host: all CPUs, else the test's own threads, else only their user
 //! mode, else nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::hint::black_box;
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use linerate_core::profile::How;
-use linerate_core::record::Caveat;
-use linerate_sys::perf::{Clock, Obstacle, PerfError, Sampler, Sampling, Subject, largest_rate};
-use linerate_sys::proc::cpu;
+use linerate_core::profile::{How, SampleClock};
+use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy};
+use linerate_sys::perf::{
+    Clock, Obstacle, PerfError, Sampler, Sampling, Subject, largest_rate, paranoid,
+};
+use linerate_sys::proc::cpu::{self, CpuInfo, highest_khz};
+use linerate_sys::thread;
 
-use super::clock::{self, Pace};
-use super::hotplug::Hotplug;
-use super::obstacle;
 use crate::shares::{Share, Shares};
 
 /// Frames of a call chain. The deepest seen of a softirq within a system call has 50.
@@ -51,7 +54,7 @@ impl Source {
         source.place = PROFILES.take(1, MAX_PROFILES).ok();
         match source.place {
             Some(_) => source.take_cpus(&cpus),
-            None => source.caveats.push(obstacle::too_many(MAX_PROFILES)),
+            None => source.caveats.push(too_many(MAX_PROFILES)),
         }
         source
     }
@@ -71,7 +74,7 @@ impl Source {
             enabled: false,
             place: None,
             hotplug: Hotplug::default(),
-            caveats: Vec::from_iter((allowed < hz).then(|| obstacle::slower(hz, allowed))),
+            caveats: Vec::from_iter((allowed < hz).then(|| slower(hz, allowed))),
         }
     }
 
@@ -82,7 +85,7 @@ impl Source {
                 self.all_cpus = true;
                 self.hotplug.begin(cpus.iter().copied());
             }
-            Err(error) => self.caveats.push(obstacle::own_threads_only(&error)),
+            Err(error) => self.caveats.push(own_threads_only(&error)),
         }
     }
 
@@ -97,13 +100,13 @@ impl Source {
         if let Err(in_the_kernel) = self.add_by_best_clock(&subjects) {
             self.sampling.user_only = true;
             let caveat = match self.add_by_best_clock(&subjects) {
-                Ok(()) => obstacle::user_mode_only(&in_the_kernel),
-                Err(error) => obstacle::not_even_threads(&error),
+                Ok(()) => user_mode_only(&in_the_kernel),
+                Err(error) => not_even_threads(&error),
             };
             self.caveats.push(caveat);
         }
         if threads.len() > MAX_THREADS {
-            let caveat = obstacle::many_threads(MAX_THREADS, threads.len());
+            let caveat = many_threads(MAX_THREADS, threads.len());
             self.caveats.push(caveat);
         }
     }
@@ -114,7 +117,7 @@ impl Source {
         let mut added = Ok(());
         for clock in self.pace.clocks() {
             self.sampling.clock = clock;
-            if clock::is_running(&self.sampling) {
+            if is_running(&self.sampling) {
                 added = self.add_all(subjects);
                 if added.is_ok() {
                     break;
@@ -208,7 +211,7 @@ impl Source {
             return How::Accounted;
         }
         How::Sampled {
-            clock: clock::named(self.sampling.clock),
+            clock: named(self.sampling.clock),
             kernel_seen: kernel_seen && !self.sampling.user_only,
             all_cpus: self.all_cpus,
         }
@@ -226,12 +229,253 @@ fn allowed_rate(asked: u32, largest: Option<u32>) -> u32 {
     largest.map_or(asked, |largest| asked.min(largest.max(1)))
 }
 
+// What triggers the samples: the CPU's cycle counter where there is one, else a timer.
+
+/// How often a sample is taken, and how many cycles the CPUs make in a second.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// Samples a second of a busy CPU.
+    pub(super) hz: u32,
+    /// Cycles a second of a CPU at its usual clock; `None` where no file tells.
+    cycles_hz: Option<u64>,
+}
+
+impl Pace {
+    pub(super) fn of_this_host(hz: u32, cpus: &[u32]) -> Self {
+        let highest = cpus.iter().filter_map(|cpu| highest_khz(*cpu).value().copied());
+        let now = CpuInfo::read().unwrap_or_default().frequencies_mhz;
+        Self { hz, cycles_hz: usual_clock_hz(highest.max(), &now) }
+    }
+
+    /// The clocks that can give this rate, the better one first.
+    pub(super) fn clocks(self) -> impl Iterator<Item = Clock> {
+        let timer = Clock::Timer { hz: self.hz };
+        self.cycles().into_iter().chain([timer])
+    }
+
+    /// This clock at another rate.
+    pub(super) fn at(self, clock: Clock, hz: u32) -> Clock {
+        let timer = Clock::Timer { hz };
+        match clock {
+            Clock::Timer { .. } => timer,
+            Clock::Cycles { .. } => Self { hz, ..self }.cycles().unwrap_or(timer),
+        }
+    }
+
+    fn cycles(self) -> Option<Clock> {
+        let period = self.cycles_hz? / u64::from(self.hz.max(1));
+        (period >= MIN_PERIOD).then_some(Clock::Cycles { period })
+    }
+}
+
+/// As the document names it.
+pub(super) fn named(clock: Clock) -> SampleClock {
+    match clock {
+        Clock::Timer { .. } => SampleClock::CpuClock,
+        Clock::Cycles { .. } => SampleClock::Cycles,
+    }
+}
+
+/// Tries whether this clock gives samples. On some hypervisors a cycle counter can be opened and
+/// then never counts. A timer needs no trial.
+pub(super) fn is_running(sampling: &Sampling) -> bool {
+    let Clock::Cycles { period } = sampling.clock else {
+        return true;
+    };
+    let trial = Sampling { clock: Clock::Cycles { period: period.min(TRIAL_PERIOD) }, ..*sampling };
+    let Ok(sampler) = Sampler::open(Subject::Thread(thread::thread_id()), &trial) else {
+        return false;
+    };
+    if sampler.enable().is_err() {
+        return false;
+    }
+    let begun = thread::cpu_time();
+    while thread::cpu_time() - begun < TRIAL {
+        (0..1000_u32).for_each(|step| {
+            black_box(step);
+        });
+    }
+    sampler.drain(&mut Vec::new())
+}
+
+/// The highest frequency that the CPUs can be set to, else (in guests) the highest current one. It
+/// need not be exact: the run shows at which rate the samples came.
+fn usual_clock_hz(highest_khz: Option<u64>, now_mhz: &[f64]) -> Option<u64> {
+    let now = || {
+        let mhz = now_mhz.iter().copied().fold(0.0, f64::max);
+        (mhz * 1e6) as u64
+    };
+    let hz = highest_khz.map_or_else(now, |khz| khz.saturating_mul(1000));
+    CLOCKS.contains(&hz).then_some(hz)
+}
+
+/// Plausible clocks of a CPU, Hz; any other figure is taken for an error.
+const CLOCKS: std::ops::Range<u64> = 10_000_000..100_000_000_000;
+/// In cycles; taking a sample costs some thousands.
+const MIN_PERIOD: u64 = 50_000;
+/// For the trial: gives tens of samples even at a slow clock.
+const TRIAL_PERIOD: u64 = 100_000;
+const TRIAL: Duration = Duration::from_millis(3);
+
+// CPUs that come and go while they are sampled.
+
+/// Which CPUs are sampled, and what became of others.
+#[derive(Debug, Default)]
+pub(super) struct Hotplug {
+    present: BTreeSet<u32>,
+    /// What has happened to each, last.
+    changed: BTreeMap<u32, String>,
+}
+
+impl Hotplug {
+    /// The CPUs that there were when it began.
+    pub(super) fn begin(&mut self, cpus: impl Iterator<Item = u32>) {
+        self.present = cpus.collect();
+    }
+
+    /// Compares them with the CPUs that are online now. The answer is those that have come; the
+    /// caller reports on each with [`taken`](Self::taken).
+    pub(super) fn follow(&mut self, online: &[u32]) -> Vec<u32> {
+        let online: BTreeSet<u32> = online.iter().copied().collect();
+        for cpu in self.present.difference(&online) {
+            let words = format!("CPU {cpu} went offline: sampled until then");
+            self.changed.insert(*cpu, words);
+        }
+        let came = online.difference(&self.present).copied().collect();
+        self.present = online;
+        came
+    }
+
+    /// Notes that a CPU has come and is sampled, or the error for which it is not.
+    pub(super) fn taken(&mut self, cpu: u32, error: Option<String>) {
+        let words = match error {
+            None => format!("CPU {cpu} came online: sampled from then on"),
+            Some(error) => format!("CPU {cpu} came online and is not sampled: {error}"),
+        };
+        self.changed.insert(cpu, words);
+    }
+
+    /// What the profile lacks because of them.
+    pub(super) fn caveat(&self) -> Option<Caveat> {
+        let words: Vec<&str> = self.changed.values().map(String::as_str).collect();
+        let (named, more) = words.split_at(words.len().min(NAMED));
+        if named.is_empty() {
+            return None;
+        }
+        let more = match more.len() {
+            0 => String::new(),
+            more => format!("; and {more} more CPUs"),
+        };
+        Some(Caveat::new(
+            CaveatKind::Partial,
+            format!("{}{more}", named.join("; ")),
+            "profile it while no CPUs come or go",
+        ))
+    }
+}
+
+/// CPUs that a caveat names.
+const NAMED: usize = 8;
+
+// Caveats about what could not be sampled: the reason, and what would help.
+
+pub(super) fn too_many(most: u64) -> Caveat {
+    not_readable(
+        format!("no samples: this process takes {most} profiles already"),
+        "profile when nobody else does",
+    )
+}
+
+pub(super) fn slower(asked: u32, allowed: u32) -> Caveat {
+    Caveat::new(
+        CaveatKind::SettingNotTaken,
+        format!(
+            "{asked} samples a second were asked for, this kernel allows {allowed} at the moment \
+             (kernel.perf_event_max_sample_rate)"
+        ),
+        "raise it by sysctl: the kernel lowers it when sampling interrupts take long",
+    )
+}
+
+pub(super) fn own_threads_only(error: &PerfError) -> Caveat {
+    let what = "only the test's own threads could be sampled, not soft interrupts elsewhere";
+    refused(what, error, "0")
+}
+
+pub(super) fn user_mode_only(error: &PerfError) -> Caveat {
+    let what = "only user mode could be sampled; the kernel's part is its account of CPU time, \
+                without layers";
+    refused(what, error, "1")
+}
+
+pub(super) fn not_even_threads(error: &PerfError) -> Caveat {
+    let what = "no samples, only the kernel's account of CPU time";
+    refused(what, error, "2 or less")
+}
+
+/// `allowing` is the value of `kernel.perf_event_paranoid` that would have allowed it.
+fn refused(what: &str, error: &PerfError, allowing: &str) -> Caveat {
+    let message = format!("{what}: {error}{}", setting(error));
+    not_readable(message, remedy(error, allowing))
+}
+
+pub(super) fn many_threads(sampled: usize, threads: usize) -> Caveat {
+    Caveat::new(
+        CaveatKind::Partial,
+        format!("only {sampled} of the test's {threads} threads were sampled"),
+        "run as root, or with fewer streams",
+    )
+}
+
+fn not_readable(message: String, remedy: impl Into<CaveatRemedy>) -> Caveat {
+    Caveat::new(CaveatKind::NotReadable, message, remedy)
+}
+
+/// The value of `kernel.perf_event_paranoid`, where that is the obstacle.
+fn setting(error: &PerfError) -> String {
+    match paranoid() {
+        Some(value) if error.obstacle() == Obstacle::Paranoid => {
+            format!(" (kernel.perf_event_paranoid is {value})")
+        }
+        _ => String::new(),
+    }
+}
+
+/// `allowing` is the value that the setting would need.
+fn remedy(error: &PerfError, allowing: &str) -> String {
+    match error.obstacle() {
+        Obstacle::Paranoid => {
+            return format!(
+                "run as root or with CAP_PERFMON, or set kernel.perf_event_paranoid to {allowing}"
+            );
+        }
+        Obstacle::Filtered => {
+            "allow perf_event_open in the filter of system calls (a container's seccomp profile); \
+             a kernel under lockdown \
+             has no perf events"
+        }
+        Obstacle::LockedMemory => {
+            "raise the memory that may be locked (ulimit -l, kernel.perf_event_mlock_kb), or run \
+             as root"
+        }
+        Obstacle::Memory => "leave memory for the samples: 1 MiB for each CPU",
+        Obstacle::Descriptors => "raise the number of open files (ulimit -n, fs.file-max)",
+        Obstacle::NotThere => "run it again when no CPUs or threads come and go",
+        Obstacle::Unsupported => "use a kernel with perf events (CONFIG_PERF_EVENTS)",
+        Obstacle::Other => "the kernel's log may say why",
+    }
+    .to_owned()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use linerate_core::profile::SampleClock;
     use linerate_core::record::CaveatKind;
+    use linerate_sys::errno;
+    use linerate_sys::perf::Subject;
     use linerate_sys::thread::thread_id;
-
     use linerate_testkit::{Need, skip};
 
     use super::*;
@@ -256,7 +500,7 @@ mod tests {
         let all_have_cycles = cycles != Clock::Timer { hz: 499 }
             && cpus.iter().all(|cpu| {
                 let sampling = Sampling { clock: cycles, ..source.sampling };
-                clock::is_running(&sampling) && Sampler::open(Subject::Cpu(*cpu), &sampling).is_ok()
+                super::is_running(&sampling) && Sampler::open(Subject::Cpu(*cpu), &sampling).is_ok()
             });
         if !all_have_cycles {
             assert_eq!(clock, SampleClock::CpuClock);
@@ -321,7 +565,96 @@ mod tests {
         assert_eq!(allowed_rate(499, Some(0)), 1);
         assert_eq!(allowed_rate(499, Some(100_000)), 499);
         assert_eq!(allowed_rate(499, None), 499);
-        let caveat = obstacle::slower(499, 100);
+        let caveat = super::slower(499, 100);
         assert!(caveat.message.contains("499") && caveat.message.contains("allows 100"));
+    }
+
+    #[test]
+    fn the_period_is_the_usual_clock_over_the_rate() {
+        let pace = Pace { hz: 499, cycles_hz: usual_clock_hz(Some(3_000_000), &[800.0]) };
+        let clocks: Vec<Clock> = pace.clocks().collect();
+        let cycles = Clock::Cycles { period: 6_012_024 };
+        assert_eq!(clocks, [cycles, Clock::Timer { hz: 499 }]);
+        let faster = pace.at(cycles, 4999);
+        assert_eq!(faster, Clock::Cycles { period: 600_120 });
+        assert_eq!(pace.at(clocks[1], 4999), Clock::Timer { hz: 4999 });
+    }
+
+    #[test]
+    fn without_a_plausible_clock_rate_only_the_timer_is_used() {
+        assert_eq!(usual_clock_hz(None, &[2596.142, 2600.0]), Some(2_600_000_000));
+        for (highest, now) in
+            [(None, &[][..]), (Some(0), &[2600.0]), (Some(u64::MAX), &[]), (None, &[f64::NAN])]
+        {
+            let pace = Pace { hz: 499, cycles_hz: usual_clock_hz(highest, now) };
+            let clocks: Vec<Clock> = pace.clocks().collect();
+            assert_eq!(clocks, [Clock::Timer { hz: 499 }], "{highest:?} {now:?}");
+        }
+    }
+
+    fn of_two() -> Hotplug {
+        let mut hotplug = Hotplug::default();
+        hotplug.begin(0..2);
+        hotplug
+    }
+
+    #[test]
+    fn an_unchanged_state_is_not_reported() {
+        let mut hotplug = of_two();
+        assert!(hotplug.follow(&[0, 1]).is_empty());
+        assert_eq!(hotplug.caveat(), None);
+    }
+
+    #[test]
+    fn added_and_removed_entries_are_marked() {
+        let mut hotplug = of_two();
+        assert_eq!(hotplug.follow(&[0, 2, 3]), [2, 3]);
+        hotplug.taken(2, None);
+        hotplug.taken(3, Some("no memory".to_owned()));
+        assert!(hotplug.follow(&[0, 2, 3]).is_empty(), "each comes once");
+        let caveat = hotplug.caveat().unwrap();
+        assert_eq!(caveat.kind, CaveatKind::Partial);
+        assert_eq!(
+            caveat.message,
+            "CPU 1 went offline: sampled until then; CPU 2 came online: sampled from then on; \
+             CPU 3 came online and is not sampled: no memory"
+        );
+        assert_eq!(hotplug.follow(&[0, 1, 2, 3]), [1], "it is sampled anew");
+    }
+
+    #[test]
+    fn a_host_whose_cpus_flap_has_one_caveat_of_bounded_length() {
+        let mut hotplug = Hotplug::default();
+        for cpus in [0..4000_u32, 0..0, 0..4000, 0..0] {
+            hotplug.follow(&cpus.collect::<Vec<_>>());
+        }
+        let words = hotplug.caveat().unwrap().message;
+        assert!(words.len() < 500 && words.contains("and 3992 more CPUs"), "{words}");
+    }
+
+    #[test]
+    fn only_what_the_setting_forbids_is_mended_by_the_setting() {
+        let subject = Subject::Thread(7);
+        let answer = io::Error::from_raw_os_error;
+        let forbidden = PerfError::Open { subject, source: answer(errno::EACCES) };
+        for (caveat, value) in [
+            (own_threads_only(&forbidden), "paranoid to 0"),
+            (user_mode_only(&forbidden), "paranoid to 1"),
+            (not_even_threads(&forbidden), "paranoid to 2"),
+        ] {
+            assert!(caveat.remedy.to_string().contains(value), "{caveat:?}");
+        }
+        let others = [
+            (PerfError::Map { subject, source: answer(errno::EPERM) }, "ulimit -l"),
+            (PerfError::Open { subject, source: answer(errno::EMFILE) }, "ulimit -n"),
+            (PerfError::Open { subject, source: answer(errno::EPERM) }, "seccomp"),
+            (PerfError::Map { subject, source: answer(errno::ENOMEM) }, "memory"),
+            (PerfError::Open { subject, source: answer(errno::ENOENT) }, "CONFIG_PERF_EVENTS"),
+        ];
+        for (error, word) in others {
+            let caveat = not_even_threads(&error);
+            assert!(caveat.remedy.to_string().contains(word), "{caveat:?}");
+            assert!(!format!("{caveat:?}").contains("paranoid"), "{caveat:?}");
+        }
     }
 }

@@ -13,14 +13,14 @@
 use linerate_sys::bpf::{Map, Program};
 use linerate_sys::netlink::Direction;
 
-use super::counters::Readings;
 use super::error::QosError;
+use super::hook::Loaded;
 use super::hook::{Hooks, prefix};
-use super::load::Loaded;
 use super::port::Port;
 use super::queue;
-use super::site::QosSite;
+use super::state::QosSite;
 use super::state::{Hooked, InterfaceState, Mode, Which};
+use super::status::Readings;
 
 /// The change of one interface.
 #[derive(Debug)]

@@ -8,30 +8,22 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `site`, `port` | what a command needs of the host; an interface |
+//! | `port` | what a command needs of the host; an interface |
 //! | `state` | what is in force, as it is written down |
-//! | `names` | hosts, services and users as this host knows them |
-//! | `mac` | which Ethernet addresses no packet of an interface has |
-//! | `prepare`, `load` | from a file to a loaded program |
+//! | `port` | hosts, services and users as this host knows them; `port` | which Ethernet addresses no packet of an interface has |
+//! | `prepare` | from a file to a loaded program |
 //! | `change` | putting policies in force on all interfaces or none, also after being killed |
 //! | `hook`, `queue` | programs at TCX or clsact; classes, and the cap on offloaded frames |
-//! | `status`, `counters`, `counting` | what is in force, and what it counted |
+//! | `status` | what is in force, and what it counted |
 //! | `watch` | restoring policies that others have removed, also after a reboot |
 //! | `error` | what can go wrong |
 
 mod change;
-mod counters;
-mod counting;
 mod error;
 mod hook;
-pub(crate) mod load;
-mod mac;
-mod names;
-mod packet_cost;
 mod port;
 mod prepare;
 mod queue;
-mod site;
 mod state;
 mod status;
 mod watch;
@@ -47,21 +39,21 @@ use linerate_sys::netlink::{Direction, Link, Netlink};
 use linerate_sys::netns::{in_mounts_of, outermost_process, shares_mounts_with};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use counting::{Counting, counting};
 pub use error::QosError;
-pub use names::SystemNames;
-pub(crate) use packet_cost::packet_ns;
+pub use port::SystemNames;
 pub use port::speeds;
 pub use state::{Mode, tell_when_waiting};
+pub(crate) use status::packet_ns;
+pub(crate) use status::{Counting, counting};
 pub use watch::{check_persist, persist, watch};
 
 use change::{DIRECTIONS, QosChange, commit, settle};
-use counters::Readings;
 use hook::Via;
 use port::Port;
 use prepare::{WantedPolicy, prepare};
-use site::QosSite;
+use state::QosSite;
 use state::{InterfaceState, Which};
+use status::Readings;
 
 /// How a policy is applied.
 #[derive(Debug, Clone, Default)]
@@ -107,7 +99,7 @@ pub fn apply(text: &str, options: &QosOptions) -> Result<QosDocument, QosError> 
         let mut all = Vec::new();
         for (adapter, interface) in &chosen {
             let port = Port::find(&mut site.netlink, interface)?;
-            let unmet = mac::unmet(&file, adapter, &port, options.ingress);
+            let unmet = port::unmet(&file, adapter, &port, options.ingress);
             notes.extend(unmet.iter().map(|unmet| match &*options.file {
                 "" => unmet.text.clone(),
                 file => format!("{file}:{}:{}: {}", unmet.line, unmet.column, unmet.text),
@@ -179,7 +171,7 @@ pub fn here(file: &PolicyFile, only: Option<&str>) -> Result<Vec<WarningReport>,
                 continue;
             }
         };
-        found.extend(mac::unmet(file, adapter, &port, false));
+        found.extend(port::unmet(file, adapter, &port, false));
         // What the file alone tells is a warning of it.
         let is_warning = |error: &QosError| match error {
             QosError::Classes(error) => !matches!(error, ClassError::NoRate { .. }),

@@ -14,13 +14,13 @@ use linerate_sys::netlink::{Direction, Netlink};
 use linerate_sys::proc::cgroup::group_id;
 
 use super::change::{COUNTERS, DIRECTIONS, QosChange, hooked};
-use super::counters::Readings;
 use super::error::QosError;
-use super::load::{Loaded, load};
+use super::hook::{Loaded, load};
 use super::port::Port;
 use super::queue;
-use super::site::QosSite;
+use super::state::QosSite;
 use super::state::{Hooked, InterfaceState, Mode};
+use super::status::Readings;
 
 /// Policy and options that are wanted of an interface.
 #[derive(Debug, Clone, Copy)]

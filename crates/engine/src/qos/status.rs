@@ -1,21 +1,26 @@
 //! What is in force, and what it counted.
 
+use linerate_core::treatment::QosPolicy;
 use linerate_core::units::BitRate;
 use linerate_qos::document::{AdapterReport, ClassReport, QosState};
+use linerate_qos::explain::Packet;
 use linerate_qos::interpret::CounterReport;
 use linerate_qos::packet::LinkType;
+use linerate_qos::policy::{MeterKind, PolicyFile};
+use linerate_qos::rules::{Bindings, RuleSet};
+use linerate_sys::bpf::{Context, Map, TestRun};
 use linerate_sys::netlink::{Direction, HtbClass, HtbStatistics, Netlink};
 use linerate_sys::proc::cgroup::group_id;
 
-use super::change::{COUNTERS, DIRECTIONS};
-use super::counters::Readings;
+use super::change::{COUNTERS, DIRECTIONS, settle};
 use super::error::QosError;
 use super::hook::Via;
 use super::port::Port;
-use super::prepare::{CGROUP, filter_name, policy_name};
-use super::queue;
-use super::site::QosSite;
-use super::state::{InterfaceState, Mode};
+use super::port::SystemNames;
+use super::prepare::{CGROUP, filter_name, policy_name, trial};
+use super::state::QosSite;
+use super::state::{Hooked, InterfaceState, Mode};
+use super::{on_site, queue};
 
 /// Report of one interface.
 pub(super) fn report(
@@ -199,5 +204,204 @@ fn class_report(class: &HtbClass, statistics: &HtbStatistics) -> ClassReport {
         backlog_bytes: statistics.backlog_bytes.into(),
         lends: statistics.lends.into(),
         borrows: statistics.borrows.into(),
+    }
+}
+
+// What filters and policies have counted.
+
+/// The counters of one program.
+#[derive(Debug)]
+pub(super) struct Readings {
+    map: Map,
+}
+
+impl Readings {
+    pub(super) fn new(map: Map) -> Self {
+        Self { map }
+    }
+
+    /// How many slots there are.
+    pub(super) fn slots(&self) -> u32 {
+        self.map.info().entries
+    }
+
+    /// What a slot counted since the map was made, all CPUs together; zero beyond its end.
+    pub(super) fn slot(&self, slot: u32) -> Result<[u64; 7], QosError> {
+        let mut sum = [0_u64; 7];
+        if slot >= self.slots() {
+            return Ok(sum);
+        }
+        let values = self.map.lookup(&slot.to_ne_bytes())?.unwrap_or_default();
+        let words = values.as_chunks::<8>().0.iter();
+        for (place, word) in words.enumerate() {
+            let of = &mut sum[place % 7];
+            *of = of.wrapping_add(u64::from_ne_bytes(*word));
+        }
+        Ok(sum)
+    }
+
+    /// What a name counted since it began to.
+    pub(super) fn named(
+        &self,
+        hooked: &Hooked,
+        name: &str,
+        slot: Option<u32>,
+    ) -> Result<CounterReport, QosError> {
+        let Some(slot) = slot else {
+            return Ok(CounterReport::default());
+        };
+        let mut counted = self.slot(slot)?;
+        if let Some(base) = hooked.base.get(name) {
+            for (counted, base) in counted.iter_mut().zip(base) {
+                *counted = counted.wrapping_sub(*base);
+            }
+        }
+        Ok(counted.into())
+    }
+}
+
+// Counters of an interface's policies that are held open, to be read many times.
+
+/// The policies that are in force.
+#[derive(Debug)]
+pub(crate) struct Counting {
+    readings: Readings,
+    pub(crate) policies: Vec<Counted>,
+}
+
+/// One policy with its counters.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) name: String,
+    slot: u32,
+    /// `major << 16 | minor`.
+    pub(crate) class: Option<u32>,
+    /// Long-run rate above which its meter drops, bits per second.
+    pub(crate) drops_above_bps: Option<f64>,
+}
+
+/// The counters of an interface; none without a policy in force.
+///
+/// # Errors
+/// [`QosError`].
+pub(crate) fn counting(interface: &str) -> Result<Option<Counting>, QosError> {
+    on_site(|site| {
+        let port = Port::find(&mut site.netlink, interface)?;
+        let state = settle(site, &port)?.filter(|state| state.mode == Mode::Enabled);
+        let Some(state) = state else { return Ok(None) };
+        let Some(pin) = state.egress.maps.get(COUNTERS) else {
+            return Ok(None);
+        };
+        let Some(map) = site.hooks(&port).map(pin)? else {
+            return Ok(None);
+        };
+        let file = PolicyFile::from_toml(&state.text, &mut SystemNames::default())?;
+        let policies = file.policies.iter().filter_map(|policy| {
+            let name = policy.name.clone();
+            Some(Counted {
+                slot: *state.slots.get(&policy_name(&name))?,
+                class: state.class_of.get(&name).copied(),
+                drops_above_bps: drops_above(policy),
+                name,
+            })
+        });
+        Ok(Some(Counting { policies: policies.collect(), readings: Readings::new(map) }))
+    })
+}
+
+impl Counting {
+    /// What each policy has counted of packets that leave since its map was made; one that cannot
+    /// be read has counted nothing.
+    pub(crate) fn read(&self) -> Vec<CounterReport> {
+        let policies = self.policies.iter();
+        let counts = policies.map(|policy| self.readings.slot(policy.slot).unwrap_or_default());
+        counts.map(CounterReport::from).collect()
+    }
+}
+
+/// The long-run rate of a meter that drops: the committed rate if it has only that one, else the
+/// peak rate.
+fn drops_above(policy: &linerate_qos::policy::Policy) -> Option<f64> {
+    let meter = policy.meter.filter(|meter| meter.drop_red)?;
+    let BitRate(rate) = match meter.kind {
+        MeterKind::SingleRate { committed, .. } => committed,
+        MeterKind::TwoRate { peak, .. } => peak,
+    };
+    Some(rate as f64)
+}
+
+// Run time of a policy's program for each packet, by `BPF_PROG_TEST_RUN`.
+
+/// Runs of each sample.
+const REPEATS: u32 = 20_000;
+/// Samples, of which the median counts: some milliseconds in all.
+const SAMPLES: usize = 11;
+
+/// Nanoseconds that the program of a policy takes for a packet; `None` where the policy has no
+/// program.
+///
+/// A program of its own runs on the same packet again and again, so caches and branch predictors
+/// know it; the first run marks it, so changing its header is not included.
+///
+/// # Errors
+/// The policy is wrong, or the kernel takes or runs no such program.
+pub(crate) fn packet_ns(policy: &QosPolicy, packet: &Packet) -> Result<Option<f64>, QosError> {
+    let rules = match policy {
+        QosPolicy::Off => return Ok(None),
+        QosPolicy::Passthrough => RuleSet::pass_through(),
+        QosPolicy::File { text, .. } => rules(text)?,
+    };
+    let filters = rules.filters.iter().map(|(_, slot)| slot.0);
+    let actions = rules.actions.iter().map(|action| action.slot.0);
+    let slots = filters.chain(actions).max().unwrap_or(0) + 1;
+    let program = trial(&rules, LinkType::Ethernet, slots)?.program;
+    let sample = |_| {
+        let result = program.test_run(&TestRun {
+            frame: packet.frame(),
+            context: Context::default(),
+            repeat: REPEATS,
+        })?;
+        Ok(result.duration.as_nanos() as f64)
+    };
+    let mut samples: Vec<f64> = (0..SAMPLES).map(sample).collect::<Result<_, QosError>>()?;
+    samples.sort_by(f64::total_cmp);
+    Ok(Some(samples[SAMPLES / 2]))
+}
+
+/// The rules of a file for any device, or else of its first adapter.
+fn rules(text: &str) -> Result<RuleSet, QosError> {
+    let file = PolicyFile::from_toml(text, &mut SystemNames::default())?;
+    let any = file.adapters.iter().find(|adapter| adapter.name == "*");
+    let adapter = any
+        .or(file.adapters.first())
+        .ok_or_else(|| QosError::Which { why: "the policy's file has no adapter".to_owned() })?;
+    Ok(RuleSet::new(&file, adapter, &Bindings::stand_in(&file))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_qos::policy::NoNames;
+
+    use super::*;
+
+    #[test]
+    fn meters_that_only_mark_drop_nothing() {
+        let text = r#"
+[filter.a]
+protocol = "udp"
+policy = "marks"
+[filter.b]
+protocol = "tcp"
+policy = "drops"
+[policy.marks]
+meter = { kind = "srtcm", committed = "10mbit", committed_burst = "64KiB", excess_burst = "64KiB", red = 8 }
+[policy.drops]
+meter = { kind = "trtcm", committed = "10mbit", committed_burst = "64KiB", peak = "20mbit", peak_burst = "64KiB", drop_red = true }
+[adapter.wa]
+policies = ["marks", "drops"]
+"#;
+        let file = PolicyFile::from_toml(text, &mut NoNames).unwrap();
+        let rates: Vec<_> = file.policies.iter().map(drops_above).collect();
+        assert_eq!(rates, [None, Some(20e6)]);
     }
 }

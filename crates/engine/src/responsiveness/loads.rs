@@ -13,7 +13,7 @@ use super::Request;
 use crate::client::{Client, Live};
 use crate::clock::{nanos, now_ns};
 use crate::error::MeasureError;
-use crate::join::joined;
+use crate::shares::joined;
 use crate::stop::Stop;
 
 /// All that may be begun, in their order.

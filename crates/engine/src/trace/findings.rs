@@ -1,18 +1,23 @@
 //! What a trace finds besides the hops: the path MTU, all equal-cost paths, the rates of links.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use linerate_core::trace::delay::{LinkRate, SizedSamples, link_rates};
 use linerate_core::trace::{
-    MtuConfig, MtuOutcome, MultipathConfig, PathFinder, PathMtu, PathsDocument, ProbeKind,
-    TraceConfig, TraceOutcome, least_size,
+    ConfigError, MtuConfig, MtuOutcome, MultipathConfig, PathFinder, PathMtu, PathsDocument,
+    ProbeKind, TraceConfig, TraceOutcome, least_size,
 };
 use linerate_core::units::Nanos;
 use linerate_sys::netlink::Netlink;
+use linerate_sys::probe::reverse_lookup;
+use thiserror::Error;
 
-use super::error::TraceError;
 use super::{RoundContext, TraceOptions, pause_until};
+use crate::category::{Categorized, Category};
 use crate::clock::now_ns;
 use crate::path;
 
@@ -147,5 +152,174 @@ impl RoundContext<'_> {
         let asked = self.way.device.as_deref();
         let link = path::device_to(&mut netlink, self.way.target, asked)?;
         Some(u16::try_from(link.mtu).unwrap_or(u16::MAX))
+    }
+}
+
+// What can go wrong in a trace, in words for the person at the terminal.
+
+/// A trace that could not be made, or not to its end.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// Something is out of its range, or contradicts something else.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The source address is of another family than the target.
+    #[error("cannot send from {source_address} to {target}: they are of different families")]
+    Families {
+        /// Where from.
+        source_address: IpAddr,
+        /// Where to.
+        target: IpAddr,
+    },
+    /// This host has no way to the target.
+    #[error("no route to {target}{}", through(device))]
+    NoRoute {
+        /// Where to.
+        target: IpAddr,
+        /// The interface asked for.
+        device: Option<String>,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// This host makes no socket that could send such probes.
+    #[error("cannot send {what} probes from {address}: {needs}")]
+    NoSocket {
+        /// Their kind.
+        what: &'static str,
+        /// The address to send from.
+        address: IpAddr,
+        /// Privilege or kernel feature that is missing.
+        needs: String,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// The interface to send through cannot be used.
+    #[error("cannot send through interface {device}")]
+    Device {
+        /// Its name.
+        device: String,
+        /// From the kernel.
+        source: io::Error,
+    },
+    /// A probe is larger than what the first link carries.
+    #[error(
+        "a probe of {size} bytes does not fit the interface it leaves by; give a smaller --size"
+    )]
+    TooLarge {
+        /// Bytes from the IP header on.
+        size: u16,
+    },
+    /// The kernel would not send or receive.
+    #[error("cannot {what}")]
+    Kernel {
+        /// Operation that the kernel refused.
+        what: String,
+        /// From the kernel.
+        source: io::Error,
+    },
+}
+
+fn through(device: &Option<String>) -> String {
+    device.as_ref().map_or_else(String::new, |device| format!(" through interface {device}"))
+}
+
+impl Categorized for TraceError {
+    fn category(&self) -> Category {
+        match self {
+            Self::Config(_) | Self::Families { .. } | Self::TooLarge { .. } => Category::Usage,
+            Self::Device { .. } => Category::Usage,
+            Self::NoRoute { .. } | Self::NoSocket { .. } => Category::Missing,
+            Self::Kernel { .. } => Category::Failed,
+        }
+    }
+}
+
+// Names of addresses, looked up in parallel while the trace goes on.
+
+/// Lookups at once; further addresses stay without a name until one has ended.
+const MAX_AT_ONCE: usize = 64;
+/// A lookup is a small stack's work in the C library.
+const STACK: usize = 256 << 10;
+
+/// Lookups that run. Those that take too long are left behind: they end by themselves.
+pub(super) struct HopNames {
+    asked: BTreeSet<IpAddr>,
+    waiting: Vec<IpAddr>,
+    running: usize,
+    found: BTreeMap<IpAddr, String>,
+    sender: Sender<(IpAddr, Option<String>)>,
+    receiver: Receiver<(IpAddr, Option<String>)>,
+}
+
+impl HopNames {
+    pub(super) fn new() -> Self {
+        let (sender, receiver) = channel();
+        Self {
+            asked: BTreeSet::new(),
+            waiting: Vec::new(),
+            running: 0,
+            found: BTreeMap::new(),
+            sender,
+            receiver,
+        }
+    }
+
+    /// Begins to look up an address, unless that was done.
+    pub(super) fn ask(&mut self, address: IpAddr) {
+        if self.asked.insert(address) {
+            self.waiting.push(address);
+            self.start();
+        }
+    }
+
+    fn start(&mut self) {
+        while self.running < MAX_AT_ONCE {
+            let Some(address) = self.waiting.pop() else {
+                return;
+            };
+            let sender = self.sender.clone();
+            let thread = thread::Builder::new().name("name".into()).stack_size(STACK);
+            let spawned = thread.spawn(move || {
+                // Nobody may wait for it any longer.
+                let _ = sender.send((address, reverse_lookup(address).ok().flatten()));
+            });
+            self.running += usize::from(spawned.is_ok());
+        }
+    }
+
+    /// The names found until now, or for `wait` at most until all lookups have ended.
+    pub(super) fn finish(&mut self, wait: Duration) -> BTreeMap<IpAddr, String> {
+        let deadline = Instant::now() + wait;
+        while self.running > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok((address, name)) = self.receiver.recv_timeout(left) else {
+                break;
+            };
+            self.running -= 1;
+            // A resolver that has no name may write the address.
+            if let Some(name) = name.filter(|name| name.parse::<IpAddr>().is_err()) {
+                self.found.insert(address, name);
+            }
+            self.start();
+        }
+        self.found.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_is_asked_once_and_the_end_does_not_wait_longer_than_allowed() {
+        let mut names = HopNames::new();
+        for _ in 0..3 {
+            names.ask("127.0.0.1".parse().unwrap());
+        }
+        assert_eq!(names.asked.len(), 1);
+        // One more, which never ends.
+        names.running += 1;
+        let asked: Vec<_> = names.finish(Duration::from_millis(500)).into_keys().collect();
+        assert!(asked.len() <= 1, "{asked:?}");
     }
 }

@@ -2,20 +2,12 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `channel` | the sockets of a trace: which ones this host allows, probes out, answers in |
-//! | `answer` | what comes out of sockets, as core's answers |
-//! | `findings` | what fits, all paths, the rates of links |
+//! | `channel` | the sockets of a trace: which ones this host allows, probes out, answers in; `channel` | what comes out of sockets, as core's answers |
+//! | `findings` | what fits, all paths, the rates of links; `findings` | what can go wrong; `findings` | names of addresses, in parallel |
 //! | `syn` | TCP probes without privilege |
-//! | `strategy` | the one shape of core's state machines |
-//! | `names` | names of addresses, in parallel |
-//! | `error` | what can go wrong |
 
-mod answer;
 mod channel;
-mod error;
 mod findings;
-mod names;
-mod strategy;
 mod syn;
 
 use std::collections::BTreeMap;
@@ -24,20 +16,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use channel::Method;
-pub use error::TraceError;
-
 use channel::{ProbeChannel, Way};
+use findings::HopNames;
+pub use findings::TraceError;
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::trace::{
-    Answer, AsTable, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, HopDocument, PathEnd, ProbeKind,
-    ReverseDocument, TraceConfig, TraceDocument, TraceHeader, TraceOutcome, Tracer, Watch,
-    WatchDocument,
+    Answer, AsTable, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, HopDocument, PathEnd, PathFinder, PathMtu,
+    Probe, ProbeKind, ReverseDocument, TraceConfig, TraceDocument, TraceHeader, TraceOutcome,
+    Tracer, Watch, WatchDocument,
 };
 use linerate_core::units::{Nanos, format_rfc3339};
 use linerate_sys::probe::ProbeSocket;
 use linerate_sys::socket;
-use names::HopNames;
-use strategy::Strategy;
 
 use crate::clock::now_ns;
 use crate::stop::Stop;
@@ -350,3 +340,44 @@ impl<'a> RoundContext<'a> {
         };
     }
 }
+
+// The common interface of the state machines that send probes.
+
+/// What says when to send what, and learns from the answers.
+trait Strategy {
+    fn session(&self) -> u16;
+    fn poll_transmit(&mut self, now: Nanos) -> Option<Probe>;
+    fn handle_answer(&mut self, received: Nanos, answer: Answer);
+    fn handle_timeout(&mut self, now: Nanos);
+    fn poll_timeout(&self) -> Option<Nanos>;
+}
+
+macro_rules! strategy {
+    ($machine:ty) => {
+        impl Strategy for $machine {
+            fn session(&self) -> u16 {
+                <$machine>::session(self)
+            }
+
+            fn poll_transmit(&mut self, now: Nanos) -> Option<Probe> {
+                <$machine>::poll_transmit(self, now)
+            }
+
+            fn handle_answer(&mut self, received: Nanos, answer: Answer) {
+                <$machine>::handle_answer(self, received, answer);
+            }
+
+            fn handle_timeout(&mut self, now: Nanos) {
+                <$machine>::handle_timeout(self, now);
+            }
+
+            fn poll_timeout(&self) -> Option<Nanos> {
+                <$machine>::poll_timeout(self)
+            }
+        }
+    };
+}
+
+strategy!(Tracer);
+strategy!(PathFinder);
+strategy!(PathMtu);

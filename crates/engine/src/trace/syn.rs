@@ -9,9 +9,9 @@ use linerate_core::units::Nanos;
 use linerate_sys::poll::Poller;
 use linerate_sys::probe::{ReceiveBuffer, SynAnswer, SynSocket};
 
-use super::answer::answer_of;
+use super::channel::answer_of;
 use super::channel::{Way, kernel};
-use super::error::TraceError;
+use super::findings::TraceError;
 
 /// Attempts that are not answered yet.
 pub(super) struct SynProbes {

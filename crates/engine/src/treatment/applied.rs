@@ -7,7 +7,6 @@ use linerate_sys::netns::Namespace;
 
 use super::error::TreatError;
 use super::journal;
-use super::leftovers;
 use super::place::NamespacePlace;
 use super::step::{Planned, Step, Undone, plan};
 use crate::state_files::{HeldDirectory, JsonLog, StateDirectory, remove_file};
@@ -64,7 +63,7 @@ impl Applied {
         let place = NamespacePlace::here()?;
         self.namespace = Some(Namespace::current()?);
         let held = journal::hold(directory)?;
-        leftovers::undo_in(&held)?;
+        journal::undo_in(&held)?;
         for one in planned {
             let step = one.prepare(peer)?;
             if !step.changes() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use linerate_core::treatment::{Value, ValueKind};
-use linerate_sys::proc::{Probe, ProcError, cpu, steering};
+use linerate_sys::proc::{Probe, ProcError, cpu};
 use serde::{Deserialize, Serialize};
 
 use super::device::{by_index, links, named, open_netlink};
@@ -67,12 +67,12 @@ impl<'a> FileSetting<'a> {
     /// Its files.
     fn paths(self) -> Probe<Vec<PathBuf>> {
         let files = match self {
-            Self::Receive(device) => steering::receive_steering(device),
-            Self::Transmit(device) => steering::transmit_steering(device),
-            Self::Interrupts(device) => steering::interrupts(device),
+            Self::Receive(device) => cpu::receive_steering(device),
+            Self::Transmit(device) => cpu::transmit_steering(device),
+            Self::Interrupts(device) => cpu::interrupts(device),
             Self::Governor => return governors(),
         };
-        let path = |file: &steering::CpuFile| file.path().to_owned();
+        let path = |file: &cpu::CpuFile| file.path().to_owned();
         files.and_then(|files| Probe::Supported(files.iter().map(path).collect()))
     }
 
@@ -245,7 +245,7 @@ fn read(path: &Path) -> Result<String, ProcError> {
             .map_err(|source| ProcError::Read { path: path.to_owned(), source })?;
         return Ok(name.trim().to_owned());
     }
-    let cpus = steering::CpuFile::at(path).read()?;
+    let cpus = cpu::CpuFile::at(path).read()?;
     Ok(Value::Cpus(cpus).to_string())
 }
 
@@ -254,7 +254,7 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
         return fs::write(path, value);
     }
     match ValueKind::Cpus.read(value) {
-        Ok(Value::Cpus(cpus)) => steering::CpuFile::at(path).write(&cpus),
+        Ok(Value::Cpus(cpus)) => cpu::CpuFile::at(path).write(&cpus),
         _ => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
@@ -273,7 +273,7 @@ pub(crate) fn summary<'a>(values: impl Iterator<Item = &'a str>) -> String {
 pub(crate) fn check_sys() -> Result<(), TreatError> {
     let links = links(&mut open_netlink()?)?;
     let names = links.iter().map(|link| (link.name.as_str(), link.index));
-    if steering::shows_devices(&names.collect::<Vec<_>>()) {
+    if cpu::shows_devices(&names.collect::<Vec<_>>()) {
         Ok(())
     } else {
         let why = "/sys shows the devices of another network namespace (`ip netns exec` mounts \

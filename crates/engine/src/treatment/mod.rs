@@ -11,42 +11,37 @@
 //! | `applied` | [`Applied`] |
 //! | `step` | one thing that is set: planned, set, checked, undone |
 //! | `device`, `mtu`, `route`, `sysctl`, `qos` | the kinds of things |
-//! | `driver`, `files` | two more, which only the owner of a host sets |
+//! | `files` | two more, which only the owner of a host sets |
 //! | `kept` | settings that stay until `linerate host undo`, and their journal |
-//! | `sysctl_directory` | our file in sysctl.d |
-//! | `journal` | the journals, and where they are |
+//! | `sysctl` | our file in sysctl.d |
+//! | `journal` | the journals, and where they are; `journal` | what killed processes left; the watch |
 //! | `place` | which boot and which network namespace a journal is of |
-//! | `memory` | what TCP remembers of a host, forgotten |
-//! | `leftovers` | what killed processes left; the watch |
+//! | `route` | what TCP remembers of a host, forgotten |
 //! | `error` | what can go wrong |
 
 mod applied;
 mod device;
-mod driver;
 mod error;
 mod files;
 mod journal;
 mod kept;
-mod leftovers;
-mod memory;
 mod mtu;
 mod place;
 mod qos;
 mod route;
 mod step;
 mod sysctl;
-mod sysctl_directory;
 
 #[cfg(test)]
 mod tests;
 
 pub use applied::Applied;
+pub(crate) use device::{DriverFigure, FIGURES, figure_words};
 pub(crate) use device::{OFFLOADS, links, offload_state, open_netlink, towards};
-pub(crate) use driver::{DriverFigure, FIGURES, figure_words};
 pub use error::TreatError;
 pub(crate) use files::{FILES, FileSetting, check_sys, summary};
 pub(crate) use kept::{existing_kept_directory, keep, kept, kept_directory, undo};
-pub(crate) use memory::{endpoint_remembers, forget, remembers};
-pub(crate) use sysctl_directory::SysctlDirectory;
+pub(crate) use route::{endpoint_remembers, forget, remembers};
+pub(crate) use sysctl::SysctlDirectory;
 
-pub use leftovers::{start_treatment_watch, undo_leftovers, watch_treatments};
+pub use journal::{start_treatment_watch, undo_leftovers, watch_treatments};

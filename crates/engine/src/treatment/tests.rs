@@ -21,7 +21,7 @@ use linerate_testkit::{Need, skip};
 
 use super::applied::Applied;
 use super::error::TreatError;
-use super::leftovers::{undo_leftovers_in, wait_for_end};
+use super::journal::{undo_leftovers_in, wait_for_end};
 use super::step::plan;
 use crate::category::{Categorized, Category};
 use crate::state_files::StateDirectory;

@@ -3,9 +3,7 @@
 //! Runs, figures and results are partitioned by the month in which a run began; all rows are
 //! written by COPY. The tables are in the schema `linerate`.
 
-mod schema;
-mod select;
-mod text;
+mod sql;
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,8 +21,8 @@ use crate::{
     Filter, HistoryError, NewAlarm, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
     RollupFilter, Run, Store, Untold, first_moment,
 };
-use select::{Values, select};
-use text::json_without_nul;
+use sql::json_without_nul;
+use sql::{Values, select};
 
 /// How long the server may take to answer at first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,7 +82,7 @@ impl Postgres {
         }
         check_encryption(&config)?;
         let mut client = connect(&config).map_err(cannot("cannot be opened"))?;
-        schema::migrate(&mut client)?;
+        sql::migrate(&mut client)?;
         let client = RefCell::new(client);
         Ok(Self { config, client })
     }
@@ -113,7 +111,7 @@ impl Postgres {
         let written = || {
             let mut client = self.client()?;
             let mut change = client.transaction()?;
-            schema::take_turn(&mut change)?;
+            sql::take_turn(&mut change)?;
             let done = work(&mut change)?;
             change.commit()?;
             Ok(done)
@@ -169,7 +167,7 @@ impl Store for Postgres {
         let times: Vec<String> = runs.iter().map(|run| first_moment(run.started_at)).collect();
         self.write(|change| {
             let months = times.iter().map(|time| &time[..7]).collect();
-            schema::make_partitions(change, &months)?;
+            sql::make_partitions(change, &months)?;
             let numbers = "SELECT nextval('run_id') FROM generate_series(1, $1::bigint)";
             let drawn = change.query(numbers, &[&(runs.len() as i64)])?;
             let ids: Vec<i64> = drawn.iter().map(|row| row.get(0)).collect();
@@ -383,7 +381,7 @@ impl Store for Postgres {
             let runs = "DELETE FROM runs AS it USING gone \
                  WHERE it.id = gone.id AND it.started_at = gone.started_at";
             let gone = change.execute(runs, &[])?;
-            schema::drop_empty_partitions(change)?;
+            sql::drop_empty_partitions(change)?;
             Ok(gone as usize)
         })
     }
@@ -429,7 +427,7 @@ struct CopyRows {
 
 impl CopyRows {
     fn add(&mut self, run: &NewRun<'_>, id: i64, time: &str, pairs: &Pairs) {
-        let (id, labels) = (id.to_string(), select::labels(run.labels));
+        let (id, labels) = (id.to_string(), sql::labels(run.labels));
         let document = json_without_nul(run.document);
         let cells = [
             Some(&*id),

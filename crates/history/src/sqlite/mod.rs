@@ -1,7 +1,6 @@
 //! The history in a file of SQLite.
 
-mod schema;
-mod select;
+mod sql;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +20,7 @@ use crate::{
     Filter, HistoryError, NewAlarm, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
     RollupFilter, Run, Store, Untold,
 };
-use select::{select, since};
+use sql::{select, since};
 
 /// How long a process waits for another one that writes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -54,7 +53,7 @@ impl Sqlite {
             foreign_keys = ON;";
         db.execute_batch(set).map_err(&cannot)?;
         use_write_ahead_log(&db).map_err(&cannot)?;
-        schema::migrate(&mut db)?;
+        sql::migrate(&mut db)?;
         Ok(Self { db })
     }
 

@@ -68,7 +68,7 @@ fn alarms_of_an_older_version_are_told_by_each_channel() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("history.db");
     let db = Connection::open(&file).unwrap();
-    let before = &schema::MIGRATIONS[..4];
+    let before = &sql::MIGRATIONS[..4];
     before.iter().for_each(|step| db.execute_batch(step).unwrap());
     db.execute_batch(
         "PRAGMA user_version = 4; INSERT INTO alarms (series, run, change, told) \
@@ -90,7 +90,7 @@ fn a_history_of_an_older_version_is_brought_up_to_date() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("history.db");
     let db = Connection::open(&file).unwrap();
-    schema::MIGRATIONS[..2].iter().for_each(|step| db.execute_batch(step).unwrap());
+    sql::MIGRATIONS[..2].iter().for_each(|step| db.execute_batch(step).unwrap());
     db.execute_batch(
         "PRAGMA user_version = 2; \
          INSERT INTO runs VALUES (1, '2026-11-20', 's/1', 'pit', 'stream', 'tcp up', 'x', NULL); \

@@ -1,20 +1,16 @@
 //! The last result of each pair of sites as a document, `linerate.matrix/1`.
 
-mod tomography;
-
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use linerate_core::record::Cause;
-use linerate_core::stats::median;
+use linerate_core::stats::{median, two_sided_normal};
 use linerate_core::units::parse_rfc3339;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use crate::plan::Mesh;
-use tomography::suspects;
-pub use tomography::{Suspect, SuspectKind, SuspectMetric};
 
 /// The value of the document's key `schema`.
 pub const MATRIX_SCHEMA: &str = "linerate.matrix/1";
@@ -196,8 +192,207 @@ fn causes(cells: &[MatrixCell]) -> Vec<CauseCount> {
     counts
 }
 
+// Finds the sites, directions of a site and groups that explain bad pairs.
+//
+// Each candidate has the pairs that it is part of. Their ranks among all pairs are compared with
+// those of the other pairs (Wilcoxon's rank-sum test, one-sided, normal approximation with ties).
+// The candidate with the least p-value becomes a suspect, its pairs are set aside, and the rest is
+// tested again. Bonferroni's correction over all candidates keeps the probability of naming any
+// candidate by chance at [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
+
+/// A site, direction of a site or group that explains bad pairs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Suspect {
+    /// Site, direction or group.
+    pub kind: SuspectKind,
+    /// Name of the site or group.
+    pub name: String,
+    /// The figure that is bad.
+    pub metric: SuspectMetric,
+    /// Number of ordered pairs that it is part of and that no surer suspect explains.
+    pub pairs: u64,
+    /// Median of these pairs: bits/s, or percent lost.
+    pub median: f64,
+    /// Median of all other pairs.
+    pub others_median: f64,
+    /// `median` over `others_median`; absent where that is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Probability that chance alone names any such suspect.
+    pub p_value: f64,
+}
+
+/// Kind of a suspect.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspectKind {
+    /// A site, in both directions.
+    Site,
+    /// A site, as a sender.
+    SiteOut,
+    /// A site, as a receiver.
+    SiteIn,
+    /// A group of sites.
+    Group,
+}
+
+/// The figure that is bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspectMetric {
+    /// The throughput is low.
+    Throughput,
+    /// The loss is high.
+    Loss,
+}
+
+/// A pair and its figure: the higher, the worse.
+struct RankedPair<'a> {
+    cell: &'a MatrixCell,
+    value: f64,
+    rank: f64,
+}
+
+type Candidate = (SuspectKind, String);
+
+/// The suspects of a matrix, the surest first.
+pub(crate) fn suspects(matrix: &MatrixDocument) -> Vec<Suspect> {
+    let mut suspects = found(matrix, SuspectMetric::Throughput);
+    suspects.extend(found(matrix, SuspectMetric::Loss));
+    suspects.sort_by(|a, b| a.p_value.total_cmp(&b.p_value));
+    suspects
+}
+
+fn found(matrix: &MatrixDocument, metric: SuspectMetric) -> Vec<Suspect> {
+    let value = |cell: &MatrixCell| match metric {
+        SuspectMetric::Throughput => cell.throughput_bps.map(|bps| -bps),
+        SuspectMetric::Loss => cell.loss_percent,
+    };
+    let cells = matrix.cells.iter();
+    let pairs = cells.filter_map(|cell| Some((cell, value(cell)?)));
+    let mut pairs: Vec<RankedPair<'_>> =
+        pairs.map(|(cell, value)| RankedPair { cell, value, rank: 0.0 }).collect();
+    let mut suspects = Vec::new();
+    while suspects.len() < MAX_SUSPECTS {
+        let ties = rank(&mut pairs);
+        let Some((candidate, suspect)) = surest(matrix, &pairs, ties, metric) else {
+            break;
+        };
+        pairs.retain(|pair| !candidates(matrix, pair.cell).contains(&candidate));
+        suspects.push(suspect);
+    }
+    suspects
+}
+
+/// Gives each pair its rank; equal ones get their mean rank. Returns the sum of t³ − t over the
+/// ties of t pairs each.
+fn rank(pairs: &mut [RankedPair<'_>]) -> f64 {
+    pairs.sort_by(|a, b| a.value.total_cmp(&b.value));
+    let mut ties = 0.0;
+    let mut from = 0;
+    while from < pairs.len() {
+        let equal = |pair: &&RankedPair<'_>| pair.value == pairs[from].value;
+        let count = pairs[from..].iter().take_while(equal).count();
+        let mean = from as f64 + (count as f64 + 1.0) / 2.0;
+        pairs[from..from + count].iter_mut().for_each(|it| it.rank = mean);
+        ties += (count as f64).powi(3) - count as f64;
+        from += count;
+    }
+    ties
+}
+
+/// The candidates that a pair is part of.
+fn candidates(matrix: &MatrixDocument, cell: &MatrixCell) -> Vec<Candidate> {
+    let ends = [cell.from, cell.to].map(|index| matrix.sites.get(index as usize));
+    let [Some(from), Some(to)] = ends else {
+        return Vec::new();
+    };
+    let mut all = vec![
+        (SuspectKind::Site, from.name.clone()),
+        (SuspectKind::Site, to.name.clone()),
+        (SuspectKind::SiteOut, from.name.clone()),
+        (SuspectKind::SiteIn, to.name.clone()),
+    ];
+    for group in from.groups.iter().chain(&to.groups) {
+        let candidate = (SuspectKind::Group, group.clone());
+        if !all.contains(&candidate) {
+            all.push(candidate);
+        }
+    }
+    all
+}
+
+/// The candidate with the least p-value that is a suspect.
+fn surest(
+    matrix: &MatrixDocument,
+    pairs: &[RankedPair<'_>],
+    ties: f64,
+    metric: SuspectMetric,
+) -> Option<(Candidate, Suspect)> {
+    let mut sums: BTreeMap<Candidate, (f64, f64)> = BTreeMap::new();
+    for pair in pairs {
+        for candidate in candidates(matrix, pair.cell) {
+            let sum = sums.entry(candidate).or_default();
+            *sum = (sum.0 + 1.0, sum.1 + pair.rank);
+        }
+    }
+    let all = pairs.len() as f64;
+    let tested = sums.len() as f64;
+    let score = |(count, sum): (f64, f64)| {
+        let others = all - count;
+        let variance = count * others / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
+        // Half a rank for continuity.
+        let z = (sum - count * (all + 1.0) / 2.0 - 0.5) / variance.sqrt();
+        Some(z).filter(|_| others >= 1.0 && variance > 0.0).unwrap_or(0.0)
+    };
+    let scores = sums.into_iter().map(|(candidate, sum)| (score(sum), candidate));
+    let mut scored: Vec<(f64, Candidate)> = scores.collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    scored.into_iter().find_map(|(z, candidate)| {
+        let p_value = (tested * two_sided_normal(z.max(0.0)) / 2.0).min(1.0);
+        if p_value > FALSE_ALARMS {
+            return None;
+        }
+        let is_part = |pair: &&RankedPair<'_>| candidates(matrix, pair.cell).contains(&candidate);
+        let (own, others): (Vec<_>, Vec<_>) = pairs.iter().partition(|pair| is_part(pair));
+        let median_of = |pairs: &[&RankedPair<'_>]| {
+            let values: Vec<f64> = pairs.iter().map(|pair| pair.value.abs()).collect();
+            median(&values)
+        };
+        let (own_median, other_median) = (median_of(&own), median_of(&others));
+        let is_bad = match metric {
+            SuspectMetric::Throughput => own_median <= other_median * (1.0 - LEAST_DIFFERENCE),
+            SuspectMetric::Loss => own_median >= other_median + LEAST_LOSS_PERCENT,
+        };
+        let suspect = Suspect {
+            kind: candidate.0,
+            name: candidate.1.clone(),
+            metric,
+            pairs: own.len() as u64,
+            median: own_median,
+            others_median: other_median,
+            ratio: (other_median > 0.0).then(|| own_median / other_median),
+            p_value,
+        };
+        is_bad.then_some((candidate, suspect))
+    })
+}
+
+/// Probability of naming a candidate where nothing is wrong, for each metric.
+pub(crate) const FALSE_ALARMS: f64 = 0.05;
+/// A throughput is bad if it is lower by this share at least.
+const LEAST_DIFFERENCE: f64 = 0.2;
+/// A loss is bad if it is higher by this at least, percentage points.
+const LEAST_LOSS_PERCENT: f64 = 0.1;
+/// Most suspects for each metric: more would explain nothing.
+const MAX_SUSPECTS: usize = 10;
+
 #[cfg(test)]
 mod tests {
+    use linerate_core::units::SplitMix64;
+
     use super::*;
 
     #[test]
@@ -234,5 +429,97 @@ mod tests {
         let slowest = matrix.slowest();
         assert_eq!((matrix.name(slowest[0].from), slowest[0].throughput_bps), ("a", Some(2e6)));
         assert!(matrix.suspects.is_empty());
+    }
+
+    /// The fault that a test matrix has.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Planted {
+        None,
+        SlowOut,
+        SlowSite,
+        LossyGroup,
+    }
+
+    /// Throughputs with a standard deviation of a fifth; the fault is at site 3 or group `g1`.
+    fn matrix(sites: usize, planted: Planted, seed: u64) -> MatrixDocument {
+        let mut random = SplitMix64::new(seed);
+        let mut noise = || {
+            let sum: f64 =
+                (0..12).map(|_| random.below(1 << 32) as f64 / f64::from(u32::MAX)).sum();
+            sum - 6.0
+        };
+        let site = |at: usize| MatrixSite {
+            name: format!("s{at}"),
+            groups: vec![format!("g{}", at / 3)],
+            median_out_bps: None,
+            median_in_bps: None,
+            median_rtt_us: None,
+        };
+        let mut cells = Vec::new();
+        for from in 0..sites {
+            for to in (0..sites).filter(|to| *to != from) {
+                let is_slow = match planted {
+                    Planted::SlowOut => from == 3,
+                    Planted::SlowSite => from == 3 || to == 3,
+                    Planted::None | Planted::LossyGroup => false,
+                };
+                let is_lossy = planted == Planted::LossyGroup && (from / 3 == 1 || to / 3 == 1);
+                let loss = if is_lossy { 1.0 } else { 0.01 };
+                let rate = 1e8 * (0.2 * noise()).exp() * if is_slow { 0.5 } else { 1.0 };
+                cells.push(MatrixCell {
+                    from: from as u32,
+                    to: to as u32,
+                    started_at: String::new(),
+                    throughput_bps: Some(rate),
+                    loss_percent: Some(loss * noise().exp()),
+                    rtt_us: None,
+                    cause: None,
+                    confidence: None,
+                });
+            }
+        }
+        MatrixDocument {
+            schema: MATRIX_SCHEMA.to_owned(),
+            until: String::new(),
+            test: "bulk".to_owned(),
+            sites: (0..sites).map(site).collect(),
+            cells,
+            missing_pairs: 0,
+            causes: Vec::new(),
+            suspects: Vec::new(),
+        }
+    }
+
+    fn share(sites: usize, planted: Planted, is_right: impl Fn(&[Suspect]) -> bool) -> f64 {
+        let trials = if sites > 20 { 40 } else { 400 };
+        let right = (0..trials).filter(|seed| is_right(&suspects(&matrix(sites, planted, *seed))));
+        right.count() as f64 / trials as f64
+    }
+
+    #[test]
+    fn planted_faults_are_named_and_chance_is_not() {
+        for sites in [10, 50] {
+            let named = |kind, name: &'static str| {
+                move |found: &[Suspect]| {
+                    found.first().is_some_and(|it| it.kind == kind && it.name == name)
+                }
+            };
+            let found = share(sites, Planted::SlowOut, named(SuspectKind::SiteOut, "s3"));
+            assert!(found >= 0.95, "{sites} sites, slow out: {found}");
+            let found = share(sites, Planted::SlowSite, named(SuspectKind::Site, "s3"));
+            assert!(found >= 0.95, "{sites} sites, slow site: {found}");
+            let found = share(sites, Planted::LossyGroup, named(SuspectKind::Group, "g1"));
+            assert!(found >= 0.95, "{sites} sites, lossy group: {found}");
+            let alarms = share(sites, Planted::None, |found| !found.is_empty());
+            assert!(alarms <= 0.05, "{sites} sites, nothing planted: {alarms}");
+        }
+    }
+
+    #[test]
+    fn too_few_pairs_explain_nothing() {
+        assert!(suspects(&matrix(2, Planted::None, 1)).is_empty());
+        let mut none = matrix(4, Planted::None, 1);
+        none.cells.clear();
+        assert!(suspects(&none).is_empty());
     }
 }

@@ -15,12 +15,8 @@
 //! * For a pair that others always overtake, room is kept: after a while its sites and links start
 //!   nothing else.
 
-mod end;
-mod ledger;
 mod links;
 mod pick;
-mod rounds;
-mod sets;
 #[cfg(test)]
 mod tests;
 mod tournament;
@@ -31,9 +27,9 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use linerate_core::units::Nanos;
 
 use crate::plan::{Mesh, TestKind};
-use ledger::{HOUR, Ledger};
 use links::Links;
-use sets::SiteSet;
+use links::SiteSet;
+use links::{HOUR, Ledger};
 use tournament::Tournament;
 
 /// Number of one run of a test. Two coordinators give different numbers if their clocks differ.

@@ -3,18 +3,19 @@
 //! As in [`linerate_core::record`]: adding a key is free, renaming one is a new version; a key is
 //! absent where there is nothing to say.
 
-mod describe;
-mod file;
+use std::collections::BTreeMap;
 
+use linerate_core::units::BitRate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-pub use describe::describe;
-pub use file::{AdapterRules, FileReport, WarningReport};
-
+use crate::classes::ClassPlan;
 use crate::explain::ExplanationReport;
 use crate::interpret::CounterReport;
+use crate::policy::{Adapter, Filter, Meter, MeterKind, PolicyFile, written};
+use crate::rules::{Bindings, RuleError, RuleSet};
+use crate::warnings::{Warning, warnings};
 
 /// Schema of [`QosDocument`].
 pub const QOS_SCHEMA: &str = "linerate.qos/1";
@@ -187,4 +188,174 @@ pub struct ClassReport {
     pub lends: u64,
     /// Packets sent with rate borrowed from other classes.
     pub borrows: u64,
+}
+
+// The policies of an adapter in words, with their counters at zero.
+
+/// Describes the policies of `adapter`, each before those nested in it, with their filters. Shares
+/// are those of `plan`.
+pub fn describe(
+    file: &PolicyFile,
+    adapter: &Adapter,
+    plan: Option<&ClassPlan>,
+) -> Vec<PolicyReport> {
+    let policies = in_tree(file, adapter).into_iter().map(|index| {
+        let policy = &file.policies[index];
+        let class = plan.and_then(|plan| {
+            let mut classes = plan.classes.iter();
+            classes.find(|class| Some(class.id) == plan.of_policy[index])
+        });
+        PolicyReport {
+            name: policy.name.clone(),
+            dscp: policy.dscp.map(|dscp| dscp.octet() >> 2),
+            vlan_priority: policy.vlan_priority,
+            parent: policy.parent.map(|at| file.policies[at].name.clone()),
+            reserve_bps: policy.reserve.and(class).map(|class| class.rate.0),
+            limit_bps: policy.limit.and(class).map(|class| class.ceil.0),
+            priority: policy.priority,
+            meter: policy.meter.as_ref().map(meter),
+            drop: policy.drop,
+            class: None,
+            egress: CounterReport::default(),
+            ingress: None,
+            filters: (file.filters.iter())
+                .filter(|filter| filter.policy == index)
+                .map(filter_report)
+                .collect(),
+        }
+    });
+    policies.collect()
+}
+
+/// The policies of an adapter, each before those nested in it.
+fn in_tree(file: &PolicyFile, adapter: &Adapter) -> Vec<usize> {
+    let mut tree: Vec<usize> = Vec::with_capacity(adapter.policies.len());
+    let mut rest = vec![None];
+    while let Some(parent) = rest.pop() {
+        tree.extend(parent);
+        let inside =
+            adapter.policies.iter().rev().filter(|at| file.policies[**at].parent == parent);
+        rest.extend(inside.map(|at| Some(*at)));
+    }
+    tree
+}
+
+fn filter_report(filter: &Filter) -> FilterReport {
+    let all = written(&filter.conditions).into_iter();
+    let (protocols, others): (Vec<_>, Vec<_>) = all.partition(|(key, _)| *key == "protocol");
+    let words = |(key, values): (&str, Vec<String>)| {
+        format!("{} {}", key.replace('_', " "), values.join(", "))
+    };
+    FilterReport {
+        name: filter.name.clone(),
+        priority: filter.priority,
+        protocols: protocols.into_iter().flat_map(|(_, them)| them).collect(),
+        conditions: others.into_iter().map(words).collect(),
+        egress: CounterReport::default(),
+        ingress: None,
+    }
+}
+
+fn meter(meter: &Meter) -> String {
+    let mut words = match meter.kind {
+        MeterKind::SingleRate { committed, committed_burst, excess_burst } => {
+            format!("srTCM {committed}, bursts {committed_burst} and {excess_burst}")
+        }
+        MeterKind::TwoRate { committed, committed_burst, peak, peak_burst } => {
+            format!("trTCM {committed} ({committed_burst}), peak {peak} ({peak_burst})")
+        }
+    };
+    if meter.colour_aware {
+        words += ", colour-aware";
+    }
+    for (colour, dscp) in meter.code_points() {
+        words += &format!(", {colour} {dscp}");
+    }
+    if meter.drop_red {
+        words += ", red dropped";
+    }
+    words
+}
+
+// The report on a file: its content and warnings.
+
+/// The content of a valid policy file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileReport {
+    /// Name of the file, as it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Number of filters.
+    pub filters: usize,
+    /// Number of policies.
+    pub policies: usize,
+    /// The adapters.
+    pub adapters: Vec<AdapterRules>,
+    /// Warnings about what the author may not have meant.
+    pub warnings: Vec<WarningReport>,
+}
+
+/// A warning about a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WarningReport {
+    /// The line in which it is defined.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+    /// The warning in words.
+    pub text: String,
+    /// Whether `apply` refuses the file because of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
+}
+
+impl From<&Warning> for WarningReport {
+    fn from(warning: &Warning) -> Self {
+        Self {
+            line: warning.place.line,
+            column: warning.place.column,
+            text: warning.doubt.to_string(),
+            refused: warning.doubt.is_refused(),
+        }
+    }
+}
+
+/// The number of rules that an adapter's filters become: two for `address`, two for `port`, one for
+/// each family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdapterRules {
+    /// The adapter's name.
+    pub name: String,
+    /// Rules for IPv4.
+    pub v4_rules: usize,
+    /// Rules for IPv6.
+    pub v6_rules: usize,
+    /// Rules for all other packets.
+    pub other_rules: usize,
+}
+
+impl FileReport {
+    /// Reports on `file`. `speeds` are the speeds that drivers report of adapters without a `rate`.
+    ///
+    /// # Errors
+    /// [`RuleError`], if its filters make too many rules.
+    pub fn new(file: &PolicyFile, speeds: &BTreeMap<String, BitRate>) -> Result<Self, RuleError> {
+        let bindings = Bindings::stand_in(file);
+        let adapters = file.adapters.iter().map(|adapter| {
+            let rules = RuleSet::new(file, adapter, &bindings)?;
+            Ok(AdapterRules {
+                name: adapter.name.clone(),
+                v4_rules: rules.v4.len(),
+                v6_rules: rules.v6.len(),
+                other_rules: rules.other.len(),
+            })
+        });
+        Ok(Self {
+            name: None,
+            filters: file.filters.len(),
+            policies: file.policies.len(),
+            adapters: adapters.collect::<Result<_, RuleError>>()?,
+            warnings: warnings(file, speeds)?.iter().map(WarningReport::from).collect(),
+        })
+    }
 }

@@ -3,7 +3,7 @@
 use crate::policy::Family;
 use crate::policy::words::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 
-use super::fields::{Fragment, LinkType, Metadata};
+use super::{Fragment, LinkType, Metadata};
 
 /// The link layer of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

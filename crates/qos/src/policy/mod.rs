@@ -3,10 +3,8 @@
 //! Names of hosts and services are resolved when a file is read, by the [`Names`] of the engine.
 
 mod check;
-mod error;
 mod hpux;
 mod model;
-mod names;
 mod toml;
 mod values;
 pub(crate) mod words;
@@ -17,5 +15,5 @@ pub use model::{
     Adapter, AddressRange, CgroupPath, Conditions, Family, Filter, FlagTest, Fragments, Interface,
     Mac, MarkRange, Meter, MeterKind, Place, Policy, PolicyFile, Range, Share,
 };
-pub use names::{Names, NoNames};
+pub use words::{Names, NoNames};
 pub(crate) use write::written;

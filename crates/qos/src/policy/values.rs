@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use linerate_core::units::{BitRate, ByteCount, Dscp, Percent, TextError, suggestion};
 
-use super::error::{no_value, not_known};
+use super::check::{no_value, not_known};
 use super::words::{self, ICMP, ICMPV6, PROTOCOLS, Words};
 use super::{
     AddressRange, CgroupPath, Conditions, Family, FlagTest, Interface, Mac, MarkRange, Names,

@@ -1,7 +1,7 @@
 //! An assembler for eBPF (RFC 9669) with labels. It removes unreachable code, which the verifier
 //! refuses, and splits jumps that are too far into two.
 
-use super::output::Reference;
+use super::Reference;
 
 /// A register. `R10` is the frame pointer; calls clobber `R1` to `R5` and return in `R0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use crate::rules::{Field, Rule, RuleSet};
 
 use super::assembler::{Assembler, Condition, Helper, Label, Operation, Register, Size};
 use super::frame::{StackSlot, context};
-use super::output::{Lifetime, MapKind, MapSpec, Program, Target};
 use super::tables::Tables;
+use super::{Lifetime, MapKind, MapSpec, Program, Target};
 use Condition::{Above, Equal};
 use Operation::Add;
 use Register::{R0, R1, R2, R6, R7, R8, R10};

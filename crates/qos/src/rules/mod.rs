@@ -4,15 +4,13 @@
 //! sets contain all the packet's values matches. The interpreter, the explanation and the code
 //! generator read only this form.
 
-mod buckets;
 mod form;
 mod lower;
-mod ranges;
 
 pub use crate::packet::Field;
-pub use buckets::{Bucket, Buckets};
-pub(crate) use buckets::{MAX_METERED_BYTES, UNITS_PER_BYTE};
+pub use form::Ranges;
 pub use form::{Action, Bindings, Cgroup, Rule, RuleSet, Slot};
+pub use form::{Bucket, Buckets};
+pub(crate) use form::{MAX_METERED_BYTES, UNITS_PER_BYTE};
 pub(crate) use lower::protocols_with;
 pub use lower::{MAX_RULES, RuleError};
-pub use ranges::Ranges;

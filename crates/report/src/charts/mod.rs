@@ -3,30 +3,18 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `course` | rate, round trips, windows and retransmissions over time |
-//! | `ceilings` | what each cause would let through, with the measured rate as a line |
-//! | `latency` | how many round trips took how long |
-//! | `runs` | records, sweeps, checks, mixes and connections, built from the three above |
-//! | `matrix` | sites against sites: a heat map |
-//! | `pairs` | the pairs of a comparison |
-//! | `series` | the runs of a test over the days |
-//! | `rest` | hops, populations, layers, an experiment's table |
+//! | `runs` | rate, round trips, windows and retransmissions over time; `runs` | what each cause would let through, with the measured rate as a line; `runs` | records, sweeps, checks, mixes and connections, built from the three above; `runs` | how many round trips took how long |
+//! | `rest` | sites against sites: a heat map; `rest` | hops, populations, layers, an experiment's table; `rest` | the pairs of a comparison; `rest` | the runs of a test over the days |
 
-mod ceilings;
-mod course;
-mod latency;
-mod matrix;
-mod pairs;
 mod rest;
 mod runs;
-mod series;
 
-pub(crate) use matrix::matrix;
-pub(crate) use pairs::comparison;
+pub use rest::PastRun;
+pub(crate) use rest::comparison;
+pub(crate) use rest::matrix;
+pub(crate) use rest::time_line;
 pub(crate) use rest::{capacity, experiment, profile, trace};
 pub(crate) use runs::{check, connections, load, record, sweep};
-pub use series::PastRun;
-pub(crate) use series::time_line;
 
 use linerate_core::ceilings::Ceiling;
 use linerate_core::stats::Figure;

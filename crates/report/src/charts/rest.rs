@@ -1,15 +1,19 @@
 //! Hops with what each adds, latency by population, layers of CPU time, an experiment's table.
 
+use std::fmt::Write;
+
 use linerate_core::capacity::{CapacityDocument, LatencyAt};
+use linerate_core::compare::{ComparedMetric, ComparedPair, Comparison};
 use linerate_core::experiment::{DocumentRow, ExperimentDocument};
 use linerate_core::profile::{EndLayers, Layer, LayerCost, ProfileDocument};
 use linerate_core::stats::LatencySummary;
 use linerate_core::trace::{HopDocument, TraceDocument};
+use linerate_mesh::MatrixDocument;
 
 use super::{fill, middle, unit_of};
-use crate::number::{count, joined, micros, percent, plural};
+use crate::number::{count, digits, ends, joined, micros, percent, plural, rate};
 use crate::svg::{
-    Bar, Bars, Body, Chart, Mark, Panel, Plot, Series, Unit, flame_picture, layer_name,
+    Bar, Bars, Body, Chart, Mark, Panel, Plot, Series, Unit, escaped, flame_picture, layer_name,
 };
 
 /// Each hop's smallest round-trip time; the step that adds most is emphasised.
@@ -183,3 +187,179 @@ fn figure(row: &DocumentRow, column: usize) -> Option<Bar> {
 
 /// Columns of an experiment that have a chart; the table has all.
 const MAX_COLUMNS: usize = 8;
+
+// Sites against sites: a heat map.
+
+/// Heat map of the rate from each site to each other: darker is faster. Empty for more sites than a
+/// picture can show.
+pub(crate) fn matrix(document: &MatrixDocument) -> Vec<Chart> {
+    let sites = document.sites.len();
+    let rates = document.cells.iter().filter_map(|cell| cell.throughput_bps);
+    let most = rates.fold(0.0, f64::max);
+    if sites > MOST_SITES || most <= 0.0 {
+        return Vec::new();
+    }
+    let slowest = document.slowest();
+    let worst = slowest.first().map_or_else(String::new, |cell| {
+        let (from, to) = (document.name(cell.from), document.name(cell.to));
+        let least = rate(cell.throughput_bps.unwrap_or(0.0));
+        format!("; the slowest is {from} to {to}, {least}")
+    });
+    let pairs = plural(slowest.len() as u64, "pair");
+    let most_of_all = rate(most);
+    let says = format!("Rows send, columns receive: {pairs} up to {most_of_all}{worst}.");
+    let title = format!("{} between the sites", document.test);
+    let picture = Body::Picture(drawn(document, most));
+    vec![Chart::new("matrix", title, says, picture)]
+}
+
+fn drawn(document: &MatrixDocument, most: f64) -> String {
+    let sites = document.sites.len() as f64;
+    let letters = document.sites.iter().map(|site| site.name.chars().count());
+    let label = 7.0 * letters.max().unwrap_or(0).min(MOST_LETTERS) as f64 + 12.0;
+    let side = label + sites * CELL;
+    let mut svg = format!(
+        "<svg class=\"chart\" width=\"{side:.0}\" height=\"{side:.0}\" viewBox=\"0 0 {side:.0} {side:.0}\">\
+         <desc></desc>"
+    );
+    for (place, site) in document.sites.iter().enumerate() {
+        let name: String = site.name.chars().take(MOST_LETTERS).collect();
+        let (name, at) = (escaped(&name), label + (place as f64 + 0.5) * CELL + 4.0);
+        let x = label - 6.0;
+        let _ = write!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{at:.1}\" class=\"end\">{name}</text>\
+             <text transform=\"translate({at:.1} {x:.1}) rotate(-90)\">{name}</text>"
+        );
+    }
+    for cell in &document.cells {
+        let Some(bps) = cell.throughput_bps else {
+            continue;
+        };
+        let at = |place: u32| label + f64::from(place) * CELL + 1.0;
+        let (x, y, size) = (at(cell.to), at(cell.from), CELL - 2.0);
+        let opacity = 0.12 + 0.88 * (bps / most).clamp(0.0, 1.0);
+        let (from, to) = (document.name(cell.from), document.name(cell.to));
+        let tip = escaped(&format!("{from} to {to}: {}", rate(bps)));
+        let _ = write!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{size}\" height=\"{size}\" class=\"f0\" \
+             opacity=\"{opacity:.2}\"><title>{tip}</title></rect>"
+        );
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// Width and height of a cell, pixels.
+const CELL: f64 = 18.0;
+/// With more sites there is no picture.
+const MOST_SITES: usize = 60;
+/// A site's name is cut to this many characters.
+const MOST_LETTERS: usize = 16;
+
+// Charts of a comparison: both figures of each pair, and their change with the effect.
+
+/// One chart for each metric.
+pub(crate) fn comparison(comparison: &Comparison) -> Vec<Chart> {
+    let metrics = comparison.metrics.iter();
+    let charts = metrics.map(|metric| of_metric(metric, comparison));
+    charts.collect()
+}
+
+fn of_metric(metric: &ComparedMetric, comparison: &Comparison) -> Chart {
+    let path = metric.metric.as_str();
+    let counted = || comparison.runs.iter().filter(|pair| pair.counts());
+    let number = |pair: &ComparedPair| f64::from(pair.pair);
+    let side = |name, mark, colour, of: fn(&ComparedPair, &str) -> Option<f64>| {
+        let points = counted().filter_map(|pair| Some([number(pair), of(pair, path)?]));
+        Series::new(name, mark, colour, points)
+    };
+    let sides = vec![
+        side("A", Mark::Line, 0, |pair, path| pair.a.get(path).copied()),
+        side("B", Mark::Dashed, 1, |pair, path| pair.b.get(path).copied()),
+    ];
+    let mut figures = Panel::new("Figures", unit_of(path), sides);
+    figures.close = true;
+    let excluded = comparison
+        .runs
+        .iter()
+        .filter(|pair| !pair.counts())
+        .filter_map(|pair| Some([number(pair), pair.change_percent(path)?]));
+    let mut changes =
+        vec![side("B against A", Mark::Dots, 2, |pair, path| pair.change_percent(path))];
+    let excluded = Series::new("does not count", Mark::Rings, 2, excluded);
+    changes.extend((!excluded.points.is_empty()).then_some(excluded));
+    let mut changes = Panel::new("Change", Unit::Percent, changes);
+    let found = &metric.conclusion;
+    changes.band = Some(found.interval_percent);
+    let effect = found.effect_percent;
+    changes.levels = vec![(effect, format!("effect {} %", digits(effect)))];
+    let [low, high] = found.interval_percent.map(digits);
+    let says = format!(
+        "{path}: {}, B against A {} %, interval {low} to {high} %, {} pairs. The band is the interval.",
+        found.verdict.name(),
+        digits(effect),
+        found.pairs,
+    );
+    let plot = Plot::new("Pair", Unit::Count, vec![changes, figures]);
+    let name = path.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    let title = format!("Pair by pair: {path}");
+    Chart::new(&format!("pairs-{name}"), title, says, plot)
+}
+
+// Chart of a test's runs over days.
+
+/// A run of a series.
+#[derive(Debug, Clone)]
+pub struct PastRun {
+    /// Start of the run, seconds since 1970.
+    pub at_s: u64,
+    /// The run's figure.
+    pub value: f64,
+    /// The run's bottleneck.
+    pub cause: Option<String>,
+}
+
+/// A dot for each run in the colour of its bottleneck, and the median between changes as a line;
+/// `None` if all runs began at the same moment. A change has the index of the first run after it,
+/// and the medians before and after.
+pub(crate) fn time_line(
+    metric: &str,
+    runs: &[PastRun],
+    changes: &[(usize, [f64; 2])],
+) -> Option<Chart> {
+    let [first, .., last] = runs else { return None };
+    if first.at_s == last.at_s {
+        return None;
+    }
+    let mut causes: Vec<Option<&str>> = runs.iter().map(|run| run.cause.as_deref()).collect();
+    causes.sort_unstable();
+    causes.dedup();
+    let of_cause = |(colour, cause): (usize, &Option<&str>)| {
+        let own = runs.iter().filter(|run| run.cause.as_deref() == *cause);
+        let name = cause.unwrap_or("no bottleneck named").replace('_', " ");
+        // The second colour is that of the line.
+        let colour = if colour == 0 { 0 } else { colour + 1 };
+        let points = own.map(|run| [run.at_s as f64, run.value]);
+        Series::new(name, Mark::Points, colour, points)
+    };
+    let mut series: Vec<Series> = causes.iter().enumerate().map(of_cause).collect();
+    if let [(_, [earliest, _]), .., (_, [_, latest])] | [(_, [earliest, latest])] = changes {
+        let mut line = vec![[first.at_s as f64, *earliest]];
+        for (place, [before, after]) in changes {
+            let at = runs[*place].at_s as f64;
+            line.extend([[at, *before], [at, *after]]);
+        }
+        line.push([last.at_s as f64, *latest]);
+        let name = "median, from change to change";
+        series.push(Series::new(name, Mark::Line, 1, line));
+    }
+    let unit = unit_of(metric);
+    let [low, high] = ends(runs.iter().map(|run| run.value)).map(|value| unit.write(value));
+    let (number, changes) = (runs.len(), plural(changes.len() as u64, "change"));
+    let says = format!("{number} runs, {metric} from {low} to {high}, {changes}.");
+    let panel = Panel::new("Figure", unit, series);
+    let plot = Plot::new("Begun, UTC", Unit::Moment, vec![panel]);
+    Some(Chart::new("runs", metric, says, plot))
+}

@@ -1,7 +1,14 @@
 //! The design of a comparison, fixed before the first run.
 
+use std::fmt;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::sign_flip::{DRAWN, ENUMERATED};
-use crate::StatsError;
+use crate::{StatsError, median_of_sorted};
 
 /// A comparison as it is laid down before the first run. Changing it afterwards voids the error
 /// rate.
@@ -130,8 +137,201 @@ pub(super) fn refused(value: f64, allowed: &'static str) -> StatsError {
 /// What errors call a comparison.
 pub(super) const OPERATION: &str = "comparison";
 
+// The random order of the two runs of a pair.
+
+/// The order of the two runs of a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// A, then B.
+    AFirst,
+    /// B, then A.
+    BFirst,
+}
+
+/// One of the two treatments.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The treatment that B is compared with.
+    A,
+    /// The treatment whose effect is measured.
+    B,
+}
+
+impl Side {
+    /// `A` or `B`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+        }
+    }
+}
+
+impl Order {
+    /// The two sides in the order in which they run.
+    pub fn sides(self) -> [Side; 2] {
+        match self {
+            Self::AFirst => [Side::A, Side::B],
+            Self::BFirst => [Side::B, Side::A],
+        }
+    }
+}
+
+/// The order of each pair by a fair coin, without end; the same for the same seed.
+///
+/// A fixed order, even ABBA, would let whatever favours the second of two runs pass for an effect,
+/// or for the lack of one.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    coins: ChaCha8Rng,
+}
+
+impl Schedule {
+    /// The schedule of a seed. It has nothing to do with the sign vectors that the test draws from
+    /// the same seed.
+    pub fn new(seed: u64) -> Self {
+        let mut coins = ChaCha8Rng::seed_from_u64(seed);
+        coins.set_stream(ORDER_STREAM);
+        Self { coins }
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = Order;
+
+    fn next(&mut self) -> Option<Order> {
+        let heads = self.coins.next_u64() >> 63 == 1;
+        Some(if heads { Order::AFirst } else { Order::BFirst })
+    }
+}
+
+// The effect and its interval.
+
+/// The means of all two values, each with itself too (Walsh 1949), in ascending order.
+///
+/// The number of them above a shift is the sum of the ranks with a positive sign after that shift
+/// is taken off, so their order statistics are the ends of the interval that the signed-rank test
+/// does not refuse (Hollander, Wolfe and Chicken,
+/// *Nonparametric Statistical Methods*, 3rd ed., section 3.3).
+#[derive(Debug)]
+pub(super) struct WalshAverages {
+    sorted: Vec<f64>,
+}
+
+impl WalshAverages {
+    /// Averages of the pairs of `values`, of which there is at least one; all are finite.
+    pub(super) fn new(values: &[f64]) -> Self {
+        let means =
+            |(i, &one): (usize, &f64)| values[i..].iter().map(move |&two| f64::midpoint(one, two));
+        let mut sorted: Vec<f64> = values.iter().enumerate().flat_map(means).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Self { sorted }
+    }
+
+    /// Their median: the Hodges–Lehmann estimate of the effect (1963).
+    pub(super) fn median(&self) -> f64 {
+        median_of_sorted(&self.sorted)
+    }
+
+    /// The interval that leaves out so many of them at each end.
+    pub(super) fn interval(&self, skip: [usize; 2]) -> [f64; 2] {
+        let last = self.sorted.len() - 1;
+        let ends = [skip[0].min(last), last.saturating_sub(skip[1])];
+        ends.map(|end| self.sorted[end])
+    }
+
+    /// Share of them above `shift`, those at it counted half.
+    pub(super) fn share_above(&self, shift: f64) -> f64 {
+        let below = self.sorted.partition_point(|&mean| mean < shift);
+        let upto = self.sorted.partition_point(|&mean| mean <= shift);
+        let n = self.sorted.len();
+        ((n - below) + (n - upto)) as f64 / (2 * n) as f64
+    }
+}
+
+/// A log ratio as a change in percent.
+pub(super) fn percent(log_ratio: f64) -> f64 {
+    100.0 * log_ratio.exp_m1()
+}
+
+// The conclusion of a comparison.
+
+/// The answer of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ComparisonVerdict {
+    /// A and B differ. It may still be by less than the margin: see `equivalent`.
+    Different,
+    /// If they differ, then by less than the margin.
+    Equivalent,
+    /// Neither could be shown with so many pairs.
+    Inconclusive,
+}
+
+impl ComparisonVerdict {
+    /// As in the document: `DIFFERENT`, `EQUIVALENT` or `INCONCLUSIVE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Different => "DIFFERENT",
+            Self::Equivalent => "EQUIVALENT",
+            Self::Inconclusive => "INCONCLUSIVE",
+        }
+    }
+}
+
+impl fmt::Display for ComparisonVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What all metrics together say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Conclusion {
+    /// DIFFERENT if one metric is, EQUIVALENT if all are, else INCONCLUSIVE. If A and B are the
+    /// same, DIFFERENT comes up in at most 5 % of comparisons, however many metrics there are.
+    pub verdict: ComparisonVerdict,
+    /// Each metric, in the order of the log ratios.
+    pub metrics: Vec<MetricConclusion>,
+    /// Pairs that were entered.
+    pub pairs: u32,
+}
+
+/// What one metric says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricConclusion {
+    /// DIFFERENT wherever `different` is true, also where `equivalent` is: real, and small.
+    pub verdict: ComparisonVerdict,
+    /// Whether a difference was shown.
+    pub different: bool,
+    /// Whether a difference as large as the margin was ruled out.
+    pub equivalent: bool,
+    /// By how much B's figure differs from A's, in percent of A's (Hodges–Lehmann, of the log
+    /// ratios). Where a difference stopped the comparison early it is overstated on average,
+    /// because it stopped where the effect happened to look large.
+    pub effect_percent: f64,
+    /// The effects that the test behind the verdict does not refuse, in percent: without 0 if
+    /// DIFFERENT, within the margin if EQUIVALENT. Where figures are exactly equal in many pairs, 0
+    /// can be an end.
+    pub interval_percent: [f64; 2],
+    /// How often such an interval holds the effect at least, in percent, over all looks: 95 for one
+    /// metric, 90 if EQUIVALENT (which are two tests of 5 %), nearer to 100 for one of several
+    /// metrics, less with fewer than 6 pairs.
+    pub confidence_percent: f64,
+    /// The same for the look at which it stopped, taken by itself, in percent. That is what the
+    /// interval was made for.
+    pub look_confidence_percent: f64,
+    /// Pairs up to the look that decided; all of them if none did.
+    pub pairs: u32,
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::sign_flip::NullSum;
     use super::*;
 
     fn design(margin_percent: Option<f64>, metrics: usize, max_pairs: u32) -> Design {
@@ -171,5 +371,46 @@ mod tests {
         for (metrics, max_pairs) in [(1, 5), (1, 31), (0, 30), (21, 30), (7, 8)] {
             assert!(design(None, metrics, max_pairs).looks().is_err());
         }
+    }
+
+    fn a_first(seed: u64, pairs: usize) -> usize {
+        let orders = Schedule::new(seed).take(pairs);
+        orders.filter(|&order| order == Order::AFirst).count()
+    }
+
+    #[test]
+    fn the_coin_is_fair_and_the_seed_decides() {
+        // Five standard errors of 100,000 throws.
+        assert!(a_first(1, 100_000).abs_diff(50_000) < 791);
+        let orders = |seed| Schedule::new(seed).take(64).collect::<Vec<_>>();
+        assert_eq!(orders(5), orders(5));
+        assert_ne!(orders(5), orders(6));
+    }
+
+    #[test]
+    fn one_order_says_nothing_about_the_next() {
+        let orders: Vec<Order> = Schedule::new(2).take(100_001).collect();
+        let same = orders.windows(2).filter(|two| two[0] == two[1]).count();
+        assert!(same.abs_diff(50_000) < 791, "{same}");
+    }
+
+    #[test]
+    fn estimate_and_interval_are_the_published_ones() {
+        // Hollander, Wolfe and Chicken, tables 3.1 to 3.3 (depression scores): estimate −0.46, and
+        // from the 6th value on each side an interval of 96.1 % from −0.786 to −0.010.
+        let changes = [-0.952, 0.147, -1.022, -0.430, -0.620, -0.590, -0.490, 0.080, -0.010];
+        let means = WalshAverages::new(&changes);
+        assert!((means.median() + 0.46).abs() < 1e-9);
+        let [low, high] = means.interval([5, 5]);
+        assert!((low + 0.786).abs() < 1e-9 && (high + 0.010).abs() < 1e-9);
+        assert!((1.0 - 2.0 * NullSum::for_size(9).upto(5) - 0.961).abs() < 5e-4);
+    }
+
+    #[test]
+    fn shares_count_ties_half() {
+        let means = WalshAverages::new(&[0.0, 1.0]);
+        assert_eq!(means.share_above(0.5), 0.5);
+        assert_eq!(means.share_above(-1.0), 1.0);
+        assert_eq!(means.share_above(1.0), 1.0 / 6.0);
     }
 }

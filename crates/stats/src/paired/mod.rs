@@ -17,15 +17,10 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `schedule` | which run of a pair comes first |
-//! | `design` | what is fixed before: looks, the error spent at each, margin, number of metrics |
-//! | `sequential` | pairs in, conclusion out |
-//! | `track` | one metric's tests, and where they crossed |
-//! | `holm` | the error shared out among several metrics |
-//! | `sign_flip` | the test over all looks |
-//! | `ranks`, `effect` | signed ranks, their distribution; the effect and its interval |
-//! | `conclusion` | what is said |
-//! | `observational`, `mann_whitney` | figures that were not paired |
+//! | `design` | which run of a pair comes first; `design` | what is fixed before: looks, the error spent at each, margin, number of metrics; `design` | what is said |
+//! | `sequential` | pairs in, conclusion out; `sequential` | the error shared out among several metrics; `sequential` | one metric's tests, and where they crossed |
+//! | `sign_flip` | the test over all looks; `sign_flip` | signed ranks, their distribution; the effect and its interval |
+//! | `observational` | figures that were not paired |
 //!
 //! ```
 //! use linerate_stats::paired::{Design, Sequential, ComparisonVerdict, log_ratio};
@@ -44,22 +39,15 @@
 //! # Ok::<(), linerate_stats::StatsError>(())
 //! ```
 
-mod conclusion;
 mod design;
-mod effect;
-mod holm;
-mod mann_whitney;
 mod observational;
-mod ranks;
-mod schedule;
 mod sequential;
 mod sign_flip;
-mod track;
 
-pub use conclusion::{ComparisonVerdict, Conclusion, MetricConclusion};
+pub use design::{ComparisonVerdict, Conclusion, MetricConclusion};
 pub use design::{Design, MAX_METRICS, MAX_PAIRS};
+pub use design::{Order, Schedule, Side};
 pub use observational::{Observation, observational};
-pub use schedule::{Order, Schedule, Side};
 pub use sequential::{Sequential, log_ratio};
 
-pub(crate) use mann_whitney::inversion_shares;
+pub(crate) use observational::inversion_shares;

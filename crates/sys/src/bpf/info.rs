@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::BpfError;
 use super::call::{Attributes, BpfCommand, bpf};
-use crate::bytes;
+use crate::message;
 
 /// A map's id, kind and sizes (`struct bpf_map_info`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn read<const LENGTH: usize>(object: BorrowedFd<'_>) -> io::Result<[u8; LENGTH]>
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    bytes::u32_at(bytes, offset).expect("the field is within the structure")
+    message::u32_at(bytes, offset).expect("the field is within the structure")
 }
 
 /// `BPF_LINK_TYPE_TCX`.

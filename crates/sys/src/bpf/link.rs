@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::call::{Attributes, BpfCommand, bpf, open};
 use super::info::LinkInfo;
-use super::{BpfError, Program, pin};
+use super::{BpfError, Program, call};
 
 /// The packets of an interface that a program sees (`enum bpf_attach_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ impl TcxLink {
     /// # Errors
     /// `ENOENT` if there is none; `EINVAL` if it is something else.
     pub fn from_pin(path: &Path) -> Result<Self, BpfError> {
-        let link = Self { fd: pin::open_pinned(path)? };
+        let link = Self { fd: call::open_pinned(path)? };
         link.info()?;
         Ok(link)
     }
@@ -90,7 +90,7 @@ impl TcxLink {
     /// # Errors
     /// `EEXIST` if the name is taken, `ENOENT` if the directory does not exist.
     pub fn pin(&self, path: &Path) -> Result<(), BpfError> {
-        pin::pin(self.fd.as_fd(), path)
+        call::pin(self.fd.as_fd(), path)
     }
 
     /// The program and interface of the link.

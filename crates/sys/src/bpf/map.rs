@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::call::{Attributes, BpfCommand, bpf, object_name, open};
 use super::info::MapInfo;
-use super::{BpfError, pin};
+use super::{BpfError, call};
 use crate::proc::cpu;
 
 /// The properties of a map to be created.
@@ -65,7 +65,7 @@ impl Map {
     /// # Errors
     /// `ENOENT` if there is none; `EINVAL` if another object is pinned there.
     pub fn from_pin(path: &Path) -> Result<Self, BpfError> {
-        let fd = pin::open_pinned(path)?;
+        let fd = call::open_pinned(path)?;
         Self::from_fd(fd)
     }
 
@@ -84,7 +84,7 @@ impl Map {
     /// # Errors
     /// `EEXIST` if the name is taken, `ENOENT` if the directory does not exist.
     pub fn pin(&self, path: &Path) -> Result<(), BpfError> {
-        pin::pin(self.fd.as_fd(), path)
+        call::pin(self.fd.as_fd(), path)
     }
 
     /// The value of a key; `None` if it has none. A per-CPU map gives the values of all possible

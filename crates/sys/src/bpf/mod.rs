@@ -9,25 +9,20 @@
 //! root. [`probe`] says what this kernel and this process can do.
 
 mod call;
-mod error;
 mod info;
 mod link;
 mod map;
-mod mount;
-mod pin;
-mod probe;
 mod program;
-mod test_run;
 
-pub use error::BpfError;
+pub use call::BpfError;
+pub use call::unpin;
+pub use call::{BPFFS, mount};
 pub use info::{LinkInfo, MapInfo};
 pub use link::{Attach, TcxLink, query};
 pub use map::{Map, MapKind, MapRequest};
-pub use mount::{BPFFS, mount};
-pub use pin::unpin;
-pub use probe::{Support, probe};
+pub use program::{Context, TestRun, TestRunResult};
 pub use program::{LoadRequest, Program, ProgramKind};
-pub use test_run::{Context, TestRun, TestRunResult};
+pub use program::{Support, probe};
 
 #[cfg(test)]
 mod tests;

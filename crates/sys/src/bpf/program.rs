@@ -2,12 +2,13 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
-use super::call::{Attributes, BpfCommand, object_name, open};
-use super::link::Attach;
-use super::{BpfError, info, pin};
+use super::call::{self, Attributes, BpfCommand, bpf, object_name, open};
+use super::{Attach, BpfError, info, query};
+use crate::message::u32_at;
 
 /// The code of a program, and how to load it.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +77,7 @@ impl Program {
     /// # Errors
     /// `ENOENT` if there is none.
     pub fn from_pin(path: &Path) -> Result<Self, BpfError> {
-        Ok(Self { fd: pin::open_pinned(path)?, name: path.display().to_string() })
+        Ok(Self { fd: call::open_pinned(path)?, name: path.display().to_string() })
     }
 
     /// Pins it in a bpffs under `path`; it then outlives this process.
@@ -84,7 +85,7 @@ impl Program {
     /// # Errors
     /// `EEXIST` if the name is taken, `ENOENT` if the directory does not exist.
     pub fn pin(&self, path: &Path) -> Result<(), BpfError> {
-        pin::pin(self.fd.as_fd(), path)
+        call::pin(self.fd.as_fd(), path)
     }
 
     /// The kernel's id of the program; [`query`](super::query) lists those of an interface.
@@ -143,3 +144,175 @@ const SCHED_CLS: u32 = 3;
 const LOG_LEVEL: u32 = 1;
 /// Bytes for the log. Since Linux 6.4 the kernel keeps the end of a longer one.
 const LOG_LENGTH: usize = 64 * 1024;
+
+// What this kernel supports and this process is allowed to do.
+
+/// The support for eBPF programs on packets.
+#[derive(Debug)]
+pub struct Support {
+    /// Whether programs on packets can be loaded, or the error: `EPERM` without the privileges,
+    /// `ENOSYS` without bpf(2).
+    pub programs: Result<(), BpfError>,
+    /// Whether interfaces run programs by TCX (Linux 6.6); `None` if that could not be found out.
+    pub tcx: Option<bool>,
+}
+
+impl Support {
+    /// Whether a program can be loaded, and attached by TCX.
+    pub fn is_whole(&self) -> bool {
+        self.programs.is_ok() && self.tcx == Some(true)
+    }
+}
+
+/// Finds out by loading a program that does nothing and by listing the programs of the loopback
+/// interface. Nothing is changed.
+pub fn probe() -> Support {
+    // r0 = 0; exit
+    let instructions = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+    let programs = Program::load(&LoadRequest {
+        instructions: &instructions,
+        name: "probe",
+        kind: ProgramKind::SchedCls { attach: None },
+        license: "GPL",
+    });
+    Support { programs: programs.map(drop), tcx: tcx() }
+}
+
+/// Index of the loopback interface, which is the first of each network namespace.
+fn tcx() -> Option<bool> {
+    match query(1, Attach::TcxEgress) {
+        Ok(_) => Some(true),
+        // A kernel without TCX does not know this attach type.
+        Err(error) if error.errno() == Some(libc::EINVAL) => Some(false),
+        Err(_) => None,
+    }
+}
+
+// Runs a program on a given frame without sending it (`BPF_PROG_TEST_RUN`).
+
+/// The input of a test run.
+#[derive(Debug, Clone, Copy)]
+pub struct TestRun<'a> {
+    /// The frame, Ethernet header first; at least 14 bytes, at least 34 and 54 with the EtherTypes
+    /// of IPv4 and IPv6.
+    pub frame: &'a [u8],
+    /// Metadata of the frame.
+    pub context: Context,
+    /// Number of runs on the same frame, at least 1.
+    pub repeat: u32,
+}
+
+/// The members of `struct __sk_buff` that a test run takes or returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Context {
+    /// `skb->mark`.
+    pub mark: u32,
+    /// `skb->priority`.
+    pub priority: u32,
+    /// Index of the interface by which it arrived (`ingress_ifindex`).
+    pub ingress_interface: u32,
+    /// Index of its interface; 0 for the loopback interface of this network namespace.
+    pub interface: u32,
+    /// Scratch space of programs (`cb`).
+    pub cb: [u32; 5],
+    /// Bytes on the wire (`wire_len`); 0 for the length of the frame.
+    pub wire_length: u32,
+    /// Number of segments of an offloaded packet.
+    pub gso_segments: u32,
+    /// Payload bytes of each segment.
+    pub gso_size: u32,
+}
+
+/// The result of a test run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestRunResult {
+    /// The program's return value.
+    pub verdict: u32,
+    /// The frame after the run.
+    pub frame: Vec<u8>,
+    /// Its metadata after the run.
+    pub context: Context,
+    /// Mean duration of a run, whole nanoseconds.
+    pub duration: Duration,
+}
+
+impl Program {
+    /// Runs the program on a frame.
+    ///
+    /// # Errors
+    /// `EINVAL` if the frame is too short for its EtherType, or for metadata that the kernel does
+    /// not accept.
+    pub fn test_run(&self, run: &TestRun<'_>) -> Result<TestRunResult, BpfError> {
+        let error = BpfError::new("run program", self.name());
+        let context_in = run.context.to_bytes();
+        let mut context_out = [0; CONTEXT_LENGTH];
+        // The program may add VLAN tags.
+        let mut frame = vec![0; run.frame.len() + ROOM];
+        let room = frame.len() as u32;
+        let mut attributes = Attributes::new()
+            .u32(0, self.as_fd().as_raw_fd() as u32)
+            .u32(8, run.frame.len() as u32)
+            .u32(12, room)
+            .input(16, run.frame)
+            .output(24, &mut frame)
+            .u32(32, run.repeat)
+            .u32(40, CONTEXT_LENGTH as u32)
+            .u32(44, CONTEXT_LENGTH as u32)
+            .input(48, &context_in)
+            .output(56, &mut context_out);
+        // SAFETY: the lengths of all four buffers stand beside them.
+        if let Err(source) = unsafe { bpf(BpfCommand::ProgTestRun, &mut attributes) } {
+            return Err(error(source));
+        }
+        let verdict = attributes.read_u32(4);
+        let length = attributes.read_u32(12) as usize;
+        let duration = Duration::from_nanos(attributes.read_u32(36).into());
+        frame.truncate(length);
+        Ok(TestRunResult { verdict, frame, context: Context::from_bytes(&context_out), duration })
+    }
+}
+
+impl Context {
+    fn to_bytes(mut self) -> [u8; CONTEXT_LENGTH] {
+        let mut bytes = [0; CONTEXT_LENGTH];
+        for (offset, value) in OFFSETS.into_iter().zip(self.fields()) {
+            bytes[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; CONTEXT_LENGTH]) -> Self {
+        let mut context = Self::default();
+        for (offset, value) in OFFSETS.into_iter().zip(context.fields()) {
+            *value = u32_at(bytes, offset).expect("the offsets are within the structure");
+        }
+        context
+    }
+
+    /// The members in the order of [`OFFSETS`].
+    fn fields(&mut self) -> [&mut u32; 12] {
+        let [cb0, cb1, cb2, cb3, cb4] = &mut self.cb;
+        [
+            &mut self.mark,
+            &mut self.priority,
+            &mut self.ingress_interface,
+            &mut self.interface,
+            cb0,
+            cb1,
+            cb2,
+            cb3,
+            cb4,
+            &mut self.wire_length,
+            &mut self.gso_segments,
+            &mut self.gso_size,
+        ]
+    }
+}
+
+/// Offsets of mark, priority, ingress_ifindex, ifindex, cb, wire_len, gso_segs and gso_size in
+/// `struct __sk_buff`.
+const OFFSETS: [usize; 12] = [8, 32, 36, 40, 48, 52, 56, 60, 64, 160, 164, 176];
+/// Length of `struct __sk_buff` up to `gso_size` with its padding.
+const CONTEXT_LENGTH: usize = 192;
+/// Bytes by which a program can lengthen a frame.
+const ROOM: usize = 256;

@@ -12,7 +12,7 @@ use netlink_sys::{Socket, SocketAddr};
 use socket2::SockRef;
 
 use super::NetlinkError;
-use crate::bytes::u16_at;
+use crate::message::u16_at;
 
 /// A bound netlink socket and the sequence number of its last request.
 #[derive(Debug)]

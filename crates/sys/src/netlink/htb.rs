@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::exchange::attributes;
 use super::qdisc::{header, raw};
 use super::{Netlink, NetlinkError};
-use crate::bytes::{u32_at, u64_at};
+use crate::message::{u32_at, u64_at};
 
 /// A class of an HTB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,16 +1,17 @@
 //! Links: what they are, and changing them.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State, Stats64,
 };
-
-use super::{Netlink, NetlinkError};
-
 pub use netlink_packet_route::link::{State as OperState, Stats64 as LinkStatistics};
+use netlink_sys::{Socket, protocols};
+
+use super::exchange::listener;
+use super::{Netlink, NetlinkError};
 
 /// A network device as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -298,3 +299,44 @@ fn absorb(link: &mut Link, attribute: LinkAttribute) {
         _ => {}
     }
 }
+
+// Notifications that the devices or the traffic control of a network namespace changed.
+
+/// A socket that becomes readable when a device, a queueing discipline, a class or a filter of one
+/// network namespace is added, changed or deleted, and stays readable until it is drained.
+#[derive(Debug)]
+pub struct Announcements(Socket);
+
+impl Announcements {
+    /// Subscribes to the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`].
+    pub fn open() -> Result<Self, NetlinkError> {
+        listener(protocols::NETLINK_ROUTE, &[LINK, TC], None).map(Self)
+    }
+
+    /// Discards the notifications that have arrived.
+    pub fn drain(&self) {
+        let mut start = Vec::with_capacity(16);
+        loop {
+            start.clear();
+            match self.0.recv(&mut start, 0) {
+                // Notifications were lost because the receive buffer was full.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+impl AsFd for Announcements {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// `RTNLGRP_LINK` and `RTNLGRP_TC` (linux/rtnetlink.h).
+const LINK: u32 = 1;
+const TC: u32 = 4;

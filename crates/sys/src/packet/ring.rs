@@ -1,13 +1,18 @@
 //! A ring of slots shared with the kernel, which fills them in turn: `TPACKET_V2` of
 //! Documentation/networking/packet_mmap.rst.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ffi::CString;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::{io, ptr};
 
-use super::call;
-use super::header::{self, VirtioHeader};
-use crate::mapping::Mapping;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use socket2::{Domain, SockFilter, SockRef, Socket, Type};
+
+use super::{Outgoing, ring};
+use crate::socket::{read_bytes, set};
+use crate::splice::Mapping;
 
 /// How large a ring is.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +86,7 @@ impl Ring {
             tp_frame_size: size.slot_bytes as u32,
             tp_frame_nr: slots as u32,
         };
-        call::set_receive_ring(&socket, &request)?;
+        set_receive_ring(&socket, &request)?;
         let memory = Mapping::shared(socket.as_fd(), size.bytes())?;
         Ok(Self { socket, memory, size, block: 0, slot_in_block: 0 })
     }
@@ -104,7 +109,7 @@ impl Ring {
         let (raw, realtime_ns) = self.read_header();
         let (offset, length) = (usize::from(raw.tp_mac), raw.tp_snaplen as usize);
         let whole = raw.tp_snaplen == raw.tp_len
-            && offset >= header::BYTES
+            && offset >= BYTES
             && offset + length <= self.size.slot_bytes;
         if !whole {
             return None;
@@ -112,8 +117,8 @@ impl Ring {
         // SAFETY: the bytes before the frame are inside of the slot, which the kernel has handed
         // over.
         let virtio = unsafe {
-            let begin = self.current().add(offset - header::BYTES);
-            begin.cast::<[u8; header::BYTES]>().read_unaligned()
+            let begin = self.current().add(offset - BYTES);
+            begin.cast::<[u8; BYTES]>().read_unaligned()
         };
         Some(RingSlot {
             header: VirtioHeader::decode(virtio),
@@ -173,11 +178,273 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// slot's header and address with at least 16 bytes for the Ethernet header, rounded up, and the
 /// virtio header. The IP header is there, and the Ethernet header 14 bytes before it.
 const FRAME_OFFSET: usize =
-    (libc::TPACKET2_HDRLEN + 16).next_multiple_of(libc::TPACKET_ALIGNMENT) + header::BYTES - 14;
+    (libc::TPACKET2_HDRLEN + 16).next_multiple_of(libc::TPACKET_ALIGNMENT) + BYTES - 14;
+
+// The system calls of packet sockets, packet(7).
+
+/// A socket that receives nothing until [`start`].
+pub(super) fn packet_socket() -> io::Result<OwnedFd> {
+    let kind = Type::RAW.nonblocking().cloexec();
+    Ok(Socket::new_raw(Domain::PACKET, kind, None)?.into())
+}
+
+/// Sets all options but the ring. The kernel takes that with headers only in this order.
+pub(super) fn prepare(socket: &OwnedFd) -> io::Result<()> {
+    for option in [libc::PACKET_VNET_HDR, libc::PACKET_IGNORE_OUTGOING, libc::PACKET_QDISC_BYPASS] {
+        set(socket, libc::SOL_PACKET, option, &1)?;
+    }
+    set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_VERSION)?;
+    // Frames on their way to the receiver's queue. Without privilege the second is what can be had.
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
+        .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER))
+}
+
+/// Lets through frames that are longer than `above` bytes and not longer than `limit`.
+pub(super) fn filter_by_length(socket: &OwnedFd, above: u32, limit: u32) -> io::Result<()> {
+    let step = |code: u32, jt, jf, k| SockFilter::new(code as u16, jt, jf, k);
+    let jump_if_greater = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+    let answer = libc::BPF_RET | libc::BPF_K;
+    SockRef::from(socket).attach_filter(&[
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0, 0),
+        step(jump_if_greater, 2, 0, limit),
+        step(jump_if_greater, 0, 1, above),
+        step(answer, 0, 0, WHOLE_FRAME),
+        step(answer, 0, 0, 0),
+    ])
+}
+
+/// Gives the socket a ring to receive into.
+pub(super) fn set_receive_ring(socket: &OwnedFd, request: &libc::tpacket_req) -> io::Result<()> {
+    set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request)
+}
+
+/// Begins to receive all frames of the link with that number.
+pub(super) fn start(socket: BorrowedFd<'_>, link: libc::c_int) -> io::Result<()> {
+    let mut address = empty_address();
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = link;
+    // SAFETY: the pointer is to a live address of the length that is passed along.
+    check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    })
+}
+
+/// Whether the link to which the socket was bound exists no more.
+pub(super) fn link_has_gone(socket: BorrowedFd<'_>) -> bool {
+    let mut address = empty_address();
+    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the pointers are to a live address and its length.
+    let result = unsafe {
+        libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length)
+    };
+    // `packet_notifier` of net/packet/af_packet.c
+    result == 0 && address.sll_ifindex == -1
+}
+
+/// The number of the link of that name, in the calling thread's namespace.
+pub(super) fn link_index(link: &str) -> io::Result<libc::c_int> {
+    let no_device = || io::Error::from_raw_os_error(libc::ENODEV);
+    let name = CString::new(link).map_err(|_| no_device())?;
+    // SAFETY: the pointer is to a live NUL-terminated string.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => libc::c_int::try_from(index).map_err(|_| no_device()),
+    }
+}
+
+/// A descriptor that is readable when one of `sockets` is.
+pub(super) fn readiness_of(sockets: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
+    let readiness = epoll::create(CreateFlags::CLOEXEC)?;
+    for socket in sockets {
+        epoll::add(&readiness, socket, EventData::new_u64(0), EventFlags::IN)?;
+    }
+    Ok(readiness)
+}
+
+/// Number of frames dropped since the last call.
+pub(super) fn take_dropped(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    // `struct tpacket_stats`: packets, drops.
+    let mut counts = [0; 8];
+    read_bytes(&socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
+    Ok(u32::from_ne_bytes(counts.as_chunks().0[1]))
+}
+
+/// The error that waits on the socket, which is cleared.
+pub(super) fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+    SockRef::from(&socket).take_error()
+}
+
+fn empty_address() -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: 0,
+        sll_protocol: 0,
+        sll_ifindex: 0,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `TPACKET_V2`: frame by frame; version 3 shows frames in blocks, a millisecond or more late.
+const TPACKET_VERSION: libc::c_int = 1;
+const SEND_BUFFER: libc::c_int = 8 << 20;
+/// What a filter answers to keep all bytes of a frame.
+const WHOLE_FRAME: u32 = 0x7FFF_FFFF;
+
+// `struct virtio_net_hdr` of include/uapi/linux/virtio_net.h, in the host's byte order.
+
+/// What one frame still needs: a checksum, and to be cut. The default is nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VirtioHeader {
+    /// The checksum field holds only the pseudo-header's sum; that of the bytes from
+    /// `checksum_start` on is to be added.
+    pub needs_checksum: bool,
+    /// Protocol by which the frame is cut into segments.
+    pub gso: GsoType,
+    /// The TCP segments carry congestion window reduced (CWR), in the first one only.
+    pub ecn: bool,
+    /// Length in bytes of all headers, of the Ethernet header and those inside; a hint.
+    pub header_bytes: u16,
+    /// Payload bytes of each segment (the last may be shorter); 0 without segmentation.
+    pub gso_bytes: u16,
+    /// Where checksumming begins, in bytes from the begin of the frame.
+    pub checksum_start: u16,
+    /// Where the checksum field is, in bytes from `checksum_start`.
+    pub checksum_offset: u16,
+}
+
+/// What a frame of several segments consists of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum GsoType {
+    /// One segment: not to be cut.
+    #[default]
+    None,
+    /// TCP over IPv4.
+    Tcp4,
+    /// TCP over IPv6.
+    Tcp6,
+    /// UDP datagrams of one size, over either (Linux 6.2).
+    Udp,
+}
+
+impl VirtioHeader {
+    /// `None` for a kind of segmentation that [`GsoType`] does not have.
+    pub(super) fn decode(bytes: [u8; BYTES]) -> Option<Self> {
+        let [flags, gso, a, b, c, d, e, f, g, h] = bytes;
+        Some(Self {
+            needs_checksum: flags & NEEDS_CHECKSUM != 0,
+            gso: match gso & !ECN {
+                0 => GsoType::None,
+                TCP4 => GsoType::Tcp4,
+                TCP6 => GsoType::Tcp6,
+                UDP => GsoType::Udp,
+                _ => return None,
+            },
+            ecn: gso & ECN != 0,
+            header_bytes: u16::from_ne_bytes([a, b]),
+            gso_bytes: u16::from_ne_bytes([c, d]),
+            checksum_start: u16::from_ne_bytes([e, f]),
+            checksum_offset: u16::from_ne_bytes([g, h]),
+        })
+    }
+
+    pub(super) fn encode(&self) -> [u8; BYTES] {
+        let flags = if self.needs_checksum { NEEDS_CHECKSUM } else { 0 };
+        let gso = match self.gso {
+            GsoType::None => 0,
+            GsoType::Tcp4 => TCP4,
+            GsoType::Tcp6 => TCP6,
+            GsoType::Udp => UDP,
+        };
+        let [a, b] = self.header_bytes.to_ne_bytes();
+        let [c, d] = self.gso_bytes.to_ne_bytes();
+        let [e, f] = self.checksum_start.to_ne_bytes();
+        let [g, h] = self.checksum_offset.to_ne_bytes();
+        let gso = if self.ecn { gso | ECN } else { gso };
+        [flags, gso, a, b, c, d, e, f, g, h]
+    }
+}
+
+/// Without the buffer count and hashes that later versions append.
+pub(super) const BYTES: usize = 10;
+
+const NEEDS_CHECKSUM: u8 = 1;
+const TCP4: u8 = 1;
+const TCP6: u8 = 4;
+const UDP: u8 = 5;
+const ECN: u8 = 0x80;
+
+// Many frames in one system call.
+
+/// The memory that describes frames to `sendmmsg`.
+#[derive(Debug)]
+pub(super) struct Batch {
+    headers: Vec<[u8; ring::BYTES]>,
+    vectors: Vec<[libc::iovec; 2]>,
+    messages: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the pointers are written anew before each call and are not followed otherwise.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    pub(super) fn new() -> Self {
+        let vector = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        // SAFETY: a message header is integers and pointers, for which zero is a value.
+        let message = unsafe { std::mem::zeroed::<libc::mmsghdr>() };
+        Self {
+            headers: vec![[0; ring::BYTES]; FRAMES],
+            vectors: vec![[vector; 2]; FRAMES],
+            messages: vec![message; FRAMES],
+        }
+    }
+
+    /// Hands over the first of `frames`, as many as go into one call on a nonblocking socket, and
+    /// answers how many were taken, at least 1.
+    pub(super) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        frames: &[Outgoing<'_>],
+    ) -> io::Result<usize> {
+        let count = frames.len().min(FRAMES);
+        let slots = self.headers.iter_mut().zip(&mut self.vectors);
+        for ((outgoing, (header, vectors)), message) in
+            frames.iter().zip(slots).zip(&mut self.messages)
+        {
+            *header = outgoing.header.encode();
+            vectors[0].iov_base = header.as_mut_ptr().cast();
+            vectors[0].iov_len = header.len();
+            vectors[1].iov_base = outgoing.frame.as_ptr().cast_mut().cast();
+            vectors[1].iov_len = outgoing.frame.len();
+            message.msg_hdr.msg_iov = vectors.as_mut_ptr();
+            message.msg_hdr.msg_iovlen = 2;
+        }
+        // SAFETY: the first `count` messages lead to this batch's vectors, and those to its headers
+        // and to frames that are borrowed for the time of the call, which only reads them.
+        let taken = unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), self.messages.as_mut_ptr(), count as libc::c_uint, 0)
+        };
+        usize::try_from(taken).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Frames in one call: enough to make its own cost small.
+const FRAMES: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::super::SIZES;
+    use super::*;
 
     #[test]
     fn shrunk_sizes_keep_within_their_bytes_and_a_block_each() {
@@ -195,5 +462,32 @@ mod tests {
         assert_eq!(numbers, [(8192, 1972), (448, 16_308), (270, 65_556)]);
         assert!(SIZES.iter().map(|size| size.bytes()).sum::<usize>() <= 41 << 20);
         assert!(SIZES.iter().all(|size| size.slot_bytes % libc::TPACKET_ALIGNMENT == 0));
+    }
+
+    #[test]
+    fn every_header_survives_encoding() {
+        for gso in [GsoType::None, GsoType::Tcp4, GsoType::Tcp6, GsoType::Udp] {
+            for flag in [false, true] {
+                let header = VirtioHeader {
+                    needs_checksum: flag,
+                    gso,
+                    ecn: !flag,
+                    header_bytes: 66,
+                    gso_bytes: 1448,
+                    checksum_start: 34,
+                    checksum_offset: 16,
+                };
+                assert_eq!(VirtioHeader::decode(header.encode()), Some(header));
+            }
+        }
+        assert_eq!(VirtioHeader::default().encode(), [0; BYTES]);
+    }
+
+    #[test]
+    fn unknown_segmentation_is_no_header() {
+        // 3 is UFO, which Linux no longer makes.
+        for gso in [2, 3, 6, 0x7F] {
+            assert_eq!(VirtioHeader::decode([0, gso, 0, 0, 0, 0, 0, 0, 0, 0]), None, "{gso}");
+        }
     }
 }

@@ -8,32 +8,25 @@
 //! | module | what it reads |
 //! |---|---|
 //! | [`stat`] | CPU time by kind, per CPU |
-//! | [`softirqs`] | runs of the network's receive soft interrupt |
+//! | [`counters`] | runs of the network's receive soft interrupt; [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6` |
 //! | [`softnet`] | packets that each CPU's network softirq took, dropped, left for later |
-//! | [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6` |
 //! | [`sockstat`] | sockets and the memory of their buffers |
 //! | [`sysctl`] | kernel settings, by key; writes, too |
-//! | [`steering`] | which CPUs work for a device's queues and interrupts; writes, too |
-//! | [`memory`], [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
-//! | [`owner`] | which process holds a socket |
-//! | [`threads`] | CPU time of other processes' threads |
-//! | [`cgroup`], [`privilege`], [`limits`] | what this process may use and do |
+//! | [`cpu`] | which CPUs work for a device's queues and interrupts; writes, too |
+//! | [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
+//! | [`processes`] | which process holds a socket; [`processes`] | CPU time of other processes' threads |
+//! | [`cgroup`], [`privilege`] | what this process may use and do |
 
 pub mod cgroup;
 pub mod counters;
 pub mod cpu;
-pub mod limits;
 pub mod machine;
-pub mod memory;
-pub mod owner;
 pub mod privilege;
+pub mod processes;
 pub mod sockstat;
-pub mod softirqs;
 pub mod softnet;
 pub mod stat;
-pub mod steering;
 pub mod sysctl;
-pub mod threads;
 
 mod source;
 

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::option::{OptionError, read_bytes, read_error};
-use crate::bytes::u32_at;
+use crate::message::u32_at;
 
 /// Memory of a socket, bytes as the kernel accounts it (`SO_MEMINFO`, sock_diag's SK_MEMINFO).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shift::shift;
+use super::shift;
 use super::{HopSamples, MIN_COVERAGE, least, thinned};
 
 /// Share of the whole delay it must add.

@@ -2,9 +2,9 @@
 //! well.
 
 use super::{HopDocument, TRACE_SCHEMA, TraceDocument, end_in_words};
+use crate::config::TraceRequest;
 use crate::delay;
 use crate::outcome::PathEnd;
-use crate::reverse::TraceRequest;
 use linerate_units::Caveat;
 
 /// Most retries of a hop by any version of linerate.

@@ -13,11 +13,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use super::probe::HopFate;
+use super::probe::Reply;
 use crate::asn::{AsTable, Origin};
 use crate::config::TraceConfig;
 use crate::delay::{self, DelayAnalysis, HopSamples, LinkRate};
-use crate::ledger::Reply;
-use crate::missing::HopFate;
 use crate::mtu::MtuOutcome;
 use crate::multipath::PathsDocument;
 use crate::outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};

@@ -12,23 +12,18 @@
 //! at 95 % are exactly the burst that it allows.
 
 mod graph;
-mod outcome;
-mod rule;
-mod timing;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-pub use outcome::{Level, Node, PathLink, PathsDocument, RoutedPath};
-pub use rule::stopping_point;
+pub use graph::{Level, Node, PathLink, PathsDocument, RoutedPath};
+use linerate_units::Nanos;
 
 use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::identity::MAX_FLOWS;
-use super::ledger::ProbeLedger;
-use super::probe::{Answer, AnswerKind, Probe, ProbeId};
-use super::tracer::session_of;
-use linerate_units::Nanos;
+use super::probe::{Answer, AnswerKind, Probe, ProbeId, ProbeLedger};
+use super::tracer::{session_of, wait};
 
 /// Maximum number of probes of a flow at a TTL that has answered. At a silent TTL, the first flow
 /// has two.
@@ -262,7 +257,7 @@ impl PathFinder {
     /// The result; if the search was stopped before its end, what is known so far.
     pub fn finish(mut self) -> PathsDocument {
         self.is_bounded |= !self.is_done();
-        outcome::assemble(&self)
+        graph::assemble(&self)
     }
 
     fn level(&self, ttl: u8) -> &LevelState {
@@ -309,5 +304,142 @@ impl PathFinder {
                 cell.state = CellState::Failed;
             }
         }
+    }
+}
+
+// The stopping rule of multipath detection.
+
+/// Maximum number of successors of a router that can be distinguished.
+const MAX_SUCCESSORS: usize = 128;
+
+/// Number of flows through a router that must be seen at `successors` next routers before the rule
+/// concludes, at this confidence (0.5 to 0.9999), that there is no further one.
+///
+/// If there were one more, and each flow took any of the `successors + 1` with the same
+/// probability, the probability that so many flows miss at least one of them would be at most `1 −
+/// confidence` (Augustin, Friedman and Teixeira, "Multipath tracing with Paris traceroute", 2007).
+/// At 95 %: 6, 11, 16, 21, 27, 33, … for 1, 2, 3, … successors. This is the error for one router;
+/// the errors of the routers of a path add up. No successor at all counts as one; from 128 on the
+/// number no longer grows.
+pub fn stopping_point(successors: usize, confidence: f64) -> usize {
+    let kinds = successors.clamp(1, MAX_SUCCESSORS) + 1;
+    let confidence = confidence.clamp(0.5, 0.9999);
+    // seen[j]: the probability that j kinds have been seen so far (coupon collector).
+    let mut seen = vec![0.0; kinds + 1];
+    seen[0] = 1.0;
+    let mut flows = 0;
+    while seen[kinds] < confidence {
+        for j in (1..=kinds).rev() {
+            let again = j as f64 / kinds as f64;
+            let new = (kinds - j + 1) as f64 / kinds as f64;
+            seen[j] = seen[j] * again + seen[j - 1] * new;
+        }
+        seen[0] = 0.0;
+        flows += 1;
+    }
+    flows
+}
+
+// The wait for answers, and what happens when they are missing.
+
+impl PathFinder {
+    /// The TTLs with outstanding probes, and how long they are awaited.
+    fn waits(&self) -> impl Iterator<Item = (u8, Nanos)> {
+        let most = self.config.trace.timeout;
+        let largest = self.levels.iter().filter_map(|level| level.least_rtt).max();
+        let mut beyond = None;
+        (self.config.trace.first..=self.config.trace.hops).zip(&self.levels).rev().filter_map(
+            move |(ttl, level)| {
+                beyond = level.least_rtt.or(beyond);
+                (!level.waiting.is_empty()).then(|| (ttl, wait(beyond, largest, most)))
+            },
+        )
+    }
+
+    /// Ends the wait for overdue probes at a TTL, and queues them again if that may help.
+    fn expire(&mut self, ttl: u8, wait: Nanos, now: Nanos) {
+        let mut is_any = false;
+        while let Some((sent, flow)) = self.level(ttl).waiting.front().copied() {
+            if sent + wait > now {
+                break;
+            }
+            is_any = true;
+            self.level_mut(ttl).waiting.pop_front();
+            let has_answered = self.level(ttl).least_rtt.is_some();
+            let attempts = match (has_answered, flow) {
+                (true, _) => ATTEMPTS,
+                (false, 0) if !self.is_behind_all(ttl) => ATTEMPTS_IN_SILENCE,
+                (false, _) => 1,
+            };
+            let Some(cell) = self.cells.get_mut(&(ttl, flow)) else {
+                continue;
+            };
+            let is_last = cell.probes.len() >= usize::from(attempts);
+            cell.state = match is_last {
+                true => CellState::Failed,
+                false => CellState::Queued,
+            };
+            if let Some(id) = cell.probes.last() {
+                self.ledger.give_up(*id);
+            }
+            if !is_last {
+                self.level_mut(ttl).queue.push_back(flow);
+            }
+        }
+        if is_any {
+            let level = self.level_mut(ttl);
+            if level.least_rtt.is_some() {
+                let doubled = level.interval + level.interval;
+                level.interval = doubled.clamp(FIRST_INTERVAL, LONGEST_INTERVAL);
+            }
+            self.plan_around(ttl);
+        }
+    }
+
+    /// Whether no TTL from there on has answered so far.
+    fn is_behind_all(&self, ttl: u8) -> bool {
+        let place = usize::from(ttl - self.config.trace.first);
+        let mut levels = self.levels[place..].iter();
+        levels.all(|level| level.least_rtt.is_none())
+    }
+
+    /// Ends the search with what is known.
+    fn abandon(&mut self) {
+        self.is_bounded |= !self.is_done();
+        for level in &mut self.levels {
+            level.queue.clear();
+            level.waiting.clear();
+        }
+        for cell in self.cells.values_mut() {
+            if matches!(cell.state, CellState::Queued | CellState::Waiting) {
+                cell.state = CellState::Failed;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_table_at_95_percent() {
+        let published = [6, 11, 16, 21, 27, 33, 38, 44, 51, 57, 63, 70, 76, 83, 90, 96];
+        let computed: Vec<usize> = (1..=16).map(|k| stopping_point(k, 0.95)).collect();
+        assert_eq!(computed, published);
+    }
+
+    #[test]
+    fn two_next_routers_need_what_coins_say() {
+        // 2^(1−n) at most 1 %: n = 8.
+        assert_eq!(stopping_point(1, 0.99), 8);
+        assert_eq!(stopping_point(0, 0.99), 8);
+        assert!(stopping_point(2, 0.99) > stopping_point(2, 0.95));
+    }
+
+    #[test]
+    fn absurd_arguments_end() {
+        assert!(stopping_point(usize::MAX, 1.0) < 5_000);
+        assert!(stopping_point(3, f64::NEG_INFINITY) > 0);
     }
 }

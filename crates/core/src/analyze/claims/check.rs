@@ -1,10 +1,10 @@
 //! Checks one claim of a report against the rows that it is about.
 
+use super::super::AnalyzeError;
 use super::super::document::{ClaimResult, ClaimRow, ClaimVerdict, Unit};
-use super::super::error::AnalyzeError;
-use super::super::grouping::{Grouping, Rows, Split};
+use super::super::document::{digits, listed, settings, signed};
+use super::super::groups::{Grouping, Rows, Split};
 use super::super::table::{Column, Table};
-use super::super::words::{digits, listed, settings, signed};
 use super::{Average, Claim, Written};
 use crate::stats::{Accepted, Agreement, median};
 

@@ -26,8 +26,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::AnalyzeError;
 use super::document::{ClaimResult, Unit};
-use super::error::AnalyzeError;
 use super::table::Table;
 use crate::toml_reader::{Fault, place};
 

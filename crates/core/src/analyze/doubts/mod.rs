@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::document::{Doubt, DoubtKind};
-use super::grouping::Grouping;
+use super::groups::Grouping;
 use super::table::{Column, Table, number};
 
 /// Columns that have the same several values in each level, such as sizes: like should be compared

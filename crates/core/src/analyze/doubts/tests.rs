@@ -1,8 +1,8 @@
 //! Each doubt is raised where the figures give cause, and nowhere else.
 
+use super::super::groups::{Grouping, Split};
 use super::*;
 use crate::analyze::document::Doubt;
-use crate::analyze::grouping::{Grouping, Split};
 use crate::analyze::source::{Input, read};
 use crate::analyze::table::Table;
 

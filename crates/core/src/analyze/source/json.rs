@@ -11,7 +11,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use super::super::error::Place;
+use super::super::Place;
 use super::super::table::{Builder, Format, VERDICT_COLUMN};
 use super::{Input, Lines, SourceFault};
 use crate::capacity::CAPACITY_SCHEMA;

@@ -5,8 +5,8 @@ mod json;
 mod netperf;
 
 use super::MAX_BYTES;
-use super::error::{AnalyzeError, Place};
 use super::table::{Builder, Table};
+use super::{AnalyzeError, Place};
 use crate::units::shortened;
 
 /// A file as it was read.

@@ -1,12 +1,12 @@
 //! Applications that write or read no faster.
 
 use super::super::signals::{ThreadTime, positive};
-use super::super::text::percent;
 use super::super::thresholds::{
     BACKLOG, LEFT_BY_A_BACKLOG, MIN_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS,
     SOCKET_DROPS, USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::View;
+use super::super::view::percent;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::StreamTest;
 use crate::record::TcpReceiver;

@@ -3,11 +3,11 @@
 use super::super::formulas::{cubic_bps, pftk_bps, reno_bps};
 use super::super::remedy::congestion_control;
 use super::super::signals::{is_bbr, loss_events, lost, positive, rtt_s, segments_sent};
-use super::super::text::percent;
 use super::super::thresholds::{
     EVENTS_STEADY, MODEL_TOLERANCE, QUEUE_INFLATION, SMALL_WINDOW, SMALL_WINDOW_CUBIC,
     TIMEOUTS_COUNT, USUAL_STATE, WINDOW_USED,
 };
+use super::super::view::percent;
 use super::super::view::{TcpFlow, View};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::record::TcpSender;

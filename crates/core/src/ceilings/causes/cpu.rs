@@ -3,13 +3,13 @@
 use super::super::formulas::service_demand_bps;
 use super::super::signals::{ThreadTime, positive};
 use super::super::small_segments::busy_with_small_segments;
-use super::super::text::percent;
 use super::super::thresholds::{
     CHAIN_FULL, CHAIN_RUNS, CORE_FULL_PERCENT, CPU_CONTENDED, CPU_TAKEN, DATAGRAMS_LOST,
     EXACT_TOLERANCE, HOST_SHARE, MIN_UTILISATION, MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS,
     QUOTA_USED_UP, SOFTIRQ_FULL_PERCENT, WRITER_WAITS,
 };
 use super::super::view::View;
+use super::super::view::percent;
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;

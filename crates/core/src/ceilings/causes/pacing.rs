@@ -2,9 +2,9 @@
 
 use super::super::formulas::ETHERNET_HEADER_BYTES;
 use super::super::signals::positive;
-use super::super::text::{bps, percent};
 use super::super::thresholds::{EXACT_TOLERANCE, PACED, WINDOW_USED};
 use super::super::view::View;
+use super::super::view::{bps, percent};
 use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::remedy::{Remedy, RunOption};
 

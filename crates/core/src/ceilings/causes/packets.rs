@@ -1,9 +1,9 @@
 //! Applications as packets show them, if their threads were not seen.
 
 use super::super::signals::positive;
-use super::super::text::percent;
 use super::super::thresholds::{BACKLOG, MODEL_TOLERANCE, USUAL_STATE};
 use super::super::view::View;
+use super::super::view::percent;
 use super::{Cause, Ceiling, Rule, Signs};
 
 /// A writer that had nothing to send for most of the time.

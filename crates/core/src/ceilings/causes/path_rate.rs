@@ -4,12 +4,12 @@ use super::super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::super::remedy::rate;
 use super::super::signals::Inflation;
 use super::super::small_segments::queue_of_cpu;
-use super::super::text::{bps, percent};
 use super::super::thresholds::{
     CPU_TAKEN, DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU,
     QUEUE_DELAY_US, QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::View;
+use super::super::view::{bps, percent};
 use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::record::{DeviceFacts, HostFacts};
 use crate::remedy::{Remedy, RunOption};

@@ -2,13 +2,13 @@
 
 use super::super::remedy::rate;
 use super::super::signals::positive;
-use super::super::text::{bps, percent};
 use super::super::thresholds::{
     BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, ONE_WINDOW, POLICER_EVENTS,
     POLICER_EVENTS_BBR, POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND,
     POLICER_SHORT_TRAIN, POLICER_TRAIN, SAME_WINDOW, STEADY,
 };
 use super::super::view::View;
+use super::super::view::{bps, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::remedy::{Remedy, RunOption};
 

@@ -4,11 +4,11 @@
 //! counters tell: which class carried the transfer, how fast, and how often it had to wait.
 
 use super::super::remedy::rate;
-use super::super::text::{bps, percent};
 use super::super::thresholds::{
     CLASS_CARRIES, CLASS_FULL, EXACT_TOLERANCE, POLICER_LOSS, QDISC_HEADER_BYTES,
 };
 use super::super::view::View;
+use super::super::view::{bps, percent};
 use super::path_rate::believable_speed;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;

@@ -5,13 +5,13 @@ use super::super::remedy::{
     both_buffers, buffer, buffer_for, setting, setting_of, sysctl_maximum, tuning,
 };
 use super::super::signals::{positive, rtt_s};
-use super::super::text::{bytes, percent};
 use super::super::thresholds::{
     ALWAYS_TOLERANCE, EXACT_TOLERANCE, HELD_TOLERANCE, QUEUE_DELAY_US, QUEUE_INFLATION,
     SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_ALWAYS_FULL, WINDOW_COUNTED, WINDOW_FULL,
     WINDOW_HELD, WINDOW_OFTEN, WINDOW_ROOM, WINDOW_SEEN, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
+use super::super::view::{bytes, percent};
 use super::application::reader_is_late;
 use super::send_buffer::asked_share;
 use super::{Cause, Ceiling, Rule, Signs};

@@ -2,9 +2,9 @@
 
 use super::super::signals::positive;
 use super::super::small_segments::{queue_of_cpu, segmentation_offload, small_segments};
-use super::super::text::percent;
 use super::super::thresholds::{MIN_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
 use super::super::view::View;
+use super::super::view::percent;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::remedy::Remedy;
 

@@ -3,12 +3,12 @@
 use super::super::formulas::window_bps;
 use super::super::remedy::{self, buffer_for, sysctl_maximum, tuning};
 use super::super::signals::{is_bbr, positive, rtt_s};
-use super::super::text::{bytes, percent};
 use super::super::thresholds::{
     ALL_SENT, BUFFER_FILLED, BUFFER_LEAKS, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE,
     NOTHING_UNSENT, PARTLY_UNSENT, QUEUE_INFLATION, SNDBUF_SHARE, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View};
+use super::super::view::{bytes, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::TcpSender;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::measure::Measure;
+use super::super::document::Measure;
 use super::super::model::Column;
 use super::levels::{Factors, FileFactor, FileLevel, all_levels, factor_index, level_index, texts};
 use super::{Files, file_fault, file_text};

@@ -27,17 +27,12 @@
 //! | [`Layout`], [`Greeting`] | datagrams |
 //! | [`Users`], [`Credentials`] | the users who may test, the content of a token |
 
-mod account;
 mod auth;
 mod client;
-mod code;
 mod datagram;
-mod number;
 mod params;
-mod reader;
 mod results;
 mod server;
-mod state;
 #[cfg(test)]
 mod tests;
 
@@ -45,12 +40,11 @@ use std::time::Duration;
 
 pub use auth::{Credentials, NotAllowed, Users, from_base64};
 pub use client::{Client, ClientError, ClientEvent};
-pub use code::ErrorCode;
 pub use datagram::{Greeting, Layout};
 pub use params::{Params, Transport};
 pub use results::{Results, StreamResult};
+use serde_json::Value;
 pub use server::{Server, ServerError, ServerEvent};
-pub use state::State;
 
 /// Bytes of a [`Cookie`] on the wire, the terminating zero included.
 pub const COOKIE_BYTES: usize = 37;
@@ -103,5 +97,196 @@ pub fn stream_id(index: u32) -> u32 {
     match index {
         0 => 1,
         n => n + 2,
+    }
+}
+
+// The messages of one byte on the control connection.
+
+/// A message of one byte. Any byte can arrive; the constants are those that iperf3 sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State(pub u8);
+
+impl State {
+    /// Set up the timers.
+    pub const TEST_START: Self = Self(1);
+    /// Send and receive.
+    pub const TEST_RUNNING: Self = Self(2);
+    /// The client has ended the test.
+    pub const TEST_END: Self = Self(4);
+    /// Send the parameters.
+    pub const PARAM_EXCHANGE: Self = Self(9);
+    /// Open the data connections.
+    pub const CREATE_STREAMS: Self = Self(10);
+    /// The server ends.
+    pub const SERVER_TERMINATE: Self = Self(11);
+    /// The client gives up.
+    pub const CLIENT_TERMINATE: Self = Self(12);
+    /// Send your results, then take mine.
+    pub const EXCHANGE_RESULTS: Self = Self(13);
+    /// All results are exchanged.
+    pub const DISPLAY_RESULTS: Self = Self(14);
+    /// Goodbye.
+    pub const IPERF_DONE: Self = Self(16);
+    /// The server is busy, or has no place for this connection.
+    pub const ACCESS_DENIED: Self = Self(ACCESS_DENIED);
+    /// Two numbers follow: iperf3's error, and errno.
+    pub const SERVER_ERROR: Self = Self(0xfe);
+}
+
+// iperf3's error numbers: a server sends them, a client prints their texts.
+
+/// An error number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorCode(pub i32);
+
+/// Makes a constant of each error, and the table of their texts.
+macro_rules! errors {
+    ($($name:ident = $number:literal: $text:literal;)*) => {
+        impl ErrorCode {
+            $(
+                #[doc = $text]
+                pub const $name: Self = Self($number);
+            )*
+
+            /// The text of the error.
+            pub fn words(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                    _ => "an error that linerate has no words for",
+                }
+            }
+        }
+    };
+}
+
+errors! {
+    DURATION = 5: "the test is too long";
+    STREAMS = 6: "too many streams";
+    BLOCK = 7: "the block size is invalid";
+    BUFFER = 8: "the socket buffer is too large";
+    MSS = 10: "the MSS is too large";
+    OMIT = 12: "the warm-up is too long";
+    BURST = 15: "the burst is too large";
+    UDP_BLOCK = 20: "the datagram size is invalid";
+    TOS = 21: "the type of service is invalid";
+    TOTAL_RATE = 27: "more than the server's limit of rate";
+    MAX_DURATION = 37: "longer than the server's limit";
+    MESSAGE = 110: "an unknown message";
+    PARAMS = 114: "the parameters cannot be read";
+    STREAM = 118: "a data connection could not be used";
+    CLIENT_TERMINATED = 119: "the client has given up";
+    SERVER_TERMINATED = 120: "the server has been stopped";
+    BUSY = 121: "the server is busy";
+    CONGESTION = 134: "the congestion control cannot be had there";
+    AUTHORIZATION = 142: "not authorised";
+    NO_MESSAGE = 144: "nothing came for too long";
+    EXPIRED = 160: "the test did not end in its time";
+}
+
+impl ErrorCode {
+    /// The nearest number for which a client of this version has a text: 3.12 prints later numbers
+    /// without a text.
+    #[must_use]
+    pub fn known_to(self, version: Option<&str>) -> Self {
+        let minor = version.and_then(|version| {
+            let digits = version.strip_prefix("3.")?;
+            let end = digits.find(|c: char| !c.is_ascii_digit());
+            digits[..end.unwrap_or(digits.len())].parse::<u32>().ok()
+        });
+        match self {
+            _ if minor.is_some_and(|minor| minor >= 20) => self,
+            Self::MAX_DURATION => Self::DURATION,
+            Self::EXPIRED => Self::SERVER_TERMINATED,
+            other => other,
+        }
+    }
+}
+
+// Splits the bytes of the control connection into messages.
+
+/// Most bytes that may wait for their turn.
+const MAX_WAITING: usize = 64 << 10;
+
+/// Takes bytes, and gives states and JSON when asked. Its errors say in words what is wrong.
+#[derive(Debug, Default)]
+struct Reader {
+    buffer: Vec<u8>,
+}
+
+impl Reader {
+    /// Takes bytes. The next message may have up to `wanted` bytes.
+    fn push(&mut self, bytes: &[u8], wanted: usize) -> Result<(), String> {
+        if self.buffer.len() + bytes.len() > wanted + MAX_WAITING {
+            return Err("more bytes than there was anything to say".to_owned());
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        if self.buffer.is_empty() {
+            return None;
+        }
+        Some(self.buffer.remove(0))
+    }
+
+    /// Two 32-bit numbers, as they follow an error.
+    fn numbers(&mut self) -> Option<(i32, i32)> {
+        let bytes: [u8; 8] = *self.buffer.first_chunk()?;
+        self.buffer.drain(..8);
+        let number = |at: usize| i32::from_be_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        Some((number(0), number(4)))
+    }
+
+    /// JSON of at most `limit` bytes; `None` until it is whole.
+    fn json(&mut self, limit: usize) -> Result<Option<Vec<u8>>, String> {
+        let Some(head) = self.buffer.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes(*head) as usize;
+        if length > limit {
+            return Err(format!("JSON of {length} bytes, where at most {limit} are taken"));
+        }
+        if self.buffer.len() < 4 + length {
+            return Ok(None);
+        }
+        let rest = self.buffer.split_off(4 + length);
+        let whole = std::mem::replace(&mut self.buffer, rest);
+        Ok(Some(whole[4..].to_vec()))
+    }
+}
+
+/// JSON, preceded by its length.
+fn framed(json: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(4 + json.len());
+    bytes.extend_from_slice(&(json.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(json);
+    bytes
+}
+
+// Numbers and flags as the different versions of iperf3 write them.
+
+/// A count: whole and not negative, also where it was written as a float (`1e+10`).
+fn count(value: &Value) -> Option<u64> {
+    /// Beyond it a double does not have every whole number.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if let Some(count) = value.as_u64() {
+        return Some(count);
+    }
+    let number = value.as_f64()?;
+    (0.0..=EXACT).contains(&number).then_some(number as u64)
+}
+
+/// A count that may be −1 for "not known"; a version with unsigned JSON writes that as 2⁶⁴ − 1.
+fn count_if_known(value: &Value) -> Option<u64> {
+    count(value).filter(|count| *count < 1 << 62)
+}
+
+/// A flag: `true`, or any number but 0.
+fn flag(value: &Value) -> bool {
+    match value {
+        Value::Bool(flag) => *flag,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        _ => false,
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::reader::{Reader, framed};
 use super::{
     ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Results, STREAM_TIMEOUT, State,
 };
+use super::{Reader, framed};
 
 /// An action for the server's engine.
 #[derive(Debug, Clone, PartialEq)]

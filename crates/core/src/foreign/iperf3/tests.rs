@@ -427,11 +427,11 @@ proptest! {
                 Step::Bytes(bytes) => server.handle_input(now, &bytes),
                 Step::Params(udp) => {
                     let json = if udp { UDP } else { TCP };
-                    server.handle_input(now, &reader::framed(json.as_bytes()));
+                    server.handle_input(now, &super::framed(json.as_bytes()));
                 }
                 Step::State(byte) => server.handle_input(now, &[byte]),
                 Step::Results => {
-                    server.handle_input(now, &reader::framed(&results(1, true).to_json()));
+                    server.handle_input(now, &super::framed(&results(1, true).to_json()));
                 }
                 Step::Accept => server.accept(now),
                 Step::Begin => server.begin(now),

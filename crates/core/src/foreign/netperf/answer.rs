@@ -1,9 +1,9 @@
 //! The two answers of a server: it is ready, and the results.
 
-use super::block::{Block, Width};
+use super::super::{are_possible, other_half};
 use super::kind;
 use super::request::{Message, Refusal};
-use crate::foreign::told::{are_possible, other_half};
+use super::{Block, Width};
 use crate::session::message::{FlowHalf, UdpReceived};
 
 /// The server is ready: the port for the data, and the settings in force.

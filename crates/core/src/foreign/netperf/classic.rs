@@ -2,10 +2,10 @@
 //! older clients, and a few of newer ones.
 
 use super::answer::{Ready, Results};
-use super::block::{Block, Width};
 use super::request::{
     DataTest, Message, Refusal, Role, Transport, buffer, exchanged, family, length, message, port,
 };
+use super::{Block, Width};
 
 /// A test with messages of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

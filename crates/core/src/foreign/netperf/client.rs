@@ -6,8 +6,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::answer::{Ready, Results};
-use super::block::{Block, WIDE_BYTES, Width};
 use super::request::{DataTest, Length, Message, Role, Transport};
+use super::{Block, WIDE_BYTES, Width};
 use super::{PAD_SECONDS, errno, kind};
 
 /// Longest time from a message to its answer, beside the length of the test.

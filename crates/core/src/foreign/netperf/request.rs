@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::block::{Block, Width};
 use super::classic::Classic;
+use super::{Block, Width};
 use super::{errno, kind};
 use crate::foreign::Demand;
 use crate::plan::MAX_MESSAGE;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::answer::{self, Ready, Results};
-use super::block::{Block, NARROW_BYTES, WIDE_BYTES, Width};
 use super::request::{DataTest, Message, Refusal};
+use super::{Block, NARROW_BYTES, WIDE_BYTES, Width};
 use super::{PAD_SECONDS, kind};
 use crate::session::message::Limits;
 use crate::wire::is_same_secret;

@@ -13,8 +13,8 @@ mod connections;
 mod device;
 mod protocol;
 
+use super::advice::SettingState;
 use super::advice::{Advice, Question};
-use super::document::SettingState;
 
 type Rule = fn(&Question<'_>) -> Advice;
 

@@ -1,7 +1,7 @@
 //! Rules for TCP's behaviour and for the queue below it.
 
+use super::super::advice::Profile;
 use super::super::advice::{Advice, Question};
-use super::super::need::Profile;
 use super::{PATH, change, fine, open};
 
 /// A switch that should be on.

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::de::DeValue;
 
+use super::super::topology::{MAX_LINKS, block};
+use super::super::topology::{Wanted, interface_mtu};
 use super::{Nodes, check_name};
-use crate::lab::address::{MAX_LINKS, block};
-use crate::lab::assemble::{Wanted, interface_mtu};
 use crate::lab::{Prefix, Role, Topology};
 use crate::link::PathSpec;
 use crate::toml_reader::{At, Fault, Section, Value, string, wrong_type};

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use super::super::topology::{most_specific_first, shortest};
 use super::Nodes;
 use super::links::prefix;
-use crate::lab::routes::{most_specific_first, shortest};
 use crate::lab::{Prefix, Route, Topology};
 use crate::toml_reader::{At, Fault, Section};
 

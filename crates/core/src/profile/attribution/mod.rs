@@ -15,20 +15,20 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `name` | a symbol's plain name |
-//! | `table` | which function belongs to which layer: `functions.txt`, and how a name finds its pattern |
 //! | `owner` | which end's work a stack is |
 
-mod name;
 mod owner;
-mod table;
 
-pub use crate::plan::Role;
-pub use name::{path_from_root, plain_name};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 pub use owner::{Owner, Place, owner};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error;
 
 use super::{FoldedStack, Layer, TaskClass};
-use table::{Meaning, handles_payload, meaning};
+pub use crate::plan::Role;
 
 /// The attribution of a stack's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,10 +103,175 @@ fn walk(frames: &[String]) -> StackWalk {
     StackWalk { decided: None, unknown }
 }
 
+// Names of functions, reduced to the form that the table has.
+
+/// The function's own name: without offset, module, and what a compiler or the kernel's build put
+/// before or behind it.
+///
+/// Compilers split and clone functions (`.isra.0`, `.constprop.0`, `.part.0`, `.cold`,
+/// `.llvm.123`), the kernel pads and aliases them (`__pfx_`, `__cfi_`, `__pi_`), kallsyms adds the
+/// module (` [veth]`): it is the same function still. User functions may have dots and blanks in
+/// their names; they are not asked of the table.
+pub fn plain_name(symbol: &str) -> &str {
+    let word = symbol.split_whitespace().next().unwrap_or_default();
+    let whole = word.split("+0x").next().unwrap_or(word);
+    let symbol = PREFIXES.iter().find_map(|prefix| whole.strip_prefix(prefix)).unwrap_or(whole);
+    // A dot is no letter of C's names; one at the start is the name of a local label.
+    match symbol.char_indices().skip(1).find(|&(_, c)| c == '.') {
+        Some((dot, _)) => &symbol[..dot],
+        None => symbol,
+    }
+}
+
+/// The functions of a stack by their own names, from the root to the leaf, as pictures and other
+/// tools have them.
+pub fn path_from_root(stack: &FoldedStack) -> impl Iterator<Item = &str> {
+    let kernel = stack.kernel_frames as usize;
+    let frames = stack.frames.iter().enumerate().rev();
+    frames.map(move |(at, name)| if at < kernel { plain_name(name) } else { name.as_str() })
+}
+
+const PREFIXES: [&str; 3] = ["__pfx_", "__cfi_", "__pi_"];
+
+// The table of functions and their layers: reads `functions.txt`, which explains its format.
+
+/// The meaning of a function in a call chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// It and whatever it calls belongs to this layer, unless what it calls says something else.
+    Of(Layer),
+    /// It does the work of two layers in one pass.
+    Both(Layer, Layer),
+    /// The entry to a part of the kernel: it says where its own time belongs and that of helpers
+    /// that it calls, but nothing of functions that the table does not know.
+    Entry(Layer),
+    /// A general helper: it belongs to its caller.
+    Callers,
+    /// It moves bytes: a copy where its caller handles payload, otherwise its caller's.
+    Moves,
+}
+
+/// What the table says of a function, by its plain name; `None` if no pattern fits.
+fn meaning(name: &str) -> Option<Meaning> {
+    TABLE.meanings.find(name)
+}
+
+/// Whether what this function moves is payload.
+fn handles_payload(name: &str) -> bool {
+    TABLE.payload.find(name).is_some()
+}
+
+/// The end of the data that alone calls this function.
+fn data_end(name: &str) -> Option<Role> {
+    TABLE.ends.find(name)
+}
+
+#[derive(Default)]
+struct FunctionTable {
+    meanings: Index<Meaning>,
+    payload: Index<()>,
+    ends: Index<Role>,
+}
+
+static TABLE: LazyLock<FunctionTable> = LazyLock::new(|| {
+    let mut table = FunctionTable::default();
+    for line in patterns(include_str!("functions.txt")) {
+        match line.expect("a test reads every line") {
+            (pattern, Heading::Meaning(meaning)) => table.meanings.insert(pattern, meaning),
+            (pattern, Heading::Payload) => table.payload.insert(pattern, ()),
+            (pattern, Heading::End(side)) => table.ends.insert(pattern, side),
+        }
+    }
+    table
+});
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heading {
+    Meaning(Meaning),
+    Payload,
+    End(Role),
+}
+
+/// The patterns, each with its heading. An error is a line that cannot be read.
+fn patterns(text: &str) -> impl Iterator<Item = Result<(&str, Heading), String>> {
+    let mut heading = Err("a pattern without a heading".to_owned());
+    let is_pattern = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    text.lines().filter(is_pattern).filter_map(move |line| {
+        let words = line.strip_prefix('[');
+        match words.and_then(|words| words.strip_suffix(']')) {
+            Some(words) => {
+                heading = read_heading(words).ok_or_else(|| format!("the heading [{words}]"));
+                None
+            }
+            None => Some(heading.clone().map(|heading| (line, heading))),
+        }
+    })
+}
+
+fn read_heading(words: &str) -> Option<Heading> {
+    let layer = |word: &str| {
+        let word = IntoDeserializer::<Error>::into_deserializer(word);
+        Layer::deserialize(word).ok()
+    };
+    let words: Vec<&str> = words.split(' ').collect();
+    Some(Heading::Meaning(match words[..] {
+        ["of", one] => Meaning::Of(layer(one)?),
+        ["both", one, other] => Meaning::Both(layer(one)?, layer(other)?),
+        ["entry", one] => Meaning::Entry(layer(one)?),
+        ["callers"] => Meaning::Callers,
+        ["moves"] => Meaning::Moves,
+        ["payload"] => return Some(Heading::Payload),
+        ["sender"] => return Some(Heading::End(Role::Sender)),
+        ["receiver"] => return Some(Heading::End(Role::Receiver)),
+        _ => return None,
+    }))
+}
+
+/// Patterns, sorted by prefix.
+struct Index<T> {
+    whole: HashMap<&'static str, T>,
+    beginnings: HashMap<&'static str, T>,
+    longest: usize,
+}
+
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Self { whole: HashMap::new(), beginnings: HashMap::new(), longest: 0 }
+    }
+}
+
+impl<T: Copy> Index<T> {
+    /// Takes a name, or the beginning of names with a `*` behind it.
+    fn insert(&mut self, pattern: &'static str, value: T) {
+        match pattern.strip_suffix('*') {
+            Some(beginning) => {
+                self.longest = self.longest.max(beginning.len());
+                self.beginnings.insert(beginning, value);
+            }
+            None => {
+                self.whole.insert(pattern, value);
+            }
+        }
+    }
+
+    /// The longest pattern that fits; a whole name before a beginning.
+    fn find(&self, name: &str) -> Option<T> {
+        if let Some(&found) = self.whole.get(name) {
+            return Some(found);
+        }
+        let max = name.len().min(self.longest);
+        let mut parts = (1..=max).rev().filter_map(|length| name.get(..length));
+        parts.find_map(|part| self.beginnings.get(part).copied())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
+    use super::super::TaskClass;
     use super::*;
 
     /// A stack of a flow's thread: kernel frames from leaf to root, and user code below them.
@@ -245,5 +410,120 @@ mod tests {
             let total: u64 = attribute(&stack).share(count).map(|(_, part)| part).sum();
             prop_assert_eq!(total, count);
         }
+    }
+
+    #[test]
+    fn a_path_begins_at_the_root_and_leaves_user_names_as_they_are() {
+        let stack = FoldedStack {
+            frames: ["tcp_ack.part.0", "tcp_rcv [tcp]", "Vec<T>::new.cold", "main"]
+                .map(str::to_owned)
+                .to_vec(),
+            softirq_frames: 0,
+            kernel_frames: 2,
+            task: TaskClass::Flow,
+            count: 1,
+        };
+        let path: Vec<&str> = path_from_root(&stack).collect();
+        assert_eq!(path, ["main", "Vec<T>::new.cold", "tcp_rcv", "tcp_ack"]);
+    }
+
+    #[test]
+    fn what_the_build_added_is_taken_off() {
+        for (symbol, name) in [
+            ("tcp_ack", "tcp_ack"),
+            ("tcp_ack+0x1f/0x80", "tcp_ack"),
+            ("__tcp_send_ack.part.0", "__tcp_send_ack"),
+            ("nf_confirm.isra.0.cold", "nf_confirm"),
+            ("htb_dequeue.cold [sch_htb]", "htb_dequeue"),
+            ("foo.constprop.0\t[mod]", "foo"),
+            ("bar.llvm.12345", "bar"),
+            ("__pfx_tcp_sendmsg", "tcp_sendmsg"),
+            ("__pi_memcpy", "memcpy"),
+            ("bpf_prog_0f1e2d3c4b5a6978_mark[bpf]", "bpf_prog_0f1e2d3c4b5a6978_mark[bpf]"),
+            ("[user]", "[user]"),
+            (".L1", ".L1"),
+            ("", ""),
+        ] {
+            assert_eq!(plain_name(symbol), name, "{symbol}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_a_name_within_it(text in "\\PC{0,40}") {
+            prop_assert!(text.contains(plain_name(&text)));
+            prop_assert_eq!(plain_name(plain_name(&text)).len() <= text.len(), true);
+        }
+    }
+
+    fn all() -> Vec<(&'static str, Heading)> {
+        let lines: Result<_, String> = patterns(include_str!("functions.txt")).collect();
+        lines.unwrap()
+    }
+
+    #[test]
+    fn every_line_of_the_table_can_be_read() {
+        let headings: HashSet<_> =
+            all().iter().map(|(_, heading)| format!("{heading:?}")).collect();
+        assert_eq!(headings.len(), 23);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_an_error() {
+        for text in ["tcp_ack\n", "[of tcpp]\ntcp_ack\n", "[both tcp]\nx\n", "[]\nx\n"] {
+            assert!(patterns(text).any(|line| line.is_err()), "{text}");
+        }
+        let read: Vec<_> = patterns("# why\n\n[of tcp]\ntcp_*\n").collect();
+        let meaning = Heading::Meaning(Meaning::Of(Layer::Tcp));
+        assert_eq!(read, [Ok(("tcp_*", meaning))]);
+    }
+
+    #[test]
+    fn no_pattern_stands_twice() {
+        let mut seen = HashSet::new();
+        for (pattern, heading) in all() {
+            let table = std::mem::discriminant(&heading);
+            assert!(seen.insert((pattern, table)), "{pattern} stands twice");
+        }
+    }
+
+    #[test]
+    fn patterns_are_names_with_a_star_at_most_at_their_end() {
+        for (pattern, _) in all() {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            let sound = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            assert!(name.len() >= 2 && name.chars().all(sound), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn every_pattern_is_found_by_its_own_name() {
+        for (pattern, heading) in all() {
+            if let Heading::Meaning(says) = heading
+                && !pattern.ends_with('*')
+            {
+                assert_eq!(meaning(pattern), Some(says), "{pattern}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_pattern_decides() {
+        for (name, says) in [
+            ("tcp_sendmsg_locked", Meaning::Of(Layer::Tcp)),
+            ("tcp_gro_receive", Meaning::Of(Layer::Offload)),
+            ("tcp_v4_send_check", Meaning::Of(Layer::Checksum)),
+            ("skb_release_data", Meaning::Of(Layer::PacketMemory)),
+            ("skb_copy_bits", Meaning::Of(Layer::Copy)),
+            ("skb_segment", Meaning::Of(Layer::Offload)),
+            ("__raw_spin_lock", Meaning::Callers),
+            ("schedule_idle", Meaning::Entry(Layer::Idle)),
+            ("ip_fast_csum", Meaning::Of(Layer::Checksum)),
+        ] {
+            assert_eq!(meaning(name), Some(says), "{name}");
+        }
+        assert_eq!(meaning("ext4_finish_bio"), None);
+        assert_eq!(meaning(""), None);
+        assert_eq!(meaning("größe"), None);
     }
 }

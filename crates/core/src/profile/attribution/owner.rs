@@ -27,7 +27,7 @@
 //! round; soft interrupts that begin in no thread of either cannot be told.
 
 use super::super::{FoldedStack, Layer, TaskClass};
-use super::table::{Meaning, data_end, meaning};
+use super::{Meaning, data_end, meaning};
 use super::{attribute, kernel_part, plain_name};
 use crate::plan::Role;
 

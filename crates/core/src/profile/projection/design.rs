@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::error::NotProjected;
+use super::NotProjected;
 use crate::plan::{Protocol, SocketOptions, StreamTest, Test, Traffic};
 use crate::record::Record;
 use crate::toml_reader;

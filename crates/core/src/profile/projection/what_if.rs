@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::NotProjected;
 use super::design::{Point, point_on, written};
-use super::error::NotProjected;
 use super::observation::of_ip;
-use super::term::Term;
+use super::state::Term;
 use crate::plan::Protocol;
 use crate::record::Record;
 use crate::toml_reader;

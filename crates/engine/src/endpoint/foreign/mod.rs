@@ -3,7 +3,6 @@
 //! A [`ForeignClient`] counts among the endpoint's clients, does not measure on a host that another
 //! client has changed, and leaves a record and a line in the log for each test.
 
-mod accept;
 pub(super) mod iperf3;
 mod netperf;
 mod ports;
@@ -22,8 +21,8 @@ use linerate_core::session::message::HalfReport;
 use linerate_core::units::Family;
 
 use super::budget::Claim;
+use super::budget::HeldPlace;
 use super::clients::Presence;
-use super::occupancy::HeldPlace;
 use super::session::{Context, random_token};
 use super::terms::owners_limit;
 use super::{Running, ServeEvent};

@@ -12,10 +12,10 @@ use linerate_core::lab::Prefix;
 use linerate_core::wire::StampRequest;
 use linerate_sys::socket::{self, Arrival};
 
-use super::accept::watch_datagrams;
+use super::super::clients::{GuessCounts, PerSecond};
+use super::ports::watch_datagrams;
 use crate::clock::now_ns;
 use crate::endpoint::clients::share_of_one;
-use crate::endpoint::rate_limit::{GuessCounts, PerSecond};
 use crate::endpoint::session::Context;
 use crate::measure::exchange::answer;
 

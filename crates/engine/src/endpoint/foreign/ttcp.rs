@@ -18,10 +18,10 @@ use linerate_core::session::message::{FlowHalf, HalfReport};
 use linerate_core::units::{End, Span, format_rfc3339};
 use linerate_sys::socket;
 
-use super::accept::{ForeignAdmission, accept, watch_datagrams};
+use super::super::clients::PerSecond;
+use super::ports::{ForeignAdmission, accept, watch_datagrams};
 use super::{ForeignClient, Standstill};
 use crate::clock::now_ns;
-use crate::endpoint::rate_limit::PerSecond;
 use crate::endpoint::session::Context;
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket, one_flow};

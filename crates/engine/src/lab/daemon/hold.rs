@@ -10,13 +10,13 @@ use linerate_core::lab::{Role, Topology};
 use linerate_sys::poll::wait_readable;
 use linerate_sys::process::{effective_user, new_session, peer_user, set_session_nice, start_time};
 
-use super::ask::read_within;
 use super::directory::LabDirectory;
-use super::state::{HostState, LabState, hosts_file, status};
+use super::directory::{HostState, LabState, hosts_file, status};
+use super::read_within;
 use crate::lab::pump::come_first;
 use crate::lab::{Lab, LabError, LabOptions, prepare};
-use crate::signal::stop_on_signal;
 use crate::state_files::{StateError, remove_file};
+use crate::stop::stop_on_signal;
 
 /// The least weight that a session can have, and the usual one.
 const LIGHT: i32 = 19;

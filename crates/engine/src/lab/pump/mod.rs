@@ -7,33 +7,25 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`one_way`] | one direction with the bytes of its packets, without sockets and clock |
-//! | [`store`] | the bytes of the packets on their way |
-//! | [`spared`] | packets that are never damaged silently |
-//! | [`gauge`] | what the links did, and how late the pump was |
+//! | [`one_way`] | one direction with the bytes of its packets, without sockets and clock; [`one_way`] | the bytes of the packets on their way; [`one_way`] | packets that are never damaged silently |
 
-mod gauge;
 mod one_way;
-mod spared;
-mod store;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use linerate_core::link::Counters;
 use linerate_core::link::frame::{Gso, Offload};
 use linerate_core::stats::LatencyHistogram;
 use linerate_core::units::Nanos;
 use linerate_sys::packet::{GsoType, Outgoing, PacketSocket, VirtioHeader};
 use linerate_sys::poll::{Poller, wait_readable};
 use linerate_sys::thread as scheduling;
-
-pub(crate) use gauge::{Gauge, GaugeReading};
 pub(crate) use one_way::OneWaySetup;
-use one_way::{Departure, OneWay};
-use spared::Spared;
+use one_way::{Departure, OneWay, Spared};
 
 use crate::clock::now_ns;
 use crate::stop::Stop;
@@ -390,5 +382,43 @@ fn header(offload: &Offload) -> VirtioHeader {
         gso_bytes: offload.gso_bytes,
         checksum_start: offload.checksum_start,
         checksum_offset: offload.checksum_offset,
+    }
+}
+
+// Figures of a pump: what its links did, and how late it was.
+
+/// The figures of one direction, written by the pump now and then and read by anybody.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gauge(Arc<Mutex<GaugeReading>>);
+
+/// One direction so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GaugeReading {
+    /// What the link did.
+    pub(crate) counters: Counters,
+    /// Time from when a packet was due until it was handed on.
+    pub(crate) lateness: LatencyHistogram,
+    /// Packets that the emulator lost by its own fault, because its memory or a socket was full.
+    pub(crate) overflowed: u64,
+}
+
+impl Gauge {
+    /// The figures so far, at most a tenth of a second old.
+    pub(crate) fn read(&self) -> GaugeReading {
+        self.lock().clone()
+    }
+
+    /// Writes them.
+    fn write(&self, counters: Counters, lateness: &mut LatencyHistogram, lost: u64) {
+        let mut reading = self.lock();
+        reading.counters = counters;
+        reading.lateness.merge(lateness);
+        reading.overflowed = lost;
+        *lateness = LatencyHistogram::new();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GaugeReading> {
+        // The reading is always whole, even if a thread that held the lock has panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,11 +7,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use linerate_core::plan::ExchangeTest;
 use linerate_core::video::Player;
 
-use super::tag::SLICE;
-use super::tally::Tally;
+use super::super::flow::Shared;
+use super::Tally;
+use super::udp::SLICE;
 use crate::clock::{nanos, now, now_ns};
 use crate::measure::options::QuickAck;
-use crate::measure::shared::Shared;
 use crate::measure::transfer::{Mover, PIECE, buffer};
 use crate::shares::lock;
 

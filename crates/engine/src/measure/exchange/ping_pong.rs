@@ -6,8 +6,8 @@ use std::net::{TcpStream, UdpSocket};
 use linerate_core::plan::ExchangeTest;
 use linerate_sys::socket;
 
-use super::tag::{Patience, SLICE, Tag};
-use super::tally::Tally;
+use super::Tally;
+use super::udp::{Patience, SLICE, Tag};
 use crate::clock::now_ns;
 use crate::measure::options::QuickAck;
 use crate::measure::transfer::{Mover, buffer, stopped};

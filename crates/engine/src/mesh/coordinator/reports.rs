@@ -10,9 +10,9 @@ use linerate_mesh::bus::Delivery;
 use linerate_mesh::message::{Outcome, Report, decode};
 use linerate_mesh::{Input, Offered};
 
+use super::super::KeptReports;
 use super::{Coordinator, MeshResult, RUN, test_of};
 use crate::clock::{nanos, since_1970_ns};
-use crate::mesh::kept::KeptReports;
 
 /// Time between two lines about reports of one site that are dropped.
 const SAY_EVERY: Duration = Duration::from_secs(60);

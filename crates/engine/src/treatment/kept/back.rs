@@ -7,11 +7,11 @@ use linerate_core::host::{ChangeOutcome, SettingChange};
 use super::super::applied::{check_free, undo_step};
 use super::super::error::TreatError;
 use super::super::journal as treatments;
-use super::super::leftovers;
+use super::super::journal;
 use super::super::place::{NamespacePlace, Visit};
 use super::super::step::Undone;
-use super::super::sysctl_directory::SysctlDirectory;
-use super::journal::{Journal, Kept};
+use super::super::sysctl::SysctlDirectory;
+use super::{Journal, Kept};
 use crate::state_files::{StateDirectory, StateError};
 
 /// What `undo` did.
@@ -36,7 +36,7 @@ pub(crate) fn undo(
 ) -> Result<UndoneSettings, TreatError> {
     let place = NamespacePlace::here()?;
     let treating = treatments::hold(&treatments::directory()?)?;
-    leftovers::undo_in(&treating)?;
+    journal::undo_in(&treating)?;
     let mut journal = Journal::open(directory)?;
     let is_gone = |entry: &Kept| {
         entry.place.is_of_this_boot() && matches!(entry.place.run(|| ()), Visit::Gone)

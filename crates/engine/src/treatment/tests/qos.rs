@@ -8,10 +8,10 @@ use linerate_core::treatment::Treatments;
 use linerate_sys::netns::Pair;
 use linerate_testkit::{Need, skip};
 
+use super::super::journal::undo_leftovers_in;
 use super::{Applied, Journals, TreatError, apply_and_kill, on_pair, or_skip, plan};
 use crate::category::Categorized;
 use crate::qos::{self, Mode, QosError, QosOptions, Standing};
-use crate::treatment::leftovers::undo_leftovers_in;
 
 /// The files that the tests name.
 pub(super) fn read(name: &str) -> Result<String, String> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use linerate_core::toml_reader::{At, Fault, FileError};
 use linerate_core::units::BitRate;
 
-use super::error::{Lines, too_many, unknown};
+use super::check::{Lines, too_many, unknown};
 use super::toml::{MAX_ADAPTERS, MAX_BYTES, MAX_FILTERS, MAX_POLICIES, unused};
 use super::{Adapter, Conditions, Filter, Names, Place, Policy, PolicyFile, Share, check, values};
 use blocks::{HpuxBlock, HpuxBlockKind};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_core::toml_reader::{Fault, Section};
 
+use super::super::check::{no_value, unknown};
 use super::{Index, list, policy_of};
-use crate::policy::error::{no_value, unknown};
 use crate::policy::values::{self, Number, Span};
 use crate::policy::words::FAMILIES;
 use crate::policy::{

@@ -7,21 +7,17 @@
 //! them without a lookup.
 
 mod code;
-mod content;
-mod lookup;
-mod record;
 mod rows;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::policy::Family;
-use crate::rules::{Field, RuleSet};
-
-use super::action::Effect;
+use super::action::{Asked, Effect, NO_CLASS, NO_DSCP, NO_PRIORITY, Value, octets};
+use super::assembler::Size;
 use super::chain::is_short;
-use crate::rules::RuleError;
-use content::Content;
+use super::meter::{Metering, NUMBERS, numbers};
+use crate::policy::Family;
+use crate::rules::{Action, Field, RuleError, RuleSet};
 
 /// The tables of families with many rules.
 #[derive(Debug, Default)]
@@ -96,10 +92,10 @@ impl Tables {
         }
         let mut content = Content::default();
         let bits_at = content.append(&lowest_bits());
-        let records = record::append(&mut content, &rules.actions);
+        let records = append(&mut content, &rules.actions);
         let mut tables = Self {
             bits_at,
-            effect: Some(record::effect(&rules.actions)),
+            effect: Some(effect(&rules.actions)),
             last_record: records.last().copied().unwrap_or(0),
             ..Self::default()
         };
@@ -149,6 +145,117 @@ fn lowest_bits() -> [u8; 64] {
         bits[(DE_BRUIJN << bit >> 58) as usize] = bit;
     }
     bits
+}
+
+// The bytes of all tables.
+
+/// Most bytes; the verifier's bound on offsets is twice that.
+const MAX_BYTES: usize = 256 << 20;
+
+/// A growing buffer; each part starts at a multiple of eight.
+#[derive(Debug, Default)]
+struct Content(Vec<u8>);
+
+impl Content {
+    /// Appends bytes and returns their position.
+    fn append(&mut self, bytes: &[u8]) -> u32 {
+        let at = self.reserve(0);
+        self.0.extend_from_slice(bytes);
+        at
+    }
+
+    /// Appends that many zeros and returns their position.
+    fn reserve(&mut self, bytes: usize) -> u32 {
+        let at = self.0.len().next_multiple_of(8);
+        self.0.resize(at + bytes, 0);
+        // A buffer that is too large is refused at the end.
+        at as u32
+    }
+
+    fn put_u32(&mut self, at: u32, value: u32) {
+        let at = at as usize;
+        self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// # Errors
+    /// [`RuleError::TooLarge`].
+    fn check(&self) -> Result<(), RuleError> {
+        if self.0.len() > MAX_BYTES { Err(RuleError::TooLarge { most: MAX_BYTES }) } else { Ok(()) }
+    }
+
+    fn finish(mut self) -> Result<Vec<u8>, RuleError> {
+        self.reserve(0);
+        self.check()?;
+        Ok(self.0)
+    }
+}
+
+// Effects of actions as records in the tables.
+
+/// Offsets in a record.
+const SLOT: i16 = 0;
+const CLASS: i16 = 4;
+const DSCP: i16 = 8;
+const VLAN_PRIORITY: i16 = 11;
+const DROP: i16 = 12;
+const DROP_RED: i16 = 13;
+const METER: i16 = 16;
+
+/// Appends a record for each action and returns their positions.
+fn append(content: &mut Content, actions: &[Action]) -> Vec<u32> {
+    let record = |action: &Action| {
+        let mut bytes = Vec::with_capacity(METER as usize + 8 * NUMBERS);
+        bytes.extend(action.slot.0.to_ne_bytes());
+        bytes.extend(action.class.unwrap_or(NO_CLASS).to_ne_bytes());
+        bytes.extend(octets(action).map(|octet| octet.unwrap_or(NO_DSCP as u8)));
+        bytes.push(action.vlan_priority.unwrap_or(NO_PRIORITY as u8));
+        let drop_red = action.meter.is_some_and(|meter| meter.drop_red);
+        bytes.extend([u8::from(action.drop), u8::from(drop_red), 0, 0]);
+        let meter = action.meter.map_or([0; NUMBERS], |meter| numbers(&meter));
+        bytes.extend(meter.iter().flat_map(|number| number.to_ne_bytes()));
+        content.append(&bytes)
+    };
+    actions.iter().map(record).collect()
+}
+
+/// The combined effect of the actions.
+fn effect(actions: &[Action]) -> Effect {
+    let asked = |has: &dyn Fn(&Action) -> bool, size, offset, none| {
+        let value = Value::Recorded(size, offset);
+        match actions.iter().filter(|action| has(action)).count() {
+            0 => Asked::Never,
+            count if count == actions.len() => Asked::Always(value),
+            _ => Asked::Unless(value, none),
+        }
+    };
+    let metered = actions.iter().filter(|action| action.meter.is_some());
+    let meter = (metered.count() > 0).then(|| {
+        Metering::with(std::array::from_fn(|number| {
+            Value::Recorded(Size::Double, METER + 8 * number as i16)
+        }))
+    });
+    Effect {
+        slot: Value::Recorded(Size::Word, SLOT),
+        dscp: std::array::from_fn(|colour| {
+            let has = |action: &Action| octets(action)[colour].is_some();
+            asked(&has, Size::Byte, DSCP + colour as i16, NO_DSCP)
+        }),
+        vlan_priority: asked(
+            &|action| action.vlan_priority.is_some(),
+            Size::Byte,
+            VLAN_PRIORITY,
+            NO_PRIORITY,
+        ),
+        class: asked(&|action| action.class.is_some(), Size::Word, CLASS, NO_CLASS),
+        drop: asked(&|action| action.drop, Size::Byte, DROP, 0),
+        drop_red: asked(
+            &|action| action.meter.is_some_and(|meter| meter.drop_red),
+            Size::Byte,
+            DROP_RED,
+            0,
+        ),
+        meter,
+    }
 }
 
 #[cfg(test)]

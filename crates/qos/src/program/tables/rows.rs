@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::policy::Family;
 use crate::rules::{Field, Rule};
 
-use super::content::Content;
+use super::Content;
 use super::{Dimension, Lookup, SearchKey};
 use crate::rules::RuleError;
 

@@ -10,7 +10,7 @@ use linerate_core::units::FileError;
 use thiserror::Error;
 
 use super::key::PrivateKey;
-use crate::endpoint::rate_limit::Guesses;
+use crate::endpoint::clients::Guesses;
 
 /// The users who may test, and the key that decrypts their tokens.
 pub struct Iperf3Access {

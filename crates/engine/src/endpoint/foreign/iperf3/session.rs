@@ -14,8 +14,7 @@ use linerate_core::record::Status;
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::{End, Family, Span, format_rfc3339};
 
-use super::calls::Call;
-use super::output;
+use super::Call;
 use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::endpoint::Running;
@@ -23,9 +22,9 @@ use crate::endpoint::foreign::{ForeignClient, Standstill};
 use crate::endpoint::session::Context;
 use crate::endpoint::terms::{can_do, prepare, within_rate};
 use crate::measure::flow::Flow;
+use crate::measure::flow::Marks;
+use crate::measure::flow::{LiveFlow, until_interval};
 use crate::measure::half::{Half, HalfOptions};
-use crate::measure::live::{LiveFlow, until_interval};
-use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 use crate::partner::Accounts;
 
@@ -392,7 +391,7 @@ impl Iperf3Session {
         if let Some(asked) = &self.asked {
             let mut results = Results::of_half(&report, &asked.test);
             if asked.params.wants_output {
-                results.output = Some(output::text(&report));
+                results.output = Some(super::text(&report));
             }
             self.server.report(now(), &results);
         }

@@ -18,12 +18,12 @@ use linerate_sys::proc::stat;
 
 use self::data::Data;
 use self::running::Running;
+use super::super::clients::Guesses;
 use super::ForeignClient;
-use super::accept::{ForeignAdmission, accept};
+use super::ports::{ForeignAdmission, accept};
 use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::endpoint::NetperfOptions;
-use crate::endpoint::rate_limit::Guesses;
 use crate::endpoint::session::Context;
 use crate::host;
 

@@ -14,8 +14,8 @@ use linerate_core::units::{End, format_rfc3339};
 
 use super::super::{ForeignClient, Standstill};
 use super::data::{CpuWatch, Data, FirstData};
+use crate::measure::flow::Marks;
 use crate::measure::half::Half;
-use crate::measure::shared::Marks;
 use crate::measure::source::FlowSource;
 
 /// A test of short connections is over when none has arrived for this long after the test's time.
