@@ -6,7 +6,6 @@
 //! checked by [`Test::check`]: an endpoint calls it on what a client sends.
 
 mod build;
-mod error;
 mod options;
 
 use std::net::IpAddr;
@@ -17,12 +16,12 @@ use serde_with_macros::skip_serializing_none;
 
 use crate::units::{BitRate, ByteCount, Dscp, Percent, Span};
 use crate::wire::STAMP_BYTES;
-use error::{Piece, option};
+use build::{Piece, option};
 
 pub use crate::units::End;
 pub use build::Draft;
+pub use build::PlanError;
 pub use build::Role;
-pub use error::PlanError;
 pub use options::{Default, Over, Shorthand, SocketTreatment, TestOption, option_of, options};
 
 /// The kind of traffic.

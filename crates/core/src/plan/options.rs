@@ -14,7 +14,7 @@ use std::net::IpAddr;
 pub(super) use table::DEFAULT_TIME;
 use table::OPTIONS;
 
-use super::error::{Piece, option};
+use super::build::{Piece, option};
 use super::{
     Closer, Direction, ExchangeTest, PlanError, Protocol, ReceiveMethod, Role, SendMethod,
     StreamTest, Test, Traffic, Workload,

@@ -8,8 +8,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `sample` | what a client asks of an end's profiler, with its limits; `sample` | what an end took: folded stacks, counts by CPU, how, at what cost |
-//! | `rate` | how much time a sample of cycles stands for |
+//! | `sample` | what a client asks of an end's profiler, with its limits; `sample` | what an end took: folded stacks, counts by CPU, how, at what cost; `sample` | how much time a sample of cycles stands for |
 //! | `count` | the layers; `count` | samples of an end to its layers, their costs and intervals |
 //! | [`attribution`] | from a call chain to its layer, and to the end whose work it is |
 //! | `document` | a record and two profiles make a document; `document` | the document |
@@ -19,7 +18,6 @@ pub mod attribution;
 mod count;
 mod document;
 pub mod projection;
-mod rate;
 mod sample;
 
 pub use count::Layer;

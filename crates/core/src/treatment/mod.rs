@@ -19,14 +19,12 @@
 //! |---|---|
 //! | `table` | the treatments, and the kernel settings among them; `table` | puts treatments of sockets into a plan; checks in a record that they had effect |
 //! | `value` | kinds of values with their ranges |
-//! | `list` | [`Treatments`]: reading and writing them |
+//! | `list` | [`Treatments`]: reading and writing them; `list` | contradictions between treatments; the two sides with their controls |
 //! | `change` | [`HostChange`]: what is changed on a host; `change` | at which end of the payload a treatment acts; `change` | the errors |
 //! | `policy` | the value of `qos`: a policy with the text of its file |
-//! | `pair` | contradictions between treatments; the two sides with their controls |
 
 mod change;
 mod list;
-mod pair;
 
 mod table;
 
@@ -37,6 +35,6 @@ pub use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Val
 pub use change::TreatmentError;
 pub use change::{DeviceSetting, HostChange, RouteSetting};
 pub use change::{Sysctl, sysctl_of, sysctls};
+pub use list::{Pair, pair};
 pub use list::{Treatment, Treatments};
-pub use pair::{Pair, pair};
 pub use table::{Entry, Scope, acts_words, refused, table};

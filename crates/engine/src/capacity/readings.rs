@@ -8,13 +8,13 @@ use linerate_sys::proc::cgroup::{self, CgroupLimits};
 use linerate_sys::proc::counters::ProtocolCounters;
 use linerate_sys::proc::machine::{MemoryInfo, page_bytes, read_slab_caches};
 use linerate_sys::proc::privilege::descriptor_limit;
-use linerate_sys::proc::{sockstat, sysctl};
+use linerate_sys::proc::{counters, sysctl};
 
 use crate::clock::now;
 
 /// The sockets and memory in use at present.
 pub(super) fn memory() -> MemoryReading {
-    let sockets = sockstat::read().ok();
+    let sockets = counters::read().ok();
     let info = MemoryInfo::read().ok();
     MemoryReading {
         tcp_in_use: sockets.map(|sockets| sockets.tcp + sockets.tcp6),

@@ -23,7 +23,7 @@ use linerate_mesh::message::{Outcome, Presence, Report, Running, Task, decode, e
 use linerate_sys::netns::Namespace;
 
 use super::KeptReports;
-use super::error::MeshError;
+use super::MeshError;
 use super::owner::SiteOwner;
 use crate::endpoint::{Admission, Booked, Endpoint, ServeOptions};
 use crate::error::MeasureError;

@@ -14,7 +14,6 @@
 mod agent;
 mod bus;
 mod coordinator;
-mod error;
 mod owner;
 
 use std::collections::VecDeque;
@@ -27,13 +26,17 @@ use std::path::{Path, PathBuf};
 pub use agent::{Agent, AgentOptions};
 pub use bus::LocalBus;
 pub use coordinator::{Coordinator, MeshResult, RUN};
-pub use error::MeshError;
 use linerate_core::record::Status;
 use linerate_core::units::{DEFAULT_PORT, EndpointName};
 use linerate_core::wire::Key;
+use linerate_history::HistoryError;
+use linerate_mesh::bus::BusError;
 use linerate_mesh::message::{MAX_MESSAGE, Outcome, Report, Task, decode, encode, is_id};
+use linerate_sys::netns::NamespaceError;
+use thiserror::Error;
 
 use crate::client::Client;
+use crate::error::MeasureError;
 pub use crate::own_endpoint::random_key as new_key;
 use crate::state_files::{read_file, remove_file, replace_file};
 use crate::stop::Stop;
@@ -185,6 +188,41 @@ fn addresses(task: &Task) -> Result<Vec<SocketAddr>, String> {
     let name: EndpointName = task.address.parse().map_err(|_| "its address is none")?;
     let found = (name.host.as_str(), name.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
     Ok(found.map_err(|error| format!("{}: {error}", name.host))?.collect())
+}
+
+// Why an agent could not start, or a coordinator ends.
+
+/// Why an agent could not start, or a coordinator ends.
+#[derive(Debug, Error)]
+pub enum MeshError {
+    /// This host cannot start an endpoint or a thread, or keep a key.
+    #[error(transparent)]
+    Host(#[from] MeasureError),
+    /// The directory for unsent results cannot be used.
+    #[error("cannot keep results in {}: {source}", directory.display())]
+    Unsent {
+        /// The directory.
+        directory: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// Its namespace in a lab cannot be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The bus cannot be reached.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// The history cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// Not all pairs were measured once.
+    #[error("{missing} of {wanted} pairs were not measured")]
+    Unmeasured {
+        /// Number of pairs that were not measured.
+        missing: usize,
+        /// Number of pairs.
+        wanted: usize,
+    },
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use linerate_core::units::format_rfc3339_seconds;
 use linerate_history::{Filter, History, HistoryError, NewAlarm, Point};
 use serde_json::{Value, json};
 
-use super::memory::of_one_metric;
+use super::history::of_one_metric;
 use crate::words::Say;
 
 /// Most runs since the last change in which a new one is searched, the newest.

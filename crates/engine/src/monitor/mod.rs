@@ -8,12 +8,10 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `alarm` | changes that are noted in the history, until each channel has told them |
-//! | `memory` | what the history knows of a monitor: its runs, the schedule after them |
-//! | `retention` | the deletion of old runs |
+//! | `history` | what the history knows of a monitor: its runs, the schedule after them; `history` | the deletion of old runs |
 
 mod alarm;
-mod memory;
-mod retention;
+mod history;
 
 use std::collections::VecDeque;
 use std::thread;
@@ -30,11 +28,11 @@ use crate::stop::Stop;
 use crate::words::Say;
 
 pub use alarm::Described;
-pub use memory::{CARRIED, Health, labels, of_one_metric, parts, remembered, until};
-pub(crate) use retention::Retention;
+pub(crate) use history::Retention;
+pub use history::{CARRIED, Health, labels, of_one_metric, parts, remembered, until};
 
 use alarm::Alarms;
-use memory::{runs_of, runs_until};
+use history::{runs_of, runs_until};
 
 /// Time between two looks at the clock, short enough to notice soon that the host slept.
 const PAUSE: Duration = Duration::from_millis(500);

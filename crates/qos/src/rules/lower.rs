@@ -11,7 +11,7 @@ use crate::policy::{
 };
 
 use super::Ranges;
-use super::form::{Action, Bindings, Rule, RuleSet};
+use super::{Action, Bindings, Rule, RuleSet};
 
 /// Most rules of one family.
 pub const MAX_RULES: usize = 16_384;

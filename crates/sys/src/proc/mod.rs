@@ -8,9 +8,8 @@
 //! | module | what it reads |
 //! |---|---|
 //! | [`stat`] | CPU time by kind, per CPU |
-//! | [`counters`] | runs of the network's receive soft interrupt; [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6` |
+//! | [`counters`] | runs of the network's receive soft interrupt; [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6`; [`counters`] | sockets and the memory of their buffers |
 //! | [`softnet`] | packets that each CPU's network softirq took, dropped, left for later |
-//! | [`sockstat`] | sockets and the memory of their buffers |
 //! | [`sysctl`] | kernel settings, by key; writes, too |
 //! | [`cpu`] | which CPUs work for a device's queues and interrupts; writes, too |
 //! | [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
@@ -23,7 +22,6 @@ pub mod cpu;
 pub mod machine;
 pub mod privilege;
 pub mod processes;
-pub mod sockstat;
 pub mod softnet;
 pub mod stat;
 pub mod sysctl;

@@ -19,7 +19,7 @@ use linerate_mesh::bus::{BEAT, Bus, BusError, GONE_AFTER, OFFER_LIFE};
 use linerate_mesh::message::{Presence, Task, decode, encode};
 use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Offers, Schedule};
 
-use super::error::MeshError;
+use super::MeshError;
 use crate::clock::{since_1970_ns, since_1970_s};
 use crate::monitor::{CARRIED, Retention};
 use crate::own_endpoint::{fresh_seed, kept_key};
