@@ -3,9 +3,7 @@
 //! Work is counted in bit·ns/s: one nanosecond at `rate` bits/s supplies exactly `rate` units, and
 //! a bit costs 10⁹. Only times are rounded, so the rate is exact over any number of packets.
 
-use linerate_units::{FileError, Nanos};
-
-use super::keys::parse_rate;
+use linerate_units::{BitRate, FileError, Nanos};
 
 /// A recorded rate: piecewise constant, starting at the caller's epoch and repeating forever.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,7 +272,7 @@ fn seconds(line: &Line, time: &str) -> Result<Nanos, FileError> {
 }
 
 fn bits_per_second(line: &Line, rate: &str) -> Result<u64, FileError> {
-    let rate = parse_rate(rate).filter(|bps| *bps <= MAX_RATE_BPS);
+    let rate = rate.parse().ok().map(|BitRate(bps)| bps).filter(|bps| *bps <= MAX_RATE_BPS);
     rate.ok_or_else(|| line.quoted("is no rate; write 0 to 1tbit, such as 10mbit"))
 }
 
