@@ -1,4 +1,4 @@
-//! Addresses of links.
+//! Addresses of links, and of their neighbours.
 
 use std::fmt;
 use std::net::IpAddr;

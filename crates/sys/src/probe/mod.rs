@@ -9,7 +9,7 @@
 //! | [`ProbeSocket::tcp`] | `CAP_NET_RAW` | TCP segments from one port |
 //! | [`SynSocket`] | nothing | one TCP SYN's: accepted, refused, or an ICMP error |
 //!
-//! All answers have the time at which the kernel got them.
+//! All answers have the time at which the kernel got them. [`reverse_lookup`] names who answered.
 
 mod message;
 
@@ -178,9 +178,6 @@ fn icmp(local: IpAddr) -> Protocol {
         IpAddr::V6(_) => Protocol::ICMPV6,
     }
 }
-
-#[cfg(test)]
-mod tests;
 
 // The options of probe sockets.
 
@@ -356,3 +353,6 @@ pub fn reverse_lookup(address: IpAddr) -> io::Result<Option<String>> {
         other => Err(io::Error::other(format!("the resolver failed with code {other}"))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! What this process is allowed: capabilities, users, namespaces, confinement.
+//! What this process is allowed: capabilities, users, namespaces, confinement, descriptors.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
