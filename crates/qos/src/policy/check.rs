@@ -1,4 +1,4 @@
-//! Checks for contradictions, in both syntaxes.
+//! Checks for contradictions, in both syntaxes, and the words for what is wrong with a file.
 
 use std::fmt::Display;
 
