@@ -1,5 +1,5 @@
-//! The keys of a path's text, their values, and contradictions between them. The table of keys is
-//! at `PathSpec`.
+//! The keys of a path's text, their values, and contradictions between them; and the quantities in
+//! those values. The table of keys is at `PathSpec`.
 
 use std::fmt;
 
@@ -315,11 +315,8 @@ const MAX_FILE: usize = 4096;
 /// Maximum RTT, longer than any path on Earth including buffers.
 const MAX_RTT: Nanos = Nanos::from_millis(100_000);
 
-// Rates, times, sizes and percentages of a link as text. Writing is exact: the text parses to the
-// same quantity.
-//
-// [`units`](linerate_units) accepts more spans than are allowed here: without a unit (which netem
-// and iperf3 interpret differently), minutes and hours.
+// Quantities as text. Writing is exact: the text parses to the same quantity. `linerate_units`
+// accepts more spans of time than are allowed here: minutes, hours and bare numbers.
 
 /// Bits per second; decimal prefixes, bits unless the unit is `B/s`.
 pub(super) fn parse_rate(text: &str) -> Option<u64> {

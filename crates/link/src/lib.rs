@@ -68,10 +68,8 @@ pub use spec::{
 
 use std::collections::VecDeque;
 
-use delay::LossProcess;
-use delay::{DelayLine, Travelling};
-use queue::CoDel;
-use queue::{Accepted, Queue};
+use delay::{DelayLine, LossProcess, Travelling};
+use queue::{Accepted, CoDel, Queue};
 use rate::TokenBucket;
 
 use linerate_units::{Dice, Nanos};
