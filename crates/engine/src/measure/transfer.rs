@@ -1,4 +1,5 @@
-//! Whole requests and responses over a TCP socket, blocking or not.
+//! Whole requests and responses over a TCP socket, blocking or not, and the transfer of a whole
+//! connection.
 
 use std::io;
 use std::net::TcpStream;
@@ -190,8 +191,8 @@ pub(crate) fn stopped() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "asked to stop")
 }
 
-// A transfer as it was measured in 1981: from before the connection is made, over the bytes, to
-// the end of the connection as both ends see it.
+// A transfer as in 1981: from before the connection is made, over the bytes, to the end of the
+// connection as both ends see it.
 
 /// Longest blocking call: only the worker has this socket, so that no other thread can shut it
 /// down.
@@ -201,7 +202,11 @@ const CONNECT_TRANSFER_SLICE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The connection could not be made, or was lost.
-pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::Result<WorkerEnd> {
+pub(crate) fn run_connection(
+    shared: &Shared,
+    flow: &FlowState,
+    test: &StreamTest,
+) -> io::Result<WorkerEnd> {
     let Some((flow, socket)) = connection(shared, flow)? else {
         return Ok(WorkerEnd::default());
     };

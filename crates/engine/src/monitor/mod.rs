@@ -8,7 +8,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `alarm` | changes that are noted in the history, until each channel has told them |
-//! | `history` | what the history knows of a monitor: its runs, the schedule after them; `history` | the deletion of old runs |
+//! | `history` | the runs of a monitor, the schedule after them; the deletion of old runs |
 
 mod alarm;
 mod history;

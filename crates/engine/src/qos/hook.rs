@@ -1,4 +1,4 @@
-//! Where programs are attached: by TCX, or by clsact on kernels before 6.6.
+//! Programs in the kernel: loaded, and attached by TCX, or by clsact on kernels before 6.6.
 
 use std::fs::{self, DirBuilder};
 use std::io;

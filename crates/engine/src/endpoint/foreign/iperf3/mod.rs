@@ -1,5 +1,8 @@
-//! iperf3's clients: many at once, each with a thread for its control connection and a thread for
-//! each of its streams.
+//! iperf3's clients: many at once, each with a thread for its control connection (`session`) and a
+//! thread for each of its streams.
+//!
+//! This file has what their sessions need: which test a UDP flow belongs to, the server's output,
+//! and who may test at all.
 
 #[cfg_attr(not(feature = "iperf3-auth"), path = "no_key.rs")]
 mod key;
@@ -25,8 +28,8 @@ use crate::endpoint::registry::{Registration, Registry, SessionName};
 use crate::measure::flow::Flow;
 use crate::shares::lock;
 
-// Which iperf3 test a UDP greeting belongs to: it does not name its test, so that from each address
-// one test at a time opens its flows.
+// Which test a UDP greeting belongs to: it does not name its test, so that from each address one
+// test at a time opens its flows.
 
 /// The tests whose turn it is, by the address of their client.
 #[derive(Clone, Default)]
@@ -112,7 +115,7 @@ impl Drop for Call {
     }
 }
 
-// The output for a client that asks for the server's output.
+// The server's output, for a client that asks for it.
 
 /// One line for each stream.
 fn text(report: &HalfReport) -> String {
@@ -164,8 +167,7 @@ fn line(flow: &FlowHalf) -> String {
     line
 }
 
-// Who may test by iperf3's protocol: a list of users, and a private key, whose public key their
-// clients have.
+// Who may test: a list of users, and a private key, whose public key their clients have.
 
 /// The users who may test, and the key that decrypts their tokens.
 pub struct Iperf3Access {
