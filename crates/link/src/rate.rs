@@ -90,7 +90,7 @@ impl RateTrace {
     ///
     /// | a line | what it says |
     /// |---|---|
-    /// | `17` | a packet of 1500 bytes may pass in the millisecond that ends 17 ms after the start (mahimahi) |
+    /// | `17` | mahimahi: a packet of 1500 bytes may pass in the millisecond that ends at 17 ms |
     /// | `1.5 2mbit` | from 1.5 s on the rate is 2 Mbit/s; 0 is an outage |
     ///
     /// A mahimahi trace repeats after its last millisecond. Its packets are spread evenly over

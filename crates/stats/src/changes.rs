@@ -187,7 +187,7 @@ fn clearest(values: &[f64]) -> Option<f64> {
     best
 }
 
-// The Mann–Kendall test: do the samples rise or fall in the order in which they were taken?
+// The Mann–Kendall test: whether the samples rise or fall in the order in which they were taken.
 
 /// Two-sided p-value of the Mann–Kendall test (Kendall, *Rank Correlation Methods*, chapters 4 and
 /// 5).

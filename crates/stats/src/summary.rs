@@ -130,7 +130,7 @@ impl Accepted {
     }
 }
 
-// Precision: are there enough runs?
+// Precision: whether there are enough runs.
 
 /// Whether a median is known precisely enough.
 #[derive(Debug, Clone, Copy, PartialEq)]

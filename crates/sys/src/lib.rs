@@ -32,7 +32,7 @@
 //! | [`perf`], [`symbols`] | samples of what CPUs or threads are doing; names of functions |
 //! | [`resolver`] | what a static program looks names up by |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
-//! | [`mod@file`] | files that others may replace by links; changes in directories; pages in memory |
+//! | [`mod@file`] | files that others may replace by links; changed directories; cached pages |
 //! | [`errno`] | error numbers that callers tell apart |
 //!
 //! `call_error` and `message` are shared by these: the error of a call, control messages.

@@ -253,7 +253,7 @@ impl Attributes {
     }
 }
 
-// Why nothing can be sampled, as far as the kernel's error number shows it.
+// Obstacles: why nothing can be sampled, as far as the kernel's error number shows it.
 
 /// A reason why sampling is not possible; each has its own remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

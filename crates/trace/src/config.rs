@@ -147,9 +147,9 @@ pub const LONGEST_REVERSE: Nanos = Nanos::from_millis(10_000);
 
 /// A request to trace the way to the client that sends it.
 ///
-/// It contains no address: an endpoint traces only to the source of its client's control connection,
-/// which TCP's handshake has verified. So an endpoint is no reflector; hops, probes, size, rate and
-/// time are limited.
+/// It contains no address: an endpoint traces only to the source of its client's control
+/// connection, which TCP's handshake has verified. So an endpoint is no reflector; hops, probes,
+/// size, rate and time are limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceRequest {
     /// UDP or ICMP.

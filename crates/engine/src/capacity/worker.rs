@@ -266,8 +266,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 // The endpoint's side of UDP.
 
-/// A few sockets that answer many sockets of the client, of each of which they only keep that it was
-/// there.
+/// A few sockets that answer many sockets of the client, of each of which they only keep that it
+/// was there.
 ///
 /// They are no reflectors: only the client's own address is answered, each of its ports first with
 /// a cookie that it has to send back, and no answer is longer than its request.

@@ -256,7 +256,7 @@ impl Drop for Workers {
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-// How the connections are divided between the workers.
+// Division of the connections between the workers.
 
 /// The connections of each worker, with as few workers as possible: at most `each` per worker, and
 /// at most `max` workers. If these do not suffice, each gets more than it can hold, and finds the

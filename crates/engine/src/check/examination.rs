@@ -366,7 +366,7 @@ fn worse(by_direction: &BTreeMap<String, LatencySummary>) -> Option<LatencySumma
     by_direction.values().max_by(|a, b| a.p50.total_cmp(&b.p50)).copied()
 }
 
-// How long a check has yet to go.
+// Time that a check has yet to go.
 
 /// Intervals that the measurement takes on most paths.
 const USUAL_INTERVALS: u32 = 6;

@@ -165,7 +165,7 @@ const NAMED: &str = "/run/netns";
 /// In a message.
 const MAX_NAMES: usize = 8;
 
-// Why connections cannot be watched.
+// Errors: why connections cannot be watched.
 
 /// Connections that cannot be watched.
 #[derive(Debug, Error)]

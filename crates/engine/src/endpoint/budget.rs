@@ -286,7 +286,7 @@ impl Drop for Claim {
     }
 }
 
-// Who uses this host: either any number of clients measure on it, or one client has changed it.
+// Users of this host: either any number of clients that measure on it, or one that has changed it.
 
 /// How long a session waits for its turn. A client that has just said goodbye is still undoing its
 /// changes, and the next client is often the same program. Longer waits are the client's decision.

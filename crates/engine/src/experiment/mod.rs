@@ -202,7 +202,7 @@ impl ExperimentCourse<'_> {
 /// So many runs that fail one after the other are no accident.
 const MAX_FAILURES: u32 = 3;
 
-// What can go wrong.
+// Errors of an experiment.
 
 /// A run of an experiment, or all of it, that could not be made.
 #[derive(Debug, Error)]

@@ -296,7 +296,7 @@ fn failure(what: String) -> impl Fn(NetlinkError) -> LabError {
     move |source| LabError::Netlink { what: what.clone(), source }
 }
 
-// What can go wrong with a lab.
+// Errors of labs: why one could not be made, found, entered or ended.
 
 /// A lab that could not be made, found, entered or ended. Nothing is left of one that could not be
 /// made.

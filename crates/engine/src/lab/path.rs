@@ -296,7 +296,7 @@ fn topology(spec: &PathSpec, fault: &DemoFault) -> Topology {
     topology
 }
 
-// Measures how long a round trip through the pump takes when it emulates no delay.
+// The pump's own delay: how long a round trip takes when nothing is emulated.
 
 /// Round trips measured; the median counts.
 const ROUNDS: usize = 101;

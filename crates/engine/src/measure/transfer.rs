@@ -196,7 +196,7 @@ pub(crate) fn stopped() -> io::Error {
 
 /// Longest blocking call: only the worker has this socket, so that no other thread can shut it
 /// down.
-const CONNECT_TRANSFER_SLICE: Duration = Duration::from_millis(100);
+const CONNECTION_SLICE: Duration = Duration::from_millis(100);
 
 /// One connection, from before its SYN to the peer's FIN.
 ///
@@ -210,8 +210,8 @@ pub(crate) fn run_connection(
     let Some((flow, socket)) = connection(shared, flow)? else {
         return Ok(WorkerEnd::default());
     };
-    socket.set_read_timeout(Some(CONNECT_TRANSFER_SLICE))?;
-    socket.set_write_timeout(Some(CONNECT_TRANSFER_SLICE))?;
+    socket.set_read_timeout(Some(CONNECTION_SLICE))?;
+    socket.set_write_timeout(Some(CONNECTION_SLICE))?;
     let mut probe = TcpProbe::new(&socket, flow.sends);
     probe.iter_mut().for_each(TcpProbe::begin);
     let method = stream::run(shared, flow, test, &socket)?;

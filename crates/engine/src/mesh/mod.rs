@@ -46,9 +46,9 @@ use crate::target::Target;
 
 // Reports that are kept on disk.
 
-/// A directory in which each report is a file: an agent's, until the bus has taken them, so that one
-/// that was killed sends them after its next start; and a coordinator's that its history does not
-/// take. The oldest are dropped, so that no disk fills.
+/// A directory in which each report is a file: an agent's, until the bus has taken them, so that
+/// one that was killed sends them after its next start; and a coordinator's that its history does
+/// not take. The oldest are dropped, so that no disk fills.
 #[derive(Debug)]
 struct KeptReports {
     directory: PathBuf,
@@ -192,7 +192,7 @@ fn addresses(task: &Task) -> Result<Vec<SocketAddr>, String> {
     Ok(found.map_err(|error| format!("{}: {error}", name.host))?.collect())
 }
 
-// Why an agent could not start, or a coordinator ends.
+// Errors: why an agent could not start, or a coordinator ends.
 
 /// Why an agent could not start, or a coordinator ends.
 #[derive(Debug, Error)]

@@ -1,5 +1,5 @@
-//! A monitor: runs tests on a schedule, saves what they leave, tells the user of changes, and deletes
-//! old runs.
+//! A monitor: runs tests on a schedule, saves what they leave, tells the user of changes, and
+//! deletes old runs.
 //!
 //! The history is the monitor's memory: which runs were last, how many bytes they carried, which
 //! changes were told. The monitor can be killed at any moment: a run is in the history whole or not

@@ -311,7 +311,7 @@ impl SampleCounts {
     }
 }
 
-// Which thread a sample belongs to.
+// Threads: whose sample it is.
 
 /// Owner of a thread, found by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -156,7 +156,7 @@ impl RoundContext<'_> {
     }
 }
 
-// What can go wrong in a trace.
+// Errors of a trace.
 
 /// A trace that could not be made, or not to its end.
 #[derive(Debug, Error)]

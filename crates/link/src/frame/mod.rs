@@ -34,7 +34,7 @@ fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-// Where the headers of an IP packet in an Ethernet frame are.
+// The layout of a frame: where the headers of its IP packet are.
 
 /// Work on a frame left to a device, as in virtio-net's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
 //! The compiler from rules to eBPF: a linear chain for few rules, bit vectors in tables for many.
 //!
 //! ```text
-//! frame ─▶ network, transport ─▶ chain or tables ─▶ action ─▶ meter, counters, DSCP, VLAN tag, class
+//! frame ─▶ network ─▶ chain or tables ─▶ action ─▶ meter, counters, DSCP, VLAN tag, class
 //! ```
 //!
 //! The code is specific to its rules: a field that no rule tests is not read, and a family without

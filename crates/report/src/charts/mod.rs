@@ -3,7 +3,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `runs` | records, sweeps, checks, mixes, connections: figures over time, ceilings, round trips |
+//! | `runs` | records, sweeps, checks, mixes, connections: over time, ceilings, round trips |
 //! | `rest` | hops, populations, layers, experiments, meshes, comparisons, runs over the days |
 
 mod rest;

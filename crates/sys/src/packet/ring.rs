@@ -1,6 +1,6 @@
-//! What a packet socket is made of: a ring of slots shared with the kernel, which fills them in turn
-//! (`TPACKET_V2` of Documentation/networking/packet_mmap.rst), the system calls of packet(7), the
-//! header before each frame, and many frames sent in one call.
+//! What a packet socket is made of: a ring of slots shared with the kernel, which fills them in
+//! turn (`TPACKET_V2` of Documentation/networking/packet_mmap.rst), the system calls of packet(7),
+//! the header before each frame, and many frames sent in one call.
 
 use std::ffi::CString;
 use std::mem::size_of;

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn sockstat_odd_and_truncated_texts_are_errors_and_never_panics() {
+    fn odd_and_truncated_sockstat_is_an_error_and_never_panics() {
         assert!(parsed("TCP: inuse\n").is_err());
         assert!(parsed("TCP: inuse many\n").is_err());
         assert!(parsed("nonsense\n").is_err());

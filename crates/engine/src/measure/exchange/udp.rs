@@ -223,7 +223,7 @@ impl Requests for UdpRequests<'_> {
     }
 }
 
-// Which request a UDP answer belongs to, and how long to wait for it.
+// Tags: the request that a UDP answer belongs to, and how long to wait for it.
 
 /// Longest wait without looking at the stop flag and at overdue requests.
 pub(super) const SLICE: Duration = Duration::from_millis(20);

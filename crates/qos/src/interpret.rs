@@ -240,7 +240,7 @@ fn precolour(meter: &Meter, dscp: Option<u128>) -> Colour {
     }
 }
 
-// How a decision changes a packet: what the program writes.
+// Changes to a packet: what the program writes.
 
 /// A packet after a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
