@@ -54,19 +54,6 @@ impl Ethtool {
         Ok(speed.filter(|speed| !matches!(*speed, 0 | u32::MAX)))
     }
 
-    /// Turns "the driver has no such operation" into `None`.
-    fn supported<T>(&self, operation: &str, result: io::Result<T>) -> Result<Option<T>, CallError> {
-        match result {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
-            Err(source) => Err(self.error(operation, source)),
-        }
-    }
-
-    fn error(&self, operation: impl std::fmt::Display, source: io::Error) -> CallError {
-        CallError::new(format!("{operation} of link {}", self.link), source)
-    }
-
     /// The figure; none where the driver does not have it.
     ///
     /// # Errors
@@ -190,6 +177,19 @@ impl Ethtool {
         let state = if on { "on" } else { "off" };
         let refused = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         Err(self.error(format!("turn {state} the offload {offload:?}"), refused))
+    }
+
+    /// Turns "the driver has no such operation" into `None`.
+    fn supported<T>(&self, operation: &str, result: io::Result<T>) -> Result<Option<T>, CallError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+            Err(source) => Err(self.error(operation, source)),
+        }
+    }
+
+    fn error(&self, operation: impl std::fmt::Display, source: io::Error) -> CallError {
+        CallError::new(format!("{operation} of link {}", self.link), source)
     }
 }
 
@@ -431,6 +431,8 @@ unsafe fn call(socket: &UdpSocket, link: &str, words: &mut [u32]) -> io::Result<
 }
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const SCOALESCE: u32 = 0x0f;
+const SRINGPARAM: u32 = 0x11;
 const GSTRINGS: u32 = 0x1b;
 const GSSET_INFO: u32 = 0x37;
 const GFEATURES: u32 = 0x3a;
@@ -449,11 +451,10 @@ const NAME_BYTES: usize = 32;
 const LINK_SETTINGS_WORDS: usize = 12;
 /// Supported, advertised, and advertised by the partner.
 const LINK_MODE_MASKS: usize = 3;
-const SCOALESCE: u32 = 0x0f;
-const SRINGPARAM: u32 = 0x11;
 
 /// Features in one block.
 const BLOCK: usize = u32::BITS as usize;
+
 // The words of `struct ethtool_set_features_block`.
 const VALID: usize = 0;
 const REQUESTED: usize = 1;
