@@ -52,6 +52,7 @@ pub mod frame;
 mod keys;
 mod packet;
 mod parse;
+mod quantity;
 mod queue;
 mod rate;
 mod spec;

@@ -6,7 +6,7 @@
 
 use linerate_units::{FileError, Nanos};
 
-use super::keys::parse_rate;
+use super::quantity::parse_rate;
 
 /// A recorded rate: piecewise constant, starting at the caller's epoch and repeating forever.
 #[derive(Debug, Clone, PartialEq, Eq)]

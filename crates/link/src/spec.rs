@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::keys;
 use super::packet::CorruptionPlace;
+use super::quantity;
 use linerate_units::{BitRate, ByteCount, Nanos};
 
 /// One direction of a link. Without a rate nothing waits; the default changes nothing.
@@ -337,7 +337,7 @@ impl Aqm {
 
 impl fmt::Display for Jitter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = keys::Time(self.size);
+        let size = quantity::Time(self.size);
         match self.distribution {
             Distribution::Uniform => write!(f, "{size}"),
             Distribution::Normal => write!(f, "normal({size})"),
@@ -347,7 +347,7 @@ impl fmt::Display for Jitter {
 
 impl fmt::Display for Reorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%:{}", self.percent, keys::Time(self.hold_back))
+        write!(f, "{}%:{}", self.percent, quantity::Time(self.hold_back))
     }
 }
 
@@ -403,7 +403,7 @@ impl fmt::Display for PathSpec {
         let mut up = self.up.entries();
         let mut down = self.down.entries();
         let rtt = self.up.delay + self.down.delay;
-        let time = |time| keys::Time(time).to_string();
+        let time = |time| quantity::Time(time).to_string();
         if (Nanos(rtt.0 / 2), rtt - Nanos(rtt.0 / 2)) != (self.up.delay, self.down.delay) {
             up.push(("delay", time(self.up.delay)));
             down.push(("delay", time(self.down.delay)));
