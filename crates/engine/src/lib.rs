@@ -25,7 +25,8 @@
 //! | `partner` | what answers at a host: an endpoint, or another tool's server |
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `load` | mixes of tests on one clock; a load beside a comparison's runs |
-//! | `experiment` | the runs of an experiment, each on a path of its own, and the file that keeps them |
+//! | `responsiveness` | round trips per minute |
+//! | `experiment` | the runs of an experiment, each on a path of its own, and their file |
 //! | `capacity` | worker processes that hold connections |
 //! | [`connections`] | TCP connections of this host, whoever's, watched from outside |
 //! | `check`, `path` | the examination of a path; what one end alone can see of it |
@@ -105,9 +106,10 @@ pub use experiment::{
     ExperimentError, ExperimentObserver, ExperimentProgress, ExperimentSite, RecordsFile,
     run_experiment,
 };
-pub use lab::{CpuQuota, HostState, LabDirectory, LabState, hold_lab, start_holder};
-pub use lab::{Demo, Lab, LabEnds, LabError, LabOptions, LabPath};
-pub use lab::{LabReport, prepare as prepare_for_lab};
+pub use lab::{
+    CpuQuota, Demo, HostState, Lab, LabDirectory, LabEnds, LabError, LabOptions, LabPath,
+    LabReport, LabState, hold_lab, prepare as prepare_for_lab, start_holder,
+};
 pub use lab_process::{LAB_EXEC, LAB_PROCESS};
 pub use linerate_sys::clock::{format_moment, since_boot};
 pub use linerate_sys::inherit::{listeners as inherited_listeners, stdout_was_closed};
@@ -117,11 +119,12 @@ pub use load::load;
 pub use measure::flow::{LiveFlow, LiveTcp};
 pub use own_endpoint::{fresh_seed, random_hex};
 pub use partner::{Accounts, Foreign, Partner};
-pub use profile::{DesignOptions, WhatIfOptions, prove, run_design, time_of_what_ifs, what_ifs};
-pub use profile::{disk_beside, profile};
+pub use profile::{
+    DesignOptions, WhatIfOptions, disk_beside, profile, prove, run_design, time_of_what_ifs,
+    what_ifs,
+};
 pub use state_files::{StateError, open_lock, with_ending};
-pub use stop::Stop;
-pub use stop::stop_on_signal;
+pub use stop::{Stop, stop_on_signal};
 pub use target::Target;
 pub use trace::{
     Method, TraceError, TraceOptions, WatchPace, join_reverse, may_send_echo, trace, watch,

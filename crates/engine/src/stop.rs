@@ -1,4 +1,4 @@
-//! A request to stop, and sleeping until it comes.
+//! A request to stop, sleeping until it comes, and the signals that make it.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Propagation to the far end: delay, jitter, and packets that are held back.
+//! Loss, and propagation to the far end: delay, jitter, and packets that are held back.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,13 +1,14 @@
 //! The keys of a path's text, their values, and contradictions between them. The table of keys is
 //! at `PathSpec`.
 
+use linerate_units::Nanos;
+
 use super::packet::CorruptionPlace;
 use super::quantity::{parse_percent, parse_rate, parse_size, parse_time};
 use super::rate::MAX_RATE_BPS;
 use super::spec::{
     Aqm, Corrupt, Distribution, Framing, Jitter, LinkSpec, Loss, Mtu, QueueLimit, Reorder,
 };
-use linerate_units::Nanos;
 
 /// A key: its name and the setting that it changes. A new key is one more entry of [`KEYS`].
 pub(super) struct Key {

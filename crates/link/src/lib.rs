@@ -20,11 +20,11 @@
 //! |---|---|
 //! | MTU | what does not fit never reaches the link: the router before it answers or is silent |
 //! | policer | it judges what is offered, so it is before everything that changes that |
-//! | loss | a share of what is offered; before the queue, so that it is exact whatever the queue does |
+//! | loss | a share of what is offered; before the queue, so that it is exact |
 //! | queue, CoDel | what waits for the line; CoDel acts as a packet leaves the queue |
 //! | rate | the line itself: one packet after another, in bytes of its framing |
-//! | delay, jitter, reordering | after the line, or else packets would wait in the queue for their delay |
-//! | duplication, corruption | at the far end: a copy takes no capacity, and each copy is damaged by itself |
+//! | delay, jitter, reordering | after the line: they must not fill the queue |
+//! | duplication, corruption | at the far end: a copy takes no capacity, and is damaged by itself |
 //! | verified | last of all: what is marked as verified is not looked at again |
 //!
 //! [`PathSpec`] parses the text of a user, `rate=100mbit,rtt=29ms,loss=0.1%`, into a [`LinkSpec`]
@@ -69,10 +69,8 @@ pub use spec::{
 
 use std::collections::VecDeque;
 
-use delay::LossProcess;
-use delay::{DelayLine, Travelling};
-use queue::CoDel;
-use queue::{Accepted, Queue};
+use delay::{DelayLine, LossProcess, Travelling};
+use queue::{Accepted, CoDel, Queue};
 use rate::TokenBucket;
 
 use linerate_units::{Dice, Nanos};

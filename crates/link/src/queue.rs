@@ -1,4 +1,4 @@
-//! The queue in front of the line.
+//! The queue in front of the line, and CoDel, which keeps it short.
 
 use std::collections::VecDeque;
 
@@ -64,16 +64,14 @@ impl Queue {
     }
 }
 
-// CoDel (RFC 8289): keeps the standing queue short by dropping or marking at the head.
-//
-// The code follows the pseudocode of RFC 8289, section 5; names in brackets are its own.
+// CoDel (RFC 8289). The code follows the pseudocode of section 5; names in brackets are its own.
 
 /// Sojourn time that is acceptable [TARGET].
 pub(super) const TARGET: Nanos = Nanos::from_millis(5);
 /// Time above the target before the first signal [INTERVAL].
 pub(super) const INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// CoDel's state.
+/// CoDel: keeps the standing queue short by dropping or marking at the head.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CoDel {
     marks_ect: bool,

@@ -1,9 +1,12 @@
-//! Link rates: a rate that may vary, and the token bucket that uses it.
+//! Link rates: a rate that may vary, recorded rates from files, and the token bucket that uses
+//! either.
 //!
 //! Work is counted in bit·ns/s: one nanosecond at `rate` bits/s supplies exactly `rate` units, and
 //! a bit costs 10⁹. Only times are rounded, so the rate is exact over any number of packets.
 
-use linerate_units::{BitRate, FileError, Nanos};
+use linerate_units::{FileError, Nanos};
+
+use super::quantity::parse_rate;
 
 /// A recorded rate: piecewise constant, starting at the caller's epoch and repeating forever.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +85,46 @@ impl RateTrace {
         let time = periods * u128::from(self.period_ns) + u128::from(step.start_ns) + into_step;
         Nanos(u64::try_from(time).unwrap_or(u64::MAX))
     }
+
+    /// Reads a recorded rate in either of two formats. Blank lines and text after `#` are ignored.
+    ///
+    /// | a line | what it says |
+    /// |---|---|
+    /// | `17` | mahimahi: a packet of 1500 bytes may pass in the millisecond that ends at 17 ms |
+    /// | `1.5 2mbit` | from 1.5 s on the rate is 2 Mbit/s; 0 is an outage |
+    ///
+    /// A mahimahi trace repeats after its last millisecond. Its packets are spread evenly over
+    /// their millisecond; those of 0 ms pass in the first one. The other format begins at 0 and
+    /// ends with a line such as `10 end`: after 10 s it repeats.
+    ///
+    /// # Errors
+    /// If a line cannot be read, the times do not ascend (mahimahi's may repeat), a rate is above 1
+    /// Tbit/s, nothing ever passes, there are more than 1,000,000 lines, or they take more than an
+    /// hour.
+    pub fn parse(text: &str) -> Result<Self, FileError> {
+        let mut lines = Vec::new();
+        let mut last = 1;
+        for (index, line) in text.lines().enumerate() {
+            last = index + 1;
+            if last > MAX_LINES {
+                return Err(FileError::of_line(last, "a trace has 1,000,000 lines at most"));
+            }
+            let text = line.split('#').next().unwrap_or("").trim();
+            if !text.is_empty() {
+                lines.push(Line { number: last, text });
+            }
+        }
+        let first = lines.first().ok_or_else(|| FileError::of_line(last, EMPTY))?;
+        let (steps, period) = if first.text.contains(char::is_whitespace) {
+            steps_of_rates(&lines)?
+        } else {
+            steps_of_packets(&lines)?
+        };
+        if steps.iter().all(|(_, rate)| *rate == 0) {
+            return Err(FileError::of_line(last, NOTHING));
+        }
+        Self::new(&steps, period).ok_or_else(|| FileError::of_line(last, EMPTY))
+    }
 }
 
 /// A token bucket. `mark` is the supply at which everything sent is paid for, so the bucket holds
@@ -144,49 +187,7 @@ fn units(bytes: u64) -> u128 {
 pub(super) const MAX_RATE_BPS: u64 = 1_000_000_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
-// Reads recorded rates from files: mahimahi's traces, and lines of seconds and rates.
-
-impl RateTrace {
-    /// Reads a recorded rate in either of two formats. Blank lines and text after `#` are ignored.
-    ///
-    /// | a line | what it says |
-    /// |---|---|
-    /// | `17` | a packet of 1500 bytes may pass in the millisecond that ends 17 ms after the start (mahimahi) |
-    /// | `1.5 2mbit` | from 1.5 s on the rate is 2 Mbit/s; 0 is an outage |
-    ///
-    /// A mahimahi trace repeats after its last millisecond. Its packets are spread evenly over
-    /// their millisecond; those of 0 ms pass in the first one. The other format begins at 0 and
-    /// ends with a line such as `10 end`: after 10 s it repeats.
-    ///
-    /// # Errors
-    /// If a line cannot be read, the times do not ascend (mahimahi's may repeat), a rate is above 1
-    /// Tbit/s, nothing ever passes, there are more than 1,000,000 lines, or they take more than an
-    /// hour.
-    pub fn parse(text: &str) -> Result<Self, FileError> {
-        let mut lines = Vec::new();
-        let mut last = 1;
-        for (index, line) in text.lines().enumerate() {
-            last = index + 1;
-            if last > MAX_LINES {
-                return Err(FileError::of_line(last, "a trace has 1,000,000 lines at most"));
-            }
-            let text = line.split('#').next().unwrap_or("").trim();
-            if !text.is_empty() {
-                lines.push(Line { number: last, text });
-            }
-        }
-        let first = lines.first().ok_or_else(|| FileError::of_line(last, EMPTY))?;
-        let (steps, period) = if first.text.contains(char::is_whitespace) {
-            steps_of_rates(&lines)?
-        } else {
-            steps_of_packets(&lines)?
-        };
-        if steps.iter().all(|(_, rate)| *rate == 0) {
-            return Err(FileError::of_line(last, NOTHING));
-        }
-        Self::new(&steps, period).ok_or_else(|| FileError::of_line(last, EMPTY))
-    }
-}
+// Files of recorded rates: mahimahi's traces, and lines of seconds and rates.
 
 /// A line with content.
 #[derive(Clone, Copy)]
@@ -272,7 +273,7 @@ fn seconds(line: &Line, time: &str) -> Result<Nanos, FileError> {
 }
 
 fn bits_per_second(line: &Line, rate: &str) -> Result<u64, FileError> {
-    let rate = rate.parse().ok().map(|BitRate(bps)| bps).filter(|bps| *bps <= MAX_RATE_BPS);
+    let rate = parse_rate(rate).filter(|bps| *bps <= MAX_RATE_BPS);
     rate.ok_or_else(|| line.quoted("is no rate; write 0 to 1tbit, such as 10mbit"))
 }
 

@@ -8,18 +8,18 @@
 //! last word.
 //!
 //! ```text
-//! text ── policy ──▶ PolicyFile ── rules ──▶ RuleSet ──┬─ interpret ─▶ Decision   (what a packet gets, by definition)
-//!   TOML, HP-UX's                 one adapter's        ├─ explain ───▶ which rule, and why not the earlier ones
-//!                                                      ├─ program ───▶ Program    (eBPF for TCX or clsact)
-//!                                                      └─ classes ───▶ ClassPlan  (HTB)
+//! text ─ policy ─▶ PolicyFile ─ rules ─▶ RuleSet ─┬─ interpret ─▶ Decision  (what a packet gets)
+//!   TOML, HP-UX's            one adapter's        ├─ explain ───▶ which rule takes a packet, and why
+//!                                                 ├─ program ───▶ Program   (eBPF, TCX or clsact)
+//!                                                 └─ classes ───▶ ClassPlan (HTB)
 //! ```
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`policy`] | files: filters, policies, adapters; what can be wrong with them, and what is doubtful |
-//! | [`rules`] | the one intermediate form: rules of an adapter in the order in which they are asked |
+//! | [`policy`] | files: filters, policies, adapters; what can be wrong with them |
+//! | [`rules`] | the one intermediate form: rules of an adapter in the order they are tested |
 //! | [`packet`] | what rules see of a packet |
-//! | [`interpret`] | what becomes of a packet, in plain Rust: the definition that the program must meet |
+//! | [`interpret`] | what becomes of a packet, in plain Rust: the definition of the program |
 //! | [`explain`] | which rule takes a packet, and why not those before it |
 //! | [`warnings`] | what a file says and its author may not mean |
 //! | [`classes`] | reservations, limits and priorities as classes of HTB |

@@ -16,6 +16,7 @@
 //! | `charts` | which charts a document has |
 //! | [`metrics`] | figures as Prometheus reads them, and collectors of OpenTelemetry |
 //! | [`svg`] | charts and flame graphs, drawn |
+//! | `number`, `style` | figures and their units as text; colours and widths |
 
 mod charts;
 pub mod csv;

@@ -1,10 +1,11 @@
-//! Change points in a series of runs.
+//! Changes in a series of runs: points of change, and a trend.
 //!
-//! E-divisive: D. S. Matteson and N. A. James, "A nonparametric approach for multiple change point
-//! analysis of multivariate data", JASA 109(505), 2014. The series is cut so that the energy
-//! distance between both parts is largest; there is a change if few reorderings of the series have
-//! one as large, and it is where the medians of both parts fit best; then each part is looked at in
-//! turn. Of the values only their ranks count, so that a single run far off moves nothing.
+//! Points are found by E-divisive: D. S. Matteson and N. A. James, "A nonparametric approach for
+//! multiple change point analysis of multivariate data", JASA 109(505), 2014. The series is cut so
+//! that the energy distance between both parts is largest; there is a change if few reorderings of
+//! the series have one as large, and it is where the medians of both parts fit best; then each part
+//! is looked at in turn. Of the values only their ranks count, so that a single run far off moves
+//! nothing.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -186,7 +187,7 @@ fn clearest(values: &[f64]) -> Option<f64> {
     best
 }
 
-// The Mann–Kendall test: do the samples rise or fall in the order in which they were taken?
+// The Mann–Kendall test: whether the samples rise or fall in the order in which they were taken.
 
 /// Two-sided p-value of the Mann–Kendall test (Kendall, *Rank Correlation Methods*, chapters 4 and
 /// 5).

@@ -25,24 +25,21 @@
 
 mod changes;
 mod histogram;
+mod packets;
 pub mod paired;
-mod reorder;
 mod shape;
 mod summary;
 
-pub use changes::two_sided_normal;
-pub use changes::{ChangePoint, FALSE_ALARMS, changes, new_change};
+pub use changes::{ChangePoint, FALSE_ALARMS, changes, new_change, two_sided_normal};
 pub use histogram::{LatencyBuckets, LatencyHistogram, LatencySummary};
-pub use reorder::Jitter;
-pub use reorder::{Arrival, SequenceCounts, SequenceTracker};
+pub use packets::{Arrival, Jitter, SequenceCounts, SequenceTracker};
 pub use shape::{Figure, Mode, figure};
-pub use summary::Summary;
-pub use summary::{Accepted, Agreement};
-pub use summary::{MedianInterval, median_interval};
-pub use summary::{NORMAL_QUANTILE, Proportion, wilson};
-pub use summary::{Precision, precision_reached};
+pub use summary::{
+    Accepted, Agreement, MedianInterval, NORMAL_QUANTILE, Precision, Proportion, Summary,
+    median_interval, precision_reached, wilson,
+};
 
-/// The confidence of every interval in this module.
+/// The confidence of every interval in this crate.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// Why a statistic cannot be computed.

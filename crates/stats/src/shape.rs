@@ -148,13 +148,13 @@ const NARROW: f64 = 0.01;
 const DRIFT_LEVEL: f64 = 0.01;
 
 // The dip test of unimodality (Hartigan and Hartigan, *Annals of Statistics* 13, 1985).
-//
-// The dip is the least distance between a sample's distribution function and any unimodal one. Its
-// null distribution is that of uniform samples, which of all unimodal ones come closest to looking
-// bimodal; so skewed and heavy-tailed samples with one mode are rejected less often than the level
-// says, and outliers, however far, hardly count.
 
 /// The dip of at least one sample in ascending order: from 1/(2n) to, for two samples or more, 1/4.
+///
+/// The dip is the least distance between a sample's distribution function and any unimodal one. Its
+/// null distribution is that of uniform samples, which of all unimodal ones come closest to looking
+/// bimodal; so skewed and heavy-tailed samples with one mode are rejected less often than the level
+/// says, and outliers, however far, hardly count.
 ///
 /// Hartigan and Hartigan's construction: below the modal interval a unimodal distribution function
 /// is convex, above it concave. Start with the whole range as the modal interval; while the

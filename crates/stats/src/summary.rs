@@ -1,4 +1,5 @@
-//! Location and spread of a sample.
+//! One sample in figures: its location and spread, the interval of its median, the precision of its
+//! runs, its agreement with a report; and the interval of a proportion.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,7 +66,7 @@ impl Summary {
     }
 }
 
-// Whether figures agree with what a report states of them.
+// Agreement with a report.
 
 /// Whether figures bear a claim out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -129,7 +130,7 @@ impl Accepted {
     }
 }
 
-// Whether there are enough runs for a wanted precision.
+// Precision: whether there are enough runs.
 
 /// Whether a median is known precisely enough.
 #[derive(Debug, Clone, Copy, PartialEq)]

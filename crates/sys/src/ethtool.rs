@@ -1,4 +1,5 @@
-//! Network drivers: what they are, which work they take off the CPU, and switching that.
+//! Network drivers: what they are, which work they take off the CPU, their rings and interrupts,
+//! and setting both.
 //!
 //! What a driver does not support is `None`, not an error.
 
@@ -53,6 +54,131 @@ impl Ethtool {
         Ok(speed.filter(|speed| !matches!(*speed, 0 | u32::MAX)))
     }
 
+    /// The figure; none where the driver does not have it.
+    ///
+    /// # Errors
+    /// [`CallError`] if the link has gone.
+    pub fn driver_setting(&self, setting: DriverSetting) -> Result<Option<u32>, CallError> {
+        let (command, word, _) = setting.place();
+        let words = read(&self.socket, &self.link, command);
+        self.supported(&format!("read {setting:?}"), words.map(|words| words[word]))
+    }
+
+    /// Sets the figure and leaves the others of its structure as they are. Drivers round some: read
+    /// it again.
+    ///
+    /// # Errors
+    /// [`CallError`] with `EOPNOTSUPP` if the driver does not have it, `EINVAL` if it does not
+    /// take the value, `EPERM` without `CAP_NET_ADMIN`.
+    pub fn set_driver_setting(&self, setting: DriverSetting, figure: u32) -> Result<(), CallError> {
+        let fail = |source| self.error(format!("set {setting:?} to {figure}"), source);
+        let (command, word, set) = setting.place();
+        let mut words = read(&self.socket, &self.link, command).map_err(fail)?;
+        words[word] = figure;
+        write(&self.socket, &self.link, set, words).map_err(fail)
+    }
+
+    /// All features that this kernel knows, with their states.
+    ///
+    /// # Errors
+    /// [`CallError`] if the link has gone.
+    pub fn features(&self) -> Result<Vec<Feature>, CallError> {
+        let fail = |source| self.error("read the offload features", source);
+        let names = feature_names(&self.socket, &self.link).map_err(fail)?;
+        let blocks = features(&self.socket, &self.link, names.len()).map_err(fail)?;
+        let feature = |(position, name): (usize, String)| {
+            let (block, bit) = (blocks[position / BLOCK], 1 << (position % BLOCK));
+            Feature {
+                name,
+                active: block.active & bit != 0,
+                requested: block.requested & bit != 0,
+                fixed: block.available & !block.never_changed & bit == 0,
+            }
+        };
+        Ok(names
+            .into_iter()
+            .enumerate()
+            .map(feature)
+            .filter(|feature| !feature.name.is_empty())
+            .collect())
+    }
+
+    /// The features of `offload` that this kernel knows.
+    ///
+    /// # Errors
+    /// As for [`Ethtool::features`].
+    pub fn offload(&self, offload: Offload) -> Result<Vec<Feature>, CallError> {
+        self.features_of(&[offload])
+    }
+
+    /// The features of all these.
+    ///
+    /// # Errors
+    /// As for [`Ethtool::features`].
+    pub fn features_of(&self, offloads: &[Offload]) -> Result<Vec<Feature>, CallError> {
+        let wanted = |feature: &Feature| {
+            let mut offloads = offloads.iter();
+            offloads.any(|offload| offload.features().contains(&feature.name.as_str()))
+        };
+        Ok(self.features()?.into_iter().filter(wanted).collect())
+    }
+
+    /// Asks for features by name and returns all as they are afterwards: a fixed feature keeps its
+    /// state, and one feature may take others with it, which come back when it does. To undo, ask
+    /// for the `requested` states that [`Ethtool::features`] gave before.
+    ///
+    /// # Errors
+    /// [`CallError`] with `EINVAL` for a name that this kernel does not know, before anything is
+    /// changed; `EPERM` without `CAP_NET_ADMIN`.
+    pub fn set_features(&self, changes: &[(&str, bool)]) -> Result<Vec<Feature>, CallError> {
+        let fail = |source| self.error("set the offload features", source);
+        let names = feature_names(&self.socket, &self.link).map_err(fail)?;
+        let mut blocks = vec![[0; 2]; names.len().div_ceil(BLOCK)];
+        let current = features(&self.socket, &self.link, names.len()).map_err(fail)?;
+        for (name, on) in changes {
+            let position = names.iter().position(|known| known == name).ok_or_else(|| {
+                let unknown = std::io::Error::from_raw_os_error(libc::EINVAL);
+                self.error(format!("find the offload feature {name}"), unknown)
+            })?;
+            let (block, bit) = (position / BLOCK, 1 << (position % BLOCK));
+            // Over one that never changes the kernel refuses the whole request.
+            if current[block].available & !current[block].never_changed & bit != 0 {
+                blocks[block][VALID] |= bit;
+                blocks[block][REQUESTED] |= if *on { bit } else { 0 };
+            }
+        }
+        set_features(&self.socket, &self.link, &blocks).map_err(fail)?;
+        self.features()
+    }
+
+    /// Turns an offload on or off and makes sure that it is: on when the first of its features that
+    /// this device can switch is active, off when none is active. Other offloads may go or come
+    /// with it, see [`Self::set_features`].
+    ///
+    /// # Errors
+    /// [`CallError`] with `EOPNOTSUPP` if the device cannot switch it or another offload that is
+    /// off forbids it,
+    /// `EPERM` without `CAP_NET_ADMIN`.
+    pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), CallError> {
+        let before = self.offload(offload)?;
+        let changes: Vec<_> = before.iter().map(|feature| (feature.name.as_str(), on)).collect();
+        self.set_features(&changes)?;
+        let after = self.offload(offload)?;
+        let done = if on {
+            // Others may stay active of which the kernel makes no use without it.
+            let main = after.iter().find(|feature| !feature.fixed);
+            main.map_or(after.iter().any(|feature| feature.active), |main| main.active)
+        } else {
+            after.iter().all(|feature| !feature.active)
+        };
+        if done {
+            return Ok(());
+        }
+        let state = if on { "on" } else { "off" };
+        let refused = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        Err(self.error(format!("turn {state} the offload {offload:?}"), refused))
+    }
+
     /// Turns "the driver has no such operation" into `None`.
     fn supported<T>(&self, operation: &str, result: io::Result<T>) -> Result<Option<T>, CallError> {
         match result {
@@ -64,6 +190,101 @@ impl Ethtool {
 
     fn error(&self, operation: impl std::fmt::Display, source: io::Error) -> CallError {
         CallError::new(format!("{operation} of link {}", self.link), source)
+    }
+}
+
+/// A figure of a driver that can be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverSetting {
+    /// Descriptors of each receive ring.
+    RxRing,
+    /// Descriptors of each transmit ring.
+    TxRing,
+    /// The most descriptors that a receive ring can have; only to be read.
+    RxRingMax,
+    /// The most descriptors that a transmit ring can have; only to be read.
+    TxRingMax,
+    /// Microseconds that an interrupt is held back after a received frame.
+    RxMicroseconds,
+    /// Received frames that raise an interrupt at once.
+    RxFrames,
+    /// Microseconds that an interrupt is held back after a sent frame.
+    TxMicroseconds,
+    /// 1 where the driver adapts the receiving figures to the load.
+    RxAdaptive,
+}
+
+impl DriverSetting {
+    /// The structure that the figure is in, the place in it (include/uapi/linux/ethtool.h), and the
+    /// command that sets it.
+    fn place(self) -> (EthtoolCommand, usize, u32) {
+        match self {
+            Self::RxRing => (EthtoolCommand::Rings, 5, SRINGPARAM),
+            Self::TxRing => (EthtoolCommand::Rings, 8, SRINGPARAM),
+            Self::RxRingMax => (EthtoolCommand::Rings, 1, SRINGPARAM),
+            Self::TxRingMax => (EthtoolCommand::Rings, 4, SRINGPARAM),
+            Self::RxMicroseconds => (EthtoolCommand::Coalescing, 1, SCOALESCE),
+            Self::RxFrames => (EthtoolCommand::Coalescing, 2, SCOALESCE),
+            Self::TxMicroseconds => (EthtoolCommand::Coalescing, 5, SCOALESCE),
+            Self::RxAdaptive => (EthtoolCommand::Coalescing, 10, SCOALESCE),
+        }
+    }
+}
+
+/// One feature of a link, by the kernel's name (net/ethtool/common.c, `netdev_features_strings`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Feature {
+    /// Such as `tx-tcp-segmentation` or `rx-gro`.
+    pub name: String,
+    /// It is on.
+    pub active: bool,
+    /// It was asked for. On but not active means that another feature it depends on is off.
+    pub requested: bool,
+    /// It cannot be switched on this device.
+    pub fixed: bool,
+}
+
+/// Features that people switch together, named as `ethtool -K` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offload {
+    /// `rx`: the device verifies checksums of what it receives.
+    RxChecksum,
+    /// `tx`: the device computes checksums of what it sends. Off, it takes `tso` and `uso` with it.
+    TxChecksum,
+    /// `sg`: the device gathers a frame from several pieces of memory.
+    ScatterGather,
+    /// `tso`: the device cuts TCP data into segments.
+    TcpSegmentation,
+    /// The device cuts UDP data into datagrams.
+    UdpSegmentation,
+    /// `gso`: the stack cuts just above the driver what the device cannot.
+    GenericSegmentation,
+    /// `gro`: the stack merges received segments.
+    GenericReceive,
+    /// `lro`: the device merges received segments.
+    LargeReceive,
+}
+
+impl Offload {
+    /// The names of its features. A kernel or a device may lack some of them.
+    pub fn features(self) -> &'static [&'static str] {
+        match self {
+            Self::RxChecksum => &["rx-checksum"],
+            Self::TxChecksum => &["tx-checksum-ipv4", "tx-checksum-ip-generic", "tx-checksum-ipv6"],
+            Self::ScatterGather => &["tx-scatter-gather"],
+            Self::TcpSegmentation => &[
+                "tx-tcp-segmentation",
+                "tx-tcp-ecn-segmentation",
+                "tx-tcp-mangleid-segmentation",
+                "tx-tcp6-segmentation",
+                "tx-tcp-accecn-segmentation",
+            ],
+            Self::UdpSegmentation => &["tx-udp-segmentation"],
+            Self::GenericSegmentation => &["tx-generic-segmentation"],
+            Self::GenericReceive => &["rx-gro"],
+            Self::LargeReceive => &["rx-lro"],
+        }
     }
 }
 
@@ -210,6 +431,8 @@ unsafe fn call(socket: &UdpSocket, link: &str, words: &mut [u32]) -> io::Result<
 }
 
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const SCOALESCE: u32 = 0x0f;
+const SRINGPARAM: u32 = 0x11;
 const GSTRINGS: u32 = 0x1b;
 const GSSET_INFO: u32 = 0x37;
 const GFEATURES: u32 = 0x3a;
@@ -229,240 +452,9 @@ const LINK_SETTINGS_WORDS: usize = 12;
 /// Supported, advertised, and advertised by the partner.
 const LINK_MODE_MASKS: usize = 3;
 
-// Ring sizes and interrupt coalescing, one figure at a time.
-
-/// A figure of a driver that can be set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DriverSetting {
-    /// Descriptors of each receive ring.
-    RxRing,
-    /// Descriptors of each transmit ring.
-    TxRing,
-    /// The most descriptors that a receive ring can have; only to be read.
-    RxRingMax,
-    /// The most descriptors that a transmit ring can have; only to be read.
-    TxRingMax,
-    /// Microseconds that an interrupt is held back after a received frame.
-    RxMicroseconds,
-    /// Received frames that raise an interrupt at once.
-    RxFrames,
-    /// Microseconds that an interrupt is held back after a sent frame.
-    TxMicroseconds,
-    /// 1 where the driver adapts the receiving figures to the load.
-    RxAdaptive,
-}
-
-impl DriverSetting {
-    /// The structure that the figure is in, the place in it (include/uapi/linux/ethtool.h), and the
-    /// command that sets it.
-    fn place(self) -> (EthtoolCommand, usize, u32) {
-        match self {
-            Self::RxRing => (EthtoolCommand::Rings, 5, SRINGPARAM),
-            Self::TxRing => (EthtoolCommand::Rings, 8, SRINGPARAM),
-            Self::RxRingMax => (EthtoolCommand::Rings, 1, SRINGPARAM),
-            Self::TxRingMax => (EthtoolCommand::Rings, 4, SRINGPARAM),
-            Self::RxMicroseconds => (EthtoolCommand::Coalescing, 1, SCOALESCE),
-            Self::RxFrames => (EthtoolCommand::Coalescing, 2, SCOALESCE),
-            Self::TxMicroseconds => (EthtoolCommand::Coalescing, 5, SCOALESCE),
-            Self::RxAdaptive => (EthtoolCommand::Coalescing, 10, SCOALESCE),
-        }
-    }
-}
-
-impl Ethtool {
-    /// The figure; none where the driver does not have it.
-    ///
-    /// # Errors
-    /// [`CallError`] if the link has gone.
-    pub fn driver_setting(&self, setting: DriverSetting) -> Result<Option<u32>, CallError> {
-        let (command, word, _) = setting.place();
-        let words = read(&self.socket, &self.link, command);
-        self.supported(&format!("read {setting:?}"), words.map(|words| words[word]))
-    }
-
-    /// Sets the figure and leaves the others of its structure as they are. Drivers round some: read
-    /// it again.
-    ///
-    /// # Errors
-    /// [`CallError`] with `EOPNOTSUPP` if the driver does not have it, `EINVAL` if it does not
-    /// take the value, `EPERM` without `CAP_NET_ADMIN`.
-    pub fn set_driver_setting(&self, setting: DriverSetting, figure: u32) -> Result<(), CallError> {
-        let fail = |source| self.error(format!("set {setting:?} to {figure}"), source);
-        let (command, word, set) = setting.place();
-        let mut words = read(&self.socket, &self.link, command).map_err(fail)?;
-        words[word] = figure;
-        write(&self.socket, &self.link, set, words).map_err(fail)
-    }
-}
-
-// include/uapi/linux/ethtool.h
-const SCOALESCE: u32 = 0x0f;
-const SRINGPARAM: u32 = 0x11;
-
-// Offload features: which the driver has, and switching them.
-
-/// One feature of a link, by the kernel's name (net/ethtool/common.c, `netdev_features_strings`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Feature {
-    /// Such as `tx-tcp-segmentation` or `rx-gro`.
-    pub name: String,
-    /// It is on.
-    pub active: bool,
-    /// It was asked for. On but not active means that another feature it depends on is off.
-    pub requested: bool,
-    /// It cannot be switched on this device.
-    pub fixed: bool,
-}
-
-/// Features that people switch together, named as `ethtool -K` does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offload {
-    /// `rx`: the device verifies checksums of what it receives.
-    RxChecksum,
-    /// `tx`: the device computes checksums of what it sends. Off, it takes `tso` and `uso` with it.
-    TxChecksum,
-    /// `sg`: the device gathers a frame from several pieces of memory.
-    ScatterGather,
-    /// `tso`: the device cuts TCP data into segments.
-    TcpSegmentation,
-    /// The device cuts UDP data into datagrams.
-    UdpSegmentation,
-    /// `gso`: the stack cuts just above the driver what the device cannot.
-    GenericSegmentation,
-    /// `gro`: the stack merges received segments.
-    GenericReceive,
-    /// `lro`: the device merges received segments.
-    LargeReceive,
-}
-
-impl Offload {
-    /// The names of its features. A kernel or a device may lack some of them.
-    pub fn features(self) -> &'static [&'static str] {
-        match self {
-            Self::RxChecksum => &["rx-checksum"],
-            Self::TxChecksum => &["tx-checksum-ipv4", "tx-checksum-ip-generic", "tx-checksum-ipv6"],
-            Self::ScatterGather => &["tx-scatter-gather"],
-            Self::TcpSegmentation => &[
-                "tx-tcp-segmentation",
-                "tx-tcp-ecn-segmentation",
-                "tx-tcp-mangleid-segmentation",
-                "tx-tcp6-segmentation",
-                "tx-tcp-accecn-segmentation",
-            ],
-            Self::UdpSegmentation => &["tx-udp-segmentation"],
-            Self::GenericSegmentation => &["tx-generic-segmentation"],
-            Self::GenericReceive => &["rx-gro"],
-            Self::LargeReceive => &["rx-lro"],
-        }
-    }
-}
-
-impl Ethtool {
-    /// All features that this kernel knows, with their states.
-    ///
-    /// # Errors
-    /// [`CallError`] if the link has gone.
-    pub fn features(&self) -> Result<Vec<Feature>, CallError> {
-        let fail = |source| self.error("read the offload features", source);
-        let names = feature_names(&self.socket, &self.link).map_err(fail)?;
-        let blocks = features(&self.socket, &self.link, names.len()).map_err(fail)?;
-        let feature = |(position, name): (usize, String)| {
-            let (block, bit) = (blocks[position / BLOCK], 1 << (position % BLOCK));
-            Feature {
-                name,
-                active: block.active & bit != 0,
-                requested: block.requested & bit != 0,
-                fixed: block.available & !block.never_changed & bit == 0,
-            }
-        };
-        Ok(names
-            .into_iter()
-            .enumerate()
-            .map(feature)
-            .filter(|feature| !feature.name.is_empty())
-            .collect())
-    }
-
-    /// The features of `offload` that this kernel knows.
-    ///
-    /// # Errors
-    /// As for [`Ethtool::features`].
-    pub fn offload(&self, offload: Offload) -> Result<Vec<Feature>, CallError> {
-        self.features_of(&[offload])
-    }
-
-    /// The features of all these.
-    ///
-    /// # Errors
-    /// As for [`Ethtool::features`].
-    pub fn features_of(&self, offloads: &[Offload]) -> Result<Vec<Feature>, CallError> {
-        let wanted = |feature: &Feature| {
-            let mut offloads = offloads.iter();
-            offloads.any(|offload| offload.features().contains(&feature.name.as_str()))
-        };
-        Ok(self.features()?.into_iter().filter(wanted).collect())
-    }
-
-    /// Asks for features by name and returns all as they are afterwards: a fixed feature keeps its
-    /// state, and one feature may take others with it, which come back when it does. To undo, ask
-    /// for the `requested` states that [`Ethtool::features`] gave before.
-    ///
-    /// # Errors
-    /// [`CallError`] with `EINVAL` for a name that this kernel does not know, before anything is
-    /// changed; `EPERM` without `CAP_NET_ADMIN`.
-    pub fn set_features(&self, changes: &[(&str, bool)]) -> Result<Vec<Feature>, CallError> {
-        let fail = |source| self.error("set the offload features", source);
-        let names = feature_names(&self.socket, &self.link).map_err(fail)?;
-        let mut blocks = vec![[0; 2]; names.len().div_ceil(BLOCK)];
-        let current = features(&self.socket, &self.link, names.len()).map_err(fail)?;
-        for (name, on) in changes {
-            let position = names.iter().position(|known| known == name).ok_or_else(|| {
-                let unknown = std::io::Error::from_raw_os_error(libc::EINVAL);
-                self.error(format!("find the offload feature {name}"), unknown)
-            })?;
-            let (block, bit) = (position / BLOCK, 1 << (position % BLOCK));
-            // Over one that never changes the kernel refuses the whole request.
-            if current[block].available & !current[block].never_changed & bit != 0 {
-                blocks[block][VALID] |= bit;
-                blocks[block][REQUESTED] |= if *on { bit } else { 0 };
-            }
-        }
-        set_features(&self.socket, &self.link, &blocks).map_err(fail)?;
-        self.features()
-    }
-
-    /// Turns an offload on or off and makes sure that it is: on when the first of its features that
-    /// this device can switch is active, off when none is active. Other offloads may go or come
-    /// with it, see [`Self::set_features`].
-    ///
-    /// # Errors
-    /// [`CallError`] with `EOPNOTSUPP` if the device cannot switch it or another offload that is
-    /// off forbids it,
-    /// `EPERM` without `CAP_NET_ADMIN`.
-    pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), CallError> {
-        let before = self.offload(offload)?;
-        let changes: Vec<_> = before.iter().map(|feature| (feature.name.as_str(), on)).collect();
-        self.set_features(&changes)?;
-        let after = self.offload(offload)?;
-        let done = if on {
-            // Others may stay active of which the kernel makes no use without it.
-            let main = after.iter().find(|feature| !feature.fixed);
-            main.map_or(after.iter().any(|feature| feature.active), |main| main.active)
-        } else {
-            after.iter().all(|feature| !feature.active)
-        };
-        if done {
-            return Ok(());
-        }
-        let state = if on { "on" } else { "off" };
-        let refused = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        Err(self.error(format!("turn {state} the offload {offload:?}"), refused))
-    }
-}
-
 /// Features in one block.
 const BLOCK: usize = u32::BITS as usize;
+
 // The words of `struct ethtool_set_features_block`.
 const VALID: usize = 0;
 const REQUESTED: usize = 1;

@@ -8,9 +8,8 @@
 //! `/proc` is a function of text, apart from the one that reads the file.
 //!
 //! The types to know: [`tcp_info::TcpInfo`], [`udp_batch::BatchSender`] and
-//! [`udp_batch::BatchReceiver`],
-//! [`poll::Poller`], [`netlink::Netlink`], [`ethtool::Ethtool`], [`netns::Namespace`] and
-//! [`netns::Pair`].
+//! [`udp_batch::BatchReceiver`], [`poll::Poller`], [`netlink::Netlink`], [`ethtool::Ethtool`],
+//! [`netns::Namespace`] and [`netns::Pair`].
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -19,23 +18,24 @@
 //! | [`udp_batch`] | many datagrams for one call, with and without segmentation offload |
 //! | [`packet`] | whole Ethernet frames of one link, offload headers included |
 //! | [`splice`] | bulk TCP without copying, and receiving without looking |
-//! | [`probe`] | datagrams with a TTL of their own, error queues, raw ICMP: what a trace sends and gets |
+//! | [`probe`] | a trace's probes and answers: TTLs, error queues, raw ICMP; names of addresses |
 //! | [`poll`] | waiting for many sockets (epoll), and for one |
 //! | [`inherit`] | listening sockets from systemd or inetd; whether there was a standard output |
-//! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics; all TCP sockets, whoever's |
-//! | [`ethtool`] | drivers and their offloads |
-//! | [`file`](mod@file) | what of a file is in memory, what came from storage |
+//! | [`netlink`] | links, addresses, routes, neighbours, qdiscs, TCP metrics; all TCP sockets |
+//! | [`ethtool`] | drivers, their offloads and figures |
 //! | [`bpf`] | eBPF: programs on packets, their maps, links and pins |
-//! | [`netns`] | network namespaces, with root and without; joining those of another process; private mounts; two hosts joined by a link |
-//! | [`mod@proc`] | `/proc` and `/sys`: CPU time, softirqs, drops, counters, settings, limits, privileges |
-//! | [`process`] | the program's own pages; [`process`] | other processes: who they are, and ending them |
+//! | [`netns`] | network namespaces and what one command alone sees mounted; two hosts joined |
+//! | [`mod@proc`] | `/proc` and `/sys`: CPU time, counters, drops, settings, limits, privileges |
+//! | [`process`] | other processes: who they are, and ending them; the program's own pages |
 //! | [`thread`] | CPU time, waiting time and scheduling of this process's threads |
 //! | [`clock`], [`idle`] | monotonic time and precise waits; keeping CPUs awake, and what that takes |
-//! | [`perf`] | samples of what CPUs or threads are doing; names of the kernel's functions and of this process's |
+//! | [`perf`], [`symbols`] | samples of what CPUs or threads are doing; names of functions |
 //! | [`resolver`] | what a static program looks names up by |
 //! | [`signal`] | SIGINT, SIGTERM and SIGHUP as something to wait for |
-//! | [`mod@file`] | opening a file that somebody may have put a link in the place of; what changes in directories |
+//! | [`mod@file`] | files that others may replace by links; changed directories; cached pages |
 //! | [`errno`] | error numbers that callers tell apart |
+//!
+//! `call_error` and `message` are shared by these: the error of a call, control messages.
 
 pub mod bpf;
 mod call_error;

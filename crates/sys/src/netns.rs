@@ -8,6 +8,8 @@
 //! Another process enters the namespaces of this one by [`join_user_namespace`] with this process's
 //! number, [`Namespace::open`] of `/proc/PID/fd/N`, where N is the descriptor of the [`Namespace`]
 //! here, and [`Namespace::enter`].
+//!
+//! [`private_mounts`] and the functions after it show one command other files than the rest.
 
 mod pair;
 mod user;
@@ -295,12 +297,6 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
 const UP_WITHIN: Duration = Duration::from_secs(10);
 const NAMESPACE_OF_THREAD: &str = "/proc/thread-self/ns/net";
 
-#[cfg(test)]
-pub(crate) use tests::{eventually, pair_or_skip};
-
-#[cfg(test)]
-mod tests;
-
 // Mounts that only one command sees: a file over another, and the devices of its network namespace
 // in `/sys`.
 
@@ -392,3 +388,9 @@ pub fn show_network_devices(scratch: &Path) -> Result<(), CallError> {
     unmount(scratch, UnmountFlags::DETACH).map_err(error)?;
     shown
 }
+
+#[cfg(test)]
+pub(crate) use tests::{eventually, pair_or_skip};
+
+#[cfg(test)]
+mod tests;

@@ -22,8 +22,7 @@ use std::thread;
 
 use crate::CallError;
 use crate::clock::{RealtimeOffset, monotonic_ns};
-use ring::Batch;
-use ring::Ring;
+use ring::{Batch, Ring};
 
 /// A socket on one link that receives every frame arriving there, and sends frames. It never
 /// blocks.

@@ -2,7 +2,8 @@
 //!
 //! A [`Sampler`] is one event with its ring buffer. It starts disabled; [`Sampler::enable`] and
 //! [`Sampler::disable`] may be called from any thread. [`Sampler::drain`] takes out the bytes that
-//! the kernel has written, and [`records`] parses them.
+//! the kernel has written, and [`records`] parses them. [`Obstacle`] says why nothing can be
+//! sampled.
 
 mod ring;
 
@@ -252,7 +253,7 @@ impl Attributes {
     }
 }
 
-// The reason why nothing can be sampled, as far as the kernel's error number shows it.
+// Obstacles: why nothing can be sampled, as far as the kernel's error number shows it.
 
 /// A reason why sampling is not possible; each has its own remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

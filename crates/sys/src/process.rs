@@ -1,5 +1,5 @@
-//! Other processes: identifies and ends them, safe against numbers that have passed to another
-//! process.
+//! Processes: identifies and ends others, safe against numbers that have passed to another process;
+//! takes from this one what it does not need.
 
 use std::ffi::c_void;
 use std::ops::Range;

@@ -7,7 +7,7 @@ use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Sym, Symbolizer};
 use rustc_demangle::demangle;
 
-// Names of the kernel's functions by address: `/proc/kallsyms`.
+// The kernel's functions: `/proc/kallsyms`.
 
 /// The table could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -101,12 +101,11 @@ fn function(line: &str) -> Option<(u64, &str)> {
     Some((u64::from_str_radix(address, 16).ok()?, name))
 }
 
-// Names of this process's own functions by address, from the symbol tables of its program and
-// libraries.
+// This process's own functions: the symbol tables of its program and libraries.
 
 /// The function that each address is in: as it is written in Rust or C. `None` where no symbol
 /// table knows, as in a program that was stripped.
-pub fn names(addresses: &[u64]) -> Vec<Option<String>> {
+pub fn own_names(addresses: &[u64]) -> Vec<Option<String>> {
     let mut process = Process::new(Pid::Slf);
     // Only symbol tables: nobody has asked for lines, and no other process's files are read.
     process.debug_syms = false;
@@ -191,10 +190,10 @@ mod tests {
     fn own_functions_are_named_and_nonsense_is_not() {
         assert_eq!(a_function_of_this_test(), 7);
         let address = a_function_of_this_test as fn() -> u64 as usize as u64;
-        let found = names(&[address, 1]);
+        let found = own_names(&[address, 1]);
         let name = found[0].as_deref().expect("tests are not stripped");
         assert!(name.ends_with("a_function_of_this_test"), "{name}");
         assert_eq!(found[1], None);
-        assert!(names(&[]).is_empty());
+        assert!(own_names(&[]).is_empty());
     }
 }

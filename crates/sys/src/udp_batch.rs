@@ -23,46 +23,6 @@ pub enum Offload {
     None,
 }
 
-/// The most that one message of UDP can hold over IPv4, bytes: 65,535 less the headers of IP (20)
-/// and UDP (8).
-const MAX_PAYLOAD: usize = 65_507;
-
-/// Room for the control messages of one datagram: a segment size and a drop counter, each of four
-/// bytes, and a time.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(8))]
-struct ReceiveControl([u8; CONTROL_BYTES]);
-
-// SAFETY: CMSG_SPACE only computes.
-const CONTROL_BYTES: usize =
-    unsafe { 2 * libc::CMSG_SPACE(4) + libc::CMSG_SPACE(size_of::<libc::timespec>() as u32) }
-        as usize;
-
-impl ReceiveControl {
-    const EMPTY: Self = Self([0; CONTROL_BYTES]);
-}
-
-/// A message header that has nothing in it.
-fn empty_header() -> libc::mmsghdr {
-    // SAFETY: null pointers and zero lengths are an empty message.
-    unsafe { mem::zeroed() }
-}
-
-/// Sets an option that is an `int`.
-fn set_option(
-    socket: &UdpSocket,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    set(socket, level, name, &value)
-}
-
-#[cfg(test)]
-mod tests;
-
-// Sending many datagrams of one size.
-
 /// Sends up to `datagrams_per_call` datagrams of one size, which lie one behind the other in its
 /// buffer.
 #[derive(Debug)]
@@ -240,3 +200,41 @@ fn sendmmsg(socket: &UdpSocket, headers: &mut [libc::mmsghdr]) -> io::Result<usi
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
+
+/// The most that one message of UDP can hold over IPv4, bytes: 65,535 less the headers of IP (20)
+/// and UDP (8).
+const MAX_PAYLOAD: usize = 65_507;
+
+/// Room for the control messages of one datagram: a segment size and a drop counter, each of four
+/// bytes, and a time.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(8))]
+struct ReceiveControl([u8; CONTROL_BYTES]);
+
+// SAFETY: CMSG_SPACE only computes.
+const CONTROL_BYTES: usize =
+    unsafe { 2 * libc::CMSG_SPACE(4) + libc::CMSG_SPACE(size_of::<libc::timespec>() as u32) }
+        as usize;
+
+impl ReceiveControl {
+    const EMPTY: Self = Self([0; CONTROL_BYTES]);
+}
+
+/// A message header that has nothing in it.
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: null pointers and zero lengths are an empty message.
+    unsafe { mem::zeroed() }
+}
+
+/// Sets an option that is an `int`.
+fn set_option(
+    socket: &UdpSocket,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    set(socket, level, name, &value)
+}
+
+#[cfg(test)]
+mod tests;

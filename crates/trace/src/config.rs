@@ -1,4 +1,5 @@
-//! The settings of a trace.
+//! The settings of a trace, and of the trace of the way back that a client may request from an
+//! endpoint.
 
 use std::net::IpAddr;
 
@@ -133,11 +134,7 @@ pub(super) fn check_ranges(ranges: &[(&'static str, u64, u64, u64)]) -> Result<(
     }
 }
 
-// The trace of the way back that a client may request from an endpoint.
-//
-// A request contains no address: an endpoint traces only to the source of its client's control
-// connection, which TCP's handshake has verified. So an endpoint is no reflector; hops, probes,
-// size, rate and time are limited.
+// The trace of the way back.
 
 /// Maximum TTL of a request.
 pub const MAX_REVERSE_HOPS: u8 = 64;
@@ -149,6 +146,10 @@ pub const MAX_REVERSE_SIZE: u16 = 1_500;
 pub const LONGEST_REVERSE: Nanos = Nanos::from_millis(10_000);
 
 /// A request to trace the way to the client that sends it.
+///
+/// It contains no address: an endpoint traces only to the source of its client's control
+/// connection, which TCP's handshake has verified. So an endpoint is no reflector; hops, probes,
+/// size, rate and time are limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceRequest {
     /// UDP or ICMP.

@@ -1,4 +1,4 @@
-//! How a probe is identified by its bytes.
+//! How a probe is identified by its bytes: built, and found again in what is quoted of it.
 //!
 //! The fields by which routers balance load must be equal in all probes of a flow (Augustin et al.,
 //! "Avoiding traceroute anomalies with Paris traceroute", 2006), so that other fields identify the
@@ -295,43 +295,7 @@ impl ProbeCodec {
             Family::Ipv6 => 128,
         }
     }
-}
 
-/// Checksum of echo requests of flow 0; any value except the two zeros works.
-const FIRST_CHECKSUM: u16 = 0x4c52;
-
-/// The target's own answer, which quotes nothing.
-fn direct(
-    identity: ProbeIdentity,
-    from: IpAddr,
-    kind: AnswerKind,
-    reply_ttl: Option<u8>,
-) -> Answer {
-    Answer { identity, from, kind, reply_ttl, quoted: Quoted::default(), mpls: Vec::new() }
-}
-
-/// The flow whose number was added to `first`.
-fn flow_of(value: u16, first: u16) -> Option<u16> {
-    value.checked_sub(first).filter(|flow| *flow < MAX_FLOWS)
-}
-
-/// Reads two bytes in network order; callers check that they exist.
-fn read<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-/// Minimum length of a probe from the IP header, bytes: what its identity needs.
-pub fn least_size(kind: ProbeKind, target: IpAddr) -> u16 {
-    let ip = if target.is_ipv4() { 20 } else { 40 };
-    ip + match kind {
-        ProbeKind::Udp | ProbeKind::Icmp => 8 + 6,
-        ProbeKind::Tcp => 20,
-    }
-}
-
-// Builds the bytes of probes.
-
-impl ProbeCodec {
     /// Header and payload of a probe after the IP header, with the complete checksum.
     pub fn transport(&self, probe: &Probe) -> Vec<u8> {
         match self.kind {
@@ -408,6 +372,38 @@ impl ProbeCodec {
     fn write_identity(&self, bytes: &mut [u8], at: usize, id: ProbeId) {
         write(bytes, at, self.session);
         write(bytes, at + 2, id.0);
+    }
+}
+
+/// Checksum of echo requests of flow 0; any value except the two zeros works.
+const FIRST_CHECKSUM: u16 = 0x4c52;
+
+/// The target's own answer, which quotes nothing.
+fn direct(
+    identity: ProbeIdentity,
+    from: IpAddr,
+    kind: AnswerKind,
+    reply_ttl: Option<u8>,
+) -> Answer {
+    Answer { identity, from, kind, reply_ttl, quoted: Quoted::default(), mpls: Vec::new() }
+}
+
+/// The flow whose number was added to `first`.
+fn flow_of(value: u16, first: u16) -> Option<u16> {
+    value.checked_sub(first).filter(|flow| *flow < MAX_FLOWS)
+}
+
+/// Reads two bytes in network order; callers check that they exist.
+fn read<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Minimum length of a probe from the IP header, bytes: what its identity needs.
+pub fn least_size(kind: ProbeKind, target: IpAddr) -> u16 {
+    let ip = if target.is_ipv4() { 20 } else { 40 };
+    ip + match kind {
+        ProbeKind::Udp | ProbeKind::Icmp => 8 + 6,
+        ProbeKind::Tcp => 20,
     }
 }
 

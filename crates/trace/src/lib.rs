@@ -66,18 +66,18 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `config` | what is asked, with its ranges; `config` | the way back: what an endpoint may be asked to trace |
-//! | `probe` | probes and answers; `probe` | what was sent, and whose each answer is |
+//! | `config` | what is asked, with its ranges; what an endpoint may be asked to trace |
+//! | `probe` | probes and answers; what was sent; silence, limited answers and loss told apart |
 //! | `identity` | a probe's identity in its bytes: built, and found again |
-//! | `quote` | ICMP and ICMPv6 messages and the packet that they quote; `extension`: MPLS labels behind it |
+//! | `quote` | ICMP and ICMPv6 messages, the packet that they quote, MPLS labels behind it |
 //! | `tracer` | the strategy for one path |
-//! | `outcome` | what came of it; silence, limited answers and loss told apart |
+//! | `outcome` | what came of it |
 //! | `mtu` | what fits, and where the path gets narrower |
 //! | `multipath` | all paths, by the multipath detection algorithm |
 //! | [`delay`] | where the delay is added, and the rates of links |
 //! | `watch` | rounds one after another: the report's figures, changes of the path |
 //! | `asn` | whose networks the hops are, by a table of prefixes |
-//! | `document` | `linerate.trace/1`; what is believed of an endpoint's, what is lost in each direction |
+//! | `document` | `linerate.trace/1`; what is believed of an endpoint's; loss in each direction |
 
 mod asn;
 mod config;
@@ -93,9 +93,9 @@ mod tracer;
 mod watch;
 
 pub use asn::{AsTable, Origin};
-pub use config::{ConfigError, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, TraceConfig};
 pub use config::{
-    LONGEST_REVERSE, MAX_REVERSE_HOPS, MAX_REVERSE_PROBES, MAX_REVERSE_SIZE, TraceRequest,
+    ConfigError, DEFAULT_PORT_TCP, DEFAULT_PORT_UDP, LONGEST_REVERSE, MAX_REVERSE_HOPS,
+    MAX_REVERSE_PROBES, MAX_REVERSE_SIZE, TraceConfig, TraceRequest,
 };
 pub use document::{
     HopDocument, OneWayLoss, ProbeDocument, ReverseDocument, TRACE_SCHEMA, TraceDocument,
@@ -107,9 +107,10 @@ pub use multipath::{
     Level, MultipathConfig, Node, PathFinder, PathLink, PathsDocument, RoutedPath, stopping_point,
 };
 pub use outcome::{Hop, PathEnd, ProbeOutcome, TraceOutcome};
-pub use probe::HopFate;
-pub use probe::{Answer, AnswerKind, MplsLabel, Probe, ProbeId, ProbeIdentity, ProbeKind, Quoted};
-pub use probe::{MAX_PROBES, Reply};
+pub use probe::{
+    Answer, AnswerKind, HopFate, MAX_PROBES, MplsLabel, Probe, ProbeId, ProbeIdentity, ProbeKind,
+    Quoted, Reply,
+};
 pub use quote::{
     Message, NotOurs, QuotedIcmp, QuotedPacket, QuotedTcp, QuotedTransport, QuotedUdp,
     parse_message, unreachable_reason,

@@ -16,8 +16,7 @@ use serde_with_macros::skip_serializing_none;
 use super::config::{ConfigError, TraceConfig, check_ranges};
 use super::identity::least_size;
 use super::outcome::TraceOutcome;
-use super::probe::ProbeLedger;
-use super::probe::{Answer, AnswerKind, Probe, ProbeId, ProbeKind};
+use super::probe::{Answer, AnswerKind, Probe, ProbeId, ProbeKind, ProbeLedger};
 use super::tracer::{ANSWER_ALLOWANCE, session_of};
 use linerate_units::Nanos;
 

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::config::TraceConfig;
-use super::probe::{AnswerKind, ProbeId, ProbeKind};
-use super::probe::{HopFate, Tally, fates};
-use super::probe::{ProbeLedger, Reply, Sent};
+use super::probe::{
+    AnswerKind, HopFate, ProbeId, ProbeKind, ProbeLedger, Reply, Sent, Tally, fates,
+};
 use linerate_units::Nanos;
 
 /// The result of a trace.

@@ -1,4 +1,4 @@
-//! Probes and answers.
+//! Probes and answers, what has been sent, and why answers are missing.
 
 use std::net::IpAddr;
 
@@ -310,7 +310,7 @@ impl ProbeLedger {
     }
 }
 
-// Classifies missing answers: silence, a limit of answers, or loss.
+// Missing answers: silence, a limit of answers, or loss.
 
 /// Significance level: below it, missing answers are not attributed to loss.
 const SIGNIFICANT: f64 = 0.05;

@@ -1,4 +1,5 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443) messages, and the packet that an error quotes.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443) messages, the packet that an error quotes, and the MPLS
+//! labels behind it.
 //!
 //! Pure functions on bytes from any host: nothing here panics, allocates more than a few labels or
 //! reads past the end for any input.
@@ -340,8 +341,7 @@ fn address_v6(bytes: &[u8]) -> IpAddr {
     Ipv6Addr::from(octets).into()
 }
 
-// The data behind the quoted packet: ICMP extensions (RFC 4884), of which MPLS labels (RFC 4950)
-// are parsed.
+// ICMP extensions (RFC 4884) behind the quoted packet, of which MPLS labels (RFC 4950) are parsed.
 
 /// Class and type of the MPLS label stack (RFC 4950, section 3).
 const MPLS: [u8; 2] = [1, 1];

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use super::config::{ConfigError, TraceConfig};
 use super::outcome::{self, TraceOutcome};
-use super::probe::ProbeLedger;
-use super::probe::{Answer, AnswerKind, Probe, ProbeId};
+use super::probe::{Answer, AnswerKind, Probe, ProbeId, ProbeLedger};
 use linerate_units::{Nanos, SplitMix64};
 
 /// Allowance on top of two RTTs, because routers answer on their slow path.

@@ -1,5 +1,5 @@
-//! The endpoint's connections. They are accepted from the client's address alone, and kept if they
-//! name the session in time.
+//! The endpoint's connections: accepted from the client's address alone, held if they name the
+//! session in time, and what each of them answers.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -12,8 +12,7 @@ use linerate_sys::poll::{Interest, Poller, Ready};
 use linerate_sys::socket::{ListenOptions, Mptcp, accept, listen, reset_on_close, set_send_buffer};
 use linerate_sys::tcp_info::TcpInfo;
 
-use super::message::cause_of;
-use super::message::{Listen, Report, Terms};
+use super::message::{Listen, Report, Terms, cause_of};
 use super::pool::NS_PER_S;
 use super::socket::Outgoing;
 use super::worker::Service;
@@ -322,7 +321,7 @@ const WORTH_GATHERING: u64 = 4;
 pub(super) const PATIENCE_S: u32 = 180;
 const LOOK_FOR_STRANGERS: u64 = 5_000_000_000;
 
-// One connection that the endpoint holds, and what has arrived of the next message on it.
+// One held connection, and what has arrived of the next message on it.
 
 /// A connection; it takes some seventy bytes.
 #[derive(Debug)]

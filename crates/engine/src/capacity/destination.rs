@@ -1,5 +1,5 @@
 //! One port of the endpoint, reached from one address of this host: which local port is next, and
-//! how many connections may be begun.
+//! how many connections may be begun. And which of the open connections carries the next request.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -133,7 +133,7 @@ impl Ports {
 /// connection.
 const ASK_EVERY: u64 = 64;
 
-// Requests and responses over some of the connections: which connection is next, and when.
+// Requests over some of the connections: which is next, and when.
 
 /// A load in progress.
 #[derive(Debug)]

@@ -8,8 +8,7 @@ use linerate_core::capacity::FailureCause;
 use linerate_core::units::SplitMix64;
 use linerate_sys::poll::{Poller, Ready};
 
-use super::message::is_lasting;
-use super::message::{Connect, Order, Report, Status};
+use super::message::{Connect, Order, Report, Status, is_lasting};
 use super::pool::{Pool, PoolTransport};
 use super::worker::Service;
 

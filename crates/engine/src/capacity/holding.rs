@@ -86,7 +86,7 @@ impl Holding {
             terms: Terms::new(token, request, None),
             address,
             client: client.to_canonical(),
-            counts: workers::ports(share),
+            counts: workers::port_shares(share),
             backlog,
             send_buffer: send_buffer(request),
         };
@@ -174,7 +174,7 @@ impl Holding {
         let of = |workers: &[Vec<u16>], shares: &[u64]| {
             let mut all = Vec::new();
             for (ports, share) in workers.iter().zip(shares) {
-                let counted = ports.iter().zip(workers::ports(*share));
+                let counted = ports.iter().zip(workers::port_shares(*share));
                 all.extend(counted.map(|(&port, count)| HoldPort { port, count }));
             }
             all
@@ -231,9 +231,9 @@ impl Holding {
 fn shares(request: &CapacityRequest) -> [Vec<u64>; 2] {
     let each = descriptor_limit().hard.saturating_sub(DESCRIPTOR_RESERVE).max(1);
     [
-        workers::workers(request.connections, each, MAX_WORKERS),
+        workers::shares(request.connections, each, MAX_WORKERS),
         // UDP needs no socket for each peer: one process answers all.
-        workers::workers(request.udp_sockets, u64::MAX, 1),
+        workers::shares(request.udp_sockets, u64::MAX, 1),
     ]
 }
 
@@ -241,7 +241,7 @@ fn shares(request: &CapacityRequest) -> [Vec<u64>; 2] {
 pub(crate) fn cost(request: &CapacityRequest) -> (u64, u64) {
     let [tcp, udp] = shares(request);
     let workers = (tcp.len() + udp.len()) as u64;
-    let udp_ports = udp.iter().map(|share| workers::ports(*share).len() as u64);
+    let udp_ports = udp.iter().map(|share| workers::port_shares(*share).len() as u64);
     let each = CONNECTION_BYTES + 2 * u64::from(send_buffer(request));
     let memory = request.connections.saturating_mul(each)
         + udp_ports.sum::<u64>() * 2 * u64::from(RECEIVE_BUFFER)

@@ -1,4 +1,5 @@
-//! The orders to a worker process and its reports: short messages over a pair of sockets.
+//! The orders to a worker process and its reports, as short messages over a pair of sockets, and
+//! the failures that a report counts.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

@@ -10,17 +10,15 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `run`, `round`, `opening` | client: the phases of a run, the search for the limit |
-//! | `run` | client: the document of a run |
+//! | `run`, `round`, `opening` | client: a run's phases and document; the search for the limit |
 //! | `holding` | endpoint: the connections of one client, for its session |
 //! | `workers` | starting and ending workers, and dividing the connections between them |
-//! | `worker`, `message` | a worker's process and its loop; its orders and reports |
+//! | `worker`, `message` | a worker's process, its loop, an endpoint's UDP; orders and reports |
 //! | `driver`, `pool` | a client's worker: its schedule; its connections or UDP sockets |
 //! | `socket` | what differs between connections and UDP sockets |
 //! | `destination` | local ports; requests over the connections |
 //! | `accept` | an endpoint's worker: its connections |
-//! | `worker` | an endpoint's worker for UDP |
-//! | `readings` | the kernel's figures of sockets, memory and limits; failures by cause |
+//! | `readings` | the kernel's figures of sockets, memory and limits |
 
 mod accept;
 mod destination;

@@ -14,8 +14,7 @@ use linerate_core::stats::LatencyHistogram;
 use linerate_core::wire::Token;
 use linerate_sys::socket::{Mptcp, connect, reset_on_close, tcp_socket};
 
-use super::message::Order;
-use super::message::is_lasting;
+use super::message::{Order, is_lasting};
 use super::round::Round;
 use super::run::CapacityPhase;
 use super::workers::{TCP, UDP};

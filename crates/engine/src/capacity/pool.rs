@@ -12,10 +12,8 @@ use linerate_core::units::SplitMix64;
 use linerate_core::wire::Token;
 use linerate_sys::poll::{Interest, Poller, Ready};
 
-use super::destination::Destination;
-use super::destination::{CapacityLoad, Turn};
-use super::message::cause_of;
-use super::message::{Connect, Report, Terms};
+use super::destination::{CapacityLoad, Destination, Turn};
+use super::message::{Connect, Report, Terms, cause_of};
 use crate::clock::now_ns;
 
 /// A TCP connection or a UDP socket of the client, and its state.

@@ -14,7 +14,7 @@ use crate::clock::now;
 
 /// The sockets and memory in use at present.
 pub(super) fn memory() -> MemoryReading {
-    let sockets = counters::read().ok();
+    let sockets = counters::read_socket_counts().ok();
     let info = MemoryInfo::read().ok();
     MemoryReading {
         tcp_in_use: sockets.map(|sockets| sockets.tcp + sockets.tcp6),

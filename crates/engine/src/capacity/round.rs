@@ -53,7 +53,7 @@ impl<'a> Round<'a> {
         observe: Observe<'a>,
     ) -> Result<Self, MeasureError> {
         let began = now();
-        let mut document = run::begun(client, test, format_rfc3339(SystemTime::now()));
+        let mut document = run::new_document(client, test, format_rfc3339(SystemTime::now()));
         document.client.memory.before = readings::memory();
         let counters = ProtocolCounters::read().ok();
         let ports = client.ask(test.request())?;
@@ -62,8 +62,8 @@ impl<'a> Round<'a> {
         let limits = &document.client.limits;
         let each = limits.descriptors_each.unwrap_or(0).saturating_sub(DESCRIPTOR_RESERVE).max(1);
         let most = limits.workers_most.unwrap_or(MAX_WORKERS);
-        let tcp = workers::workers(test.connections, each, most);
-        let udp = workers::workers(test.udp_sockets, each, most);
+        let tcp = workers::shares(test.connections, each, most);
+        let udp = workers::shares(test.udp_sockets, each, most);
         let roles = roles(client, test, options, &ports, source, [&tcp, &udp]);
         let workers = Workers::start(roles)
             .map_err(MeasureError::host("cannot start the processes that hold connections"))?;
@@ -273,11 +273,11 @@ impl<'a> Round<'a> {
         document.seconds = (now() - self.began).as_secs_f64();
         let [tcp, udp] = &self.openings;
         let own = &document.client;
-        document.tcp = run::pool(tcp, &reports[TCP], &own.tcp);
-        document.udp = run::pool(udp, &reports[UDP], &own.udp);
+        document.tcp = run::pool_result(tcp, &reports[TCP], &own.tcp);
+        document.udp = run::pool_result(udp, &reports[UDP], &own.udp);
         let test = &document.test;
-        document.churn = run::churn(test.churn_per_s, &reports[TCP], self.hold_seconds);
-        document.load = test.load.as_ref().map(|_| run::load(&reports[TCP]));
+        document.churn = run::churn_result(test.churn_per_s, &reports[TCP], self.hold_seconds);
+        document.load = test.load.as_ref().map(|_| run::load_result(&reports[TCP]));
         run::add_server(&mut document, self.client, server);
         document.status = Status::new(error.is_none());
         capacity::annotate(&mut document);

@@ -1,5 +1,5 @@
-//! A run of `capacity` on a session with an endpoint: one round, or as many as the search for the
-//! limit takes.
+//! A run of `capacity` on a session with an endpoint, one round or as many as the search for the
+//! limit takes, and its document.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -195,7 +195,11 @@ fn held(document: &CapacityDocument) -> u64 {
 // The document of a round: begun with the round, and completed from the reports of both ends.
 
 /// A document with the test and the endpoint, and no results.
-pub(super) fn begun(client: &Client, test: &CapacityTest, started_at: String) -> CapacityDocument {
+pub(super) fn new_document(
+    client: &Client,
+    test: &CapacityTest,
+    started_at: String,
+) -> CapacityDocument {
     CapacityDocument {
         schema: CAPACITY_SCHEMA.to_owned(),
         started_at,
@@ -210,7 +214,11 @@ pub(super) fn begun(client: &Client, test: &CapacityTest, started_at: String) ->
 }
 
 /// The results of the TCP connections, or of the UDP sockets.
-pub(super) fn pool(opening: &Opening, report: &Report, counts: &HeldCounts) -> Option<PoolResult> {
+pub(super) fn pool_result(
+    opening: &Opening,
+    report: &Report,
+    counts: &HeldCounts,
+) -> Option<PoolResult> {
     let opened = report.status.opened;
     let each = |bytes: u64| (opened > 0).then(|| bytes as f64 / opened as f64);
     let seconds = Some(opening.seconds).filter(|seconds| *seconds > 0.0);
@@ -235,7 +243,11 @@ pub(super) fn pool(opening: &Opening, report: &Report, counts: &HeldCounts) -> O
     })
 }
 
-pub(super) fn churn(asked_per_s: u64, report: &Report, hold_seconds: f64) -> Option<ChurnResult> {
+pub(super) fn churn_result(
+    asked_per_s: u64,
+    report: &Report,
+    hold_seconds: f64,
+) -> Option<ChurnResult> {
     (asked_per_s > 0).then(|| ChurnResult {
         asked_per_s,
         closed: report.churn_closed,
@@ -244,7 +256,7 @@ pub(super) fn churn(asked_per_s: u64, report: &Report, hold_seconds: f64) -> Opt
     })
 }
 
-pub(super) fn load(report: &Report) -> LoadResult {
+pub(super) fn load_result(report: &Report) -> LoadResult {
     LoadResult {
         connections: report.load_connections,
         transactions: report.transactions,

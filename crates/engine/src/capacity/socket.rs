@@ -1,4 +1,5 @@
-//! The client's side of one connection or UDP socket, and the messages on it.
+//! The client's side of one TCP connection or UDP socket, as the pool holds both, and the messages
+//! on it.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -18,8 +19,8 @@ use super::pool::{Message, NS_PER_S, Opening, PoolTransport};
 use crate::clock::now_ns;
 use crate::retry::is_transient;
 
-// One TCP connection of the client: its handshake, its first message, and the answer that it waits
-// for. It is closed by a reset, so that no TIME_WAIT stays.
+// A TCP connection: its handshake, its first message and the answer. It is closed by a reset, so
+// that no TIME_WAIT stays.
 
 #[derive(Debug)]
 pub(super) struct Tcp {
@@ -197,8 +198,7 @@ const SYN_AGAIN: u64 = 500_000_000;
 /// Longest wait for a handshake (retransmissions at 1 s, 3 s and 7 s) and for an answer, ns.
 const PATIENCE: u64 = 10 * NS_PER_S;
 
-// One UDP socket of the client, connected to a socket of the endpoint. It is open when it has
-// answered the endpoint's challenge. Lost datagrams are sent again.
+// A UDP socket: open when it has answered the endpoint's challenge. Lost datagrams are sent again.
 
 #[derive(Debug)]
 pub(super) struct Udp {

@@ -1,4 +1,5 @@
-//! A worker process: its work from the first message on its channel to the channel's end.
+//! A worker process: its work from the first message on its channel to the channel's end, and the
+//! UDP sockets of an endpoint's worker.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
@@ -263,13 +264,13 @@ const EPOLLS_UNIT: Duration = Duration::from_millis(1);
 /// Longest wait: a status is due several times a second.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-// The endpoint's side of UDP: a few sockets that answer many sockets of the client, of each of
-// which they only keep that it was there.
-//
-// They are no reflectors: only the client's own address is answered, each of its ports first with
-// a cookie that it has to send back, and no answer is longer than its request.
+// The endpoint's side of UDP.
 
-/// All sockets of a worker.
+/// A few sockets that answer many sockets of the client, of each of which they only keep that it
+/// was there.
+///
+/// They are no reflectors: only the client's own address is answered, each of its ports first with
+/// a cookie that it has to send back, and no answer is longer than its request.
 pub(super) struct Answerer {
     poller: Poller,
     client: IpAddr,

@@ -1,5 +1,5 @@
-//! The worker processes of one end: starting them, giving them orders, taking their reports, and
-//! ending them whatever happens.
+//! The worker processes of one end: the share of the connections that each gets, starting them,
+//! giving them orders, taking their reports, and ending them whatever happens.
 
 use std::io;
 use std::ops::Range;
@@ -256,12 +256,12 @@ impl Drop for Workers {
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-// How the connections are divided between the workers.
+// Division of the connections between the workers.
 
 /// The connections of each worker, with as few workers as possible: at most `each` per worker, and
 /// at most `max` workers. If these do not suffice, each gets more than it can hold, and finds the
 /// limit.
-pub(super) fn workers(total: u64, each: u64, max: u64) -> Vec<u64> {
+pub(super) fn shares(total: u64, each: u64, max: u64) -> Vec<u64> {
     let needed = total.div_ceil(each.max(1)).clamp(1, max.max(1));
     match total {
         0 => Vec::new(),
@@ -277,7 +277,7 @@ pub(super) fn even(total: u64, parts: u64) -> Vec<u64> {
 
 /// The connections that each port of an endpoint's worker takes: fewer than there are local ports
 /// for one destination.
-pub(super) fn ports(connections: u64) -> Vec<u64> {
+pub(super) fn port_shares(connections: u64) -> Vec<u64> {
     even(connections, connections.div_ceil(MAX_AT_PORT).max(1))
 }
 
@@ -315,12 +315,12 @@ mod tests {
 
     #[test]
     fn the_fewest_workers_that_suffice_have_even_shares() {
-        assert_eq!(workers(0, 19_000, 8), Vec::<u64>::new());
-        assert_eq!(workers(19_000, 19_000, 8), [19_000]);
-        assert_eq!(workers(20_001, 19_000, 8), [10_001, 10_000]);
-        assert_eq!(workers(100, 10, 2), [50, 50]);
-        assert_eq!(ports(50_000), [16_667, 16_667, 16_666]);
-        assert_eq!(ports(7), [7]);
+        assert_eq!(shares(0, 19_000, 8), Vec::<u64>::new());
+        assert_eq!(shares(19_000, 19_000, 8), [19_000]);
+        assert_eq!(shares(20_001, 19_000, 8), [10_001, 10_000]);
+        assert_eq!(shares(100, 10, 2), [50, 50]);
+        assert_eq!(port_shares(50_000), [16_667, 16_667, 16_666]);
+        assert_eq!(port_shares(7), [7]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a check does, step by step, and how long each takes.
+//! What a check does, step by step, how long each step takes, and how long the check has yet to go.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -309,27 +309,7 @@ impl<'a> Examination<'a> {
             ));
         }
     }
-}
 
-fn worse(by_direction: &BTreeMap<String, LatencySummary>) -> Option<LatencySummary> {
-    by_direction.values().max_by(|a, b| a.p50.total_cmp(&b.p50)).copied()
-}
-
-// How long a check has yet to go.
-
-/// Intervals that the measurement takes on most paths.
-const USUAL_INTERVALS: u32 = 6;
-
-/// Round trips that a test takes besides its own time: asking for it, connecting, the reports.
-const BESIDE_ROUND_TRIPS: u32 = 6;
-/// What the hosts take for that.
-const BESIDE: Duration = Duration::from_millis(60);
-/// So many times longer it takes at most on a busy host.
-const BUSY_TIMES: f64 = 1.5;
-/// Round trips of the trains, both directions at once: a session, and four short tests.
-const TRAINS_ROUND_TRIPS: u32 = 24;
-
-impl Examination<'_> {
     /// Time that each test takes besides its own.
     fn beside(&self) -> Duration {
         match self.beside {
@@ -381,3 +361,21 @@ impl Examination<'_> {
         (warm_up.on(self.rtt), time)
     }
 }
+
+fn worse(by_direction: &BTreeMap<String, LatencySummary>) -> Option<LatencySummary> {
+    by_direction.values().max_by(|a, b| a.p50.total_cmp(&b.p50)).copied()
+}
+
+// Time that a check has yet to go.
+
+/// Intervals that the measurement takes on most paths.
+const USUAL_INTERVALS: u32 = 6;
+
+/// Round trips that a test takes besides its own time: asking for it, connecting, the reports.
+const BESIDE_ROUND_TRIPS: u32 = 6;
+/// What the hosts take for that.
+const BESIDE: Duration = Duration::from_millis(60);
+/// So many times longer it takes at most on a busy host.
+const BUSY_TIMES: f64 = 1.5;
+/// Round trips of the trains, both directions at once: a session, and four short tests.
+const TRAINS_ROUND_TRIPS: u32 = 24;

@@ -1,4 +1,7 @@
 //! The main job: a path examined in some thirty seconds, or roughly in five.
+//!
+//! This file has the order of a check's parts: the hops, the runs of each direction and the tests
+//! that they make; `examination` has the steps at an endpoint.
 
 mod examination;
 
@@ -210,7 +213,7 @@ fn seen(route: &TraceDocument) -> (bool, Reverse<usize>) {
     (reached, Reverse(silent.count()))
 }
 
-// The runs of one direction, and what they come to.
+// The runs of one direction, and their medians.
 
 /// The runs of one direction.
 #[derive(Default)]

@@ -302,7 +302,8 @@ impl Client {
         let room = (self.welcome.limits.clients as usize).clamp(2, 3) - 1;
         for directions in direction.parts().chunks(room) {
             let (target, stop) = (&self.target, &self.stop);
-            let measure = |direction| move || operations::measure(target, direction, seed, stop);
+            let measure =
+                |direction| move || operations::measure_trains(target, direction, seed, stop);
             let found: Vec<_> = thread::scope(|scope| {
                 let threads: Vec<_> =
                     directions.iter().map(|part| scope.spawn(measure(*part))).collect();

@@ -1,4 +1,5 @@
-//! What a client asks of an endpoint beside tests: traces, packet trains, a turn.
+//! What a client asks of an endpoint beside tests: a trace of the way back, the losses in each
+//! direction, packet trains, the slot.
 
 use std::net::IpAddr;
 use std::thread;
@@ -119,10 +120,6 @@ fn numbered(direction: Direction, rate: BitRate, dscp: Dscp, seed: u64) -> Test 
 }
 
 // The rate of a path's narrowest link, by packet trains.
-//
-// A first, short train shows roughly how fast the path is. The others are only as long as a good
-// estimate needs at that rate, so that a slow path is not kept busy. The trains have their own
-// session and a time limit: where UDP does not get through, nothing else suffers.
 
 /// Datagrams of the first train: 18 ms at 10 Mbit/s.
 const FIRST: u64 = 16;
@@ -144,9 +141,15 @@ const ETHERNET_BYTES: f64 = 14.0;
 /// The MTU, bytes, if the path's is not known: the least that IPv6 requires of every link.
 const SMALLEST_MTU: u32 = 1280;
 
-/// Sends trains to `target`, or has `target` send them. `None` if none arrived (UDP does not get
+/// Sends trains to `target`, or has `target` send them.
+///
+/// A first, short train shows roughly how fast the path is. The others are only as long as a good
+/// estimate needs at that rate, so that a slow path is not kept busy. The trains have their own
+/// session and a time limit: where UDP does not get through, nothing else suffers.
+///
+/// `None` if none arrived (UDP does not get
 /// through, the endpoint allows no more clients, `stop` was requested), or if they do not agree.
-pub(crate) fn measure(
+pub(crate) fn measure_trains(
     target: &Target,
     direction: Direction,
     seed: u64,

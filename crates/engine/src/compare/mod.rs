@@ -1,4 +1,5 @@
-//! Two treatments against each other: pairs of runs in random order until there is an answer.
+//! Two treatments against each other: pairs of runs in random order until there is an answer, and
+//! the document of them.
 //!
 //! What decides is in [`linerate_core::compare`]; this gives it the runs.
 
@@ -207,7 +208,7 @@ impl CompareOptions {
     }
 }
 
-// What a comparison leaves.
+// The document of a comparison.
 
 /// Puts it together; `error` is what ended it early.
 fn assemble(

@@ -1,4 +1,4 @@
-//! From looks at sockets to a document.
+//! The document of what was seen: from looks at sockets, and of the listening sockets on the way.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

@@ -1,14 +1,15 @@
 //! TCP connections of this host, whoever's: watched from outside.
 //!
-//! [`Watch`] looks at the sockets of one network namespace again and again;
-//! [`Watch::document`] says what moved, and what holds each back.
+//! [`Watch`] looks at the sockets of one network namespace again and again; [`Watch::document`]
+//! says what moved, and what holds each back. [`explain_connections`] does both for a few
+//! connections.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `select` | which connections, in which network namespace; `select` | why they cannot be watched |
+//! | `select` | which connections, in which network namespace; why they cannot be watched |
 //! | `watch` | the sockets at each look, and what closed between two |
 //! | `evidence` | from one socket's readings to what linerate's own flows leave |
-//! | `document` | from looks to a document; `document` | listening sockets and their limits |
+//! | `document` | from looks to a document; listening sockets and their limits |
 
 mod document;
 mod evidence;
@@ -34,8 +35,6 @@ use crate::clock::now_ns;
 use crate::host;
 use crate::measure::meter::Meter;
 use crate::stop::Stop;
-
-// Watches a few connections for a while, to explain what limits each.
 
 /// Watches the connections of a selection for `time`, or until all have ended or `stop` is
 /// requested, and explains each; `None` where there is none. `begins` is called where there are
@@ -138,8 +137,8 @@ impl Whose {
     fn times(self) -> ThreadTimes {
         // A process that has ended has no threads any more.
         match self {
-            Self::Process(pid) => processes::of_process(pid),
-            Self::User(uid) => processes::of_user(uid),
+            Self::Process(pid) => processes::times_of_process(pid),
+            Self::User(uid) => processes::times_of_user(uid),
         }
         .unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Which connections are watched, and where.
+//! Which connections are watched and where, and why they cannot be.
 
 use std::collections::HashSet;
 use std::io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
@@ -165,7 +165,7 @@ const NAMED: &str = "/run/netns";
 /// In a message.
 const MAX_NAMES: usize = 8;
 
-// Why connections cannot be watched, in words for the person at the terminal.
+// Errors: why connections cannot be watched.
 
 /// Connections that cannot be watched.
 #[derive(Debug, Error)]

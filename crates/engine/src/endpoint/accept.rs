@@ -1,4 +1,4 @@
-//! Accepts every connection and reads its hello; never waits for one of them.
+//! The acceptor: takes every connection and reads its hello; never waits for one of them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -17,10 +17,8 @@ use linerate_core::wire::{HELLO_BYTES, Hello, HelloKind, WireError, is_hello_sta
 use linerate_sys::poll::Poller;
 use linerate_sys::proc::privilege::descriptor_limit;
 
-use super::budget::{Budget, Cost};
-use super::budget::{Occupancy, PATIENCE};
-use super::clients::Clients;
-use super::clients::LogLimit;
+use super::budget::{Budget, Cost, Occupancy, PATIENCE};
+use super::clients::{Clients, LogLimit};
 use super::crr_listener::{KEPT_TICK, Listeners};
 use super::foreign::iperf3::{self, Turns};
 use super::foreign::{ForeignClient, Ports};
@@ -311,8 +309,8 @@ impl Pending {
     }
 }
 
-// Watches the listening sockets, and the accepted connections that have not sent their hello yet.
-// Each of those has a deadline; their number is limited, and they have no threads.
+// The listening sockets, and the accepted connections that have not sent their hello yet. Each of
+// those has a deadline; their number is limited, and they have no threads.
 
 /// Most connections that wait, and for how many descriptors of this process there may be one; one
 /// more closes the oldest.

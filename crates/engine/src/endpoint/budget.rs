@@ -1,5 +1,6 @@
-//! The resources of this host that all tests together may take: memory, descriptors, threads, threads
-//! that wait without sleeping, and connections to hold. One address cannot take all of them.
+//! What all tests together may take of this host: memory, descriptors, threads, threads that wait
+//! without sleeping, and connections to hold. One address cannot take all of them. And who uses the
+//! host at present.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -110,7 +111,7 @@ impl Cost {
     pub(super) fn of_test(test: &Test) -> Self {
         let flows = u64::from(test.flows());
         let workers =
-            respond::shares(End::Server, test).map_or(flows, |shares| shares.len() as u64);
+            respond::thread_shares(End::Server, test).map_or(flows, |shares| shares.len() as u64);
         let spins = match &test.traffic {
             Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.spin,
             Traffic::Stream(_) => false,
@@ -285,10 +286,7 @@ impl Drop for Claim {
     }
 }
 
-// Who uses this host: either any number of clients measure on it, or one client has changed it.
-// A change of a device, a route or a sysctl affects all clients and would spoil their tests.
-//
-// Clients that ask for the slot get it one at a time, so that no two of them measure at once.
+// Users of this host: either any number of clients that measure on it, or one that has changed it.
 
 /// How long a session waits for its turn. A client that has just said goodbye is still undoing its
 /// changes, and the next client is often the same program. Longer waits are the client's decision.
@@ -298,7 +296,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// seconds.
 const PRECEDENCE: Duration = Duration::from_secs(4);
 
-/// The sessions that use the host, by token.
+/// The sessions that use the host, by token. A change of a device, a route or a sysctl affects all
+/// clients and would spoil their tests. Clients that ask for the slot get it one at a time, so that
+/// no two of them measure at once.
 #[derive(Clone)]
 pub(super) struct Occupancy {
     shared: Arc<SharedOccupancy>,

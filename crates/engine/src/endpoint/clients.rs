@@ -1,5 +1,5 @@
-//! The clients of the endpoint, whose number is limited, and the newcomers that have yet to prove
-//! that they have a key.
+//! The clients of the endpoint, whose number is limited, the newcomers that have yet to prove that
+//! they have a key, and limits on how often something may happen.
 //!
 //! Newcomers take no client's place, so that a host without the key cannot keep out one that has
 //! it. Each address may have a few newcomers; one too many cuts off the oldest. Where clients need
@@ -259,8 +259,8 @@ impl Drop for Presence {
     }
 }
 
-// Limits on how often something may happen: within some time by address (wrong passwords, lines of
-// the log, requests), within a second in all.
+// Limits on how often something may happen: by address within some time (wrong passwords, lines of
+// the log, requests), and in all within a second.
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Most addresses that are counted separately; all further ones are counted together.

@@ -9,10 +9,9 @@
 //! Clients of other tools are recognized by their first bytes, or have a port of their own
 //! ([`foreign`]).
 //!
-//! A client may also request a trace of the path to itself ([`tracing`]).
-//!
-//! A client with the key may change this host for the time of its session ([`lease`]). Meanwhile no
-//! other client measures or changes anything ([`occupancy`]).
+//! A client may also request a trace of the path to itself. A client with the key may change this
+//! host for the time of its session ([`terms`]). Meanwhile no other client measures or changes
+//! anything ([`budget`]).
 
 mod accept;
 mod budget;

@@ -1,4 +1,5 @@
-//! Which session a data connection belongs to, linerate's or iperf3's.
+//! Which session a data connection or a UDP flow belongs to, linerate's or iperf3's, and the
+//! challenge that a UDP flow answers first.
 
 use std::collections::{HashMap, HashSet, hash_map};
 use std::hash::{BuildHasher, RandomState};

@@ -22,15 +22,12 @@ use linerate_core::treatment::HostChange;
 use linerate_core::units::End;
 use linerate_core::wire::Token;
 
-use super::budget::Occupancy;
-use super::budget::{Budget, Claim};
+use super::budget::{Budget, Claim, Occupancy};
 use super::clients::{Clients, Presence, share_of_one};
 use super::crr_listener::{self, Listeners, Own};
 use super::foreign::iperf3::Turns;
 use super::registry::{Registration, Registry, SessionName};
-use super::terms::Tracing;
-use super::terms::{Lease, LeaseError};
-use super::terms::{can_do, owners_limit, prepare, within_rate};
+use super::terms::{Lease, LeaseError, Tracing, can_do, owners_limit, prepare, within_rate};
 use super::{ServeEvent, ServeOptions};
 use crate::capacity::{Holding, HoldingNews};
 use crate::clock::{now, now_ns};

@@ -1,4 +1,5 @@
-//! What a test may do at this endpoint, and whether this host can do it.
+//! What a client may do at this endpoint: which tests, which changes of this host, which traces;
+//! and whether this host can do it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -15,8 +16,7 @@ use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 use thiserror::Error;
 
-use super::budget::Claim;
-use super::budget::HeldPlace;
+use super::budget::{Claim, HeldPlace};
 use super::session::Denial;
 use crate::clock::now;
 use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
@@ -209,8 +209,8 @@ impl Lease {
     }
 }
 
-// A trace of the path to a client, at its request: to the address that its control connection
-// comes from, and to no other.
+// A trace of the path to a client, at its request: to the address that its control connection comes
+// from, and to no other.
 
 /// Seeds are below this, as all counts on the wire are.
 const SEEDS: u64 = 1 << 53;

@@ -12,8 +12,7 @@ use linerate_core::record::{Interval, Record};
 use linerate_core::treatment::HostChange;
 use linerate_core::units::Family;
 
-use super::ExperimentError;
-use super::{ExperimentObserver, ExperimentSite, special};
+use super::{ExperimentError, ExperimentObserver, ExperimentSite, special};
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::lab::{CpuQuota, LabEnds, LabOptions, LabPath};

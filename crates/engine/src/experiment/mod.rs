@@ -202,10 +202,7 @@ impl ExperimentCourse<'_> {
 /// So many runs that fail one after the other are no accident.
 const MAX_FAILURES: u32 = 3;
 
-#[cfg(test)]
-mod tests;
-
-// What can go wrong in an experiment.
+// Errors of an experiment.
 
 /// A run of an experiment, or all of it, that could not be made.
 #[derive(Debug, Error)]
@@ -295,3 +292,6 @@ impl ExperimentError {
         matches!(self, Self::Interrupted | Self::Measure(MeasureError::Interrupted))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,12 +7,6 @@
 //!
 //! `LINERATE_STATE_DIRECTORY` moves the journal from `/var/lib/linerate`,
 //! `LINERATE_SYSCTL_DIRECTORY` the file.
-//!
-//! | module | what is in it |
-//! |---|---|
-
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -234,7 +228,7 @@ fn brief() -> HostAbout {
     }
 }
 
-// What there is on this host, read.
+// Reading what there is on this host.
 
 /// The settings and what their right values depend on. `keys` are looked at, too, where the table
 /// does not have them.
@@ -442,3 +436,6 @@ fn no_admin() -> Option<String> {
     let needs = "not permitted: it needs root, or CAP_NET_ADMIN in the network namespace";
     (!privileges.has(Capability::NetAdmin)).then(|| needs.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! Makes the namespaces, links, addresses, routes and settings of a topology.
+//! Makes the namespaces, links, addresses, routes and settings of a topology, and says why a lab
+//! could not be made or used.
 
 use std::{io, thread};
 
@@ -295,7 +296,7 @@ fn failure(what: String) -> impl Fn(NetlinkError) -> LabError {
     move |source| LabError::Netlink { what: what.clone(), source }
 }
 
-// Why a lab could not be made, found, entered or ended.
+// Errors of labs: why one could not be made, found, entered or ended.
 
 /// A lab that could not be made, found, entered or ended. Nothing is left of one that could not be
 /// made.

@@ -6,10 +6,10 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `build` | namespaces, links, addresses, routes, settings |
+//! | `build` | namespaces, links, addresses, routes, settings; what can go wrong |
 //! | `pump` | carries packets over the emulated links |
-//! | `path` | what a round trip through the pump takes by itself; `path` | the demonstration path and its hidden fault; `path` | one path with an endpoint on it: what `--lab` and the demonstration use |
-//! | `quota` | a quota of CPU time for the threads of a host; `quota` | control groups with a quota of CPU time |
+//! | `path` | one path with an endpoint on it; the demonstration; the pump's own delay |
+//! | `quota` | a quota of CPU time for the threads of a host |
 //! | `daemon` | labs in the background |
 
 mod build;
@@ -32,8 +32,7 @@ use linerate_sys::proc::privilege::{Capability, Privileges};
 
 pub use build::LabError;
 pub use daemon::{HostState, LabDirectory, LabState, hold_lab, start_holder};
-pub use path::Demo;
-pub use path::{LabEnds, LabPath};
+pub use path::{Demo, LabEnds, LabPath};
 pub use quota::CpuQuota;
 
 use build::Built;

@@ -1,4 +1,5 @@
-//! One path with an endpoint at its far end: what `--lab` and the demonstration use.
+//! One path with an endpoint at its far end, which `--lab` uses; the demonstration on such a path;
+//! and what a round trip takes by itself.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -183,8 +184,8 @@ fn overload(message: String) -> Caveat {
     )
 }
 
-// The demonstration path of `check` without HOST: 100 Mbit/s, 40 ms, and a fault that the check
-// has to find.
+// The demonstration path of `check` without HOST: 100 Mbit/s, 40 ms, and a fault that the check has
+// to find.
 
 /// The link spec that all demonstration paths share.
 const PATH: &str = "rate=100mbit,rtt=40ms";
@@ -295,7 +296,7 @@ fn topology(spec: &PathSpec, fault: &DemoFault) -> Topology {
     topology
 }
 
-// Measures how long a round trip through the pump takes when it emulates no delay.
+// The pump's own delay: how long a round trip takes when nothing is emulated.
 
 /// Round trips measured; the median counts.
 const ROUNDS: usize = 101;

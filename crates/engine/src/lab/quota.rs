@@ -1,4 +1,5 @@
-//! A quota of CPU time for some of this process's threads, by a control group of its own.
+//! A quota of CPU time for some of this process's threads, by a control group of its own, and for
+//! the threads of a lab's host.
 //!
 //! Version 1 of the control groups takes single threads. In version 2 the group is a threaded group
 //! below the group of this process, which becomes a threaded domain meanwhile
@@ -211,8 +212,8 @@ const MARK: &str = "linerate_cpu_on";
 /// The kernel's own period of a quota.
 const PERIOD_US: u64 = 100_000;
 
-// Limits the CPU time of a host's threads by a control group's quota. A host of the lab has no CPUs
-// of its own: the quota is that of the threads that serve or measure there.
+// The quota of a host. A host of the lab has no CPUs of its own: the quota is that of the threads
+// that serve or measure there.
 
 /// A quota of CPU time, or none, held until it is dropped.
 pub struct CpuQuota(Option<QuotaGroup>);

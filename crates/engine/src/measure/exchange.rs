@@ -1,9 +1,9 @@
 //! Request and response on open connections and UDP flows. Each flow has its own thread, except
-//! where there are more connections than CPUs: those share threads, see [`crowd`].
+//! where there are more connections than CPUs: those share threads (`respond`).
 //!
-//! A closed loop with one request at a time is [`ping_pong`]: a send, a receive and one reading of
-//! the clock. Several requests in flight, or an open loop, are [`pipeline`]. Both count in a
-//! [`tally`].
+//! A closed loop with one request at a time is `ping_pong`: a send, a receive and one reading of
+//! the clock. Several requests in flight, or an open loop, are `pipeline`. Both count in a
+//! [`Tally`].
 
 mod fetch;
 mod ping_pong;

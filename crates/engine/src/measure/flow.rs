@@ -1,4 +1,5 @@
-//! A flow: its socket, and the counters that its worker alone writes.
+//! The flows of a half: their sockets and counters, the state that workers, sampler and controller
+//! share, and what those see who display a running test.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::ops::Range;
@@ -188,7 +189,7 @@ impl Counters {
     }
 }
 
-// The state that the workers, the sampler and the controller of a half share.
+// The state that workers, sampler and controller of a half share.
 
 /// A flow of a running test.
 pub(crate) struct FlowState {
@@ -260,7 +261,7 @@ impl Shared {
         let flows = flow_states(side, test, flows);
         let began_ns = now_ns().max(options.at_ns.unwrap_or(0));
         let alone = || (0..flows.len()).map(|flow| flow..flow + 1).collect();
-        let shares: Vec<Range<usize>> = respond::shares(side, test).unwrap_or_else(alone);
+        let shares: Vec<Range<usize>> = respond::thread_shares(side, test).unwrap_or_else(alone);
         Self {
             side,
             marks: options.marks,
@@ -328,6 +329,12 @@ impl Shared {
             .flat_map(|(share, figure)| share.clone().map(move |_| figure / share.len() as f64))
             .collect()
     }
+
+    /// A half without threads, for a test that calls the worker of its one flow itself.
+    #[cfg(test)]
+    pub(crate) fn alone(side: End, test: &Test, source: FlowSource) -> Self {
+        Self::new(side, test, Vec::new(), source, HalfOptions::default())
+    }
 }
 
 /// What a worker reports at its end, apart from its counters.
@@ -364,14 +371,6 @@ fn flow_states(side: End, test: &Test, flows: Vec<Flow>) -> Vec<FlowState> {
             }
         })
         .collect()
-}
-
-#[cfg(test)]
-impl Shared {
-    /// A half without threads, for a test that calls the worker of its one flow itself.
-    pub(crate) fn alone(side: End, test: &Test, source: FlowSource) -> Self {
-        Self::new(side, test, Vec::new(), source, HalfOptions::default())
-    }
 }
 
 // The flows of a half while it runs, for those who display them.

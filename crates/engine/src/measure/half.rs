@@ -19,12 +19,9 @@ use linerate_sys::socket as sys_socket;
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::{self as sys_thread, CpuUsage, set_real_time_policy, wake_sharply};
 
-use super::flow::LiveFlow;
-use super::flow::{Flow, FlowSocket};
-use super::flow::{FlowState, Marks, Shared, WorkerEnd};
+use super::flow::{Flow, FlowSocket, FlowState, LiveFlow, Marks, Shared, WorkerEnd};
 use super::outcome::{AnswerOutcome, ExchangeOutcome};
-use super::sampler::{self, SamplerCourse};
-use super::sampler::{BacklogMeter, QosMeter};
+use super::sampler::{self, BacklogMeter, QosMeter, SamplerCourse};
 use super::source::FlowSource;
 use super::{crr, exchange, stream, transfer, udp};
 use crate::clock::now_ns;
@@ -330,7 +327,7 @@ fn wake(shared: &Shared) {
 fn work(shared: &Shared, flows: &[FlowState]) -> Vec<io::Result<WorkerEnd>> {
     match (&shared.test.traffic, flows) {
         (_, [flow]) => vec![work_alone(shared, flow)],
-        (Traffic::Rr(test), _) => exchange::respond::exchange(shared, flows, test)
+        (Traffic::Rr(test), _) => exchange::respond::exchange_on_all(shared, flows, test)
             .unwrap_or_else(|error| flows.iter().map(|_| Err(error.kind().into())).collect()),
         _ => unreachable!("only the connections of `rr` share threads"),
     }
@@ -352,7 +349,7 @@ fn work_alone(shared: &Shared, flow: &FlowState) -> io::Result<WorkerEnd> {
             let run = if flow.sends { udp::send } else { udp::receive };
             run(shared, flow, test, socket)
         }
-        (Traffic::Stream(test), None, _) => transfer::run(shared, flow, test),
+        (Traffic::Stream(test), None, _) => transfer::run_connection(shared, flow, test),
         (Traffic::Rr(test), Some(socket), End::Client) => {
             exchange::request(shared, flow, test, socket)
         }

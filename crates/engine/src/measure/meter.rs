@@ -270,7 +270,7 @@ impl Meter {
             throttles: throttles(&cpu),
             cpu,
             softnet: softnet::read().ok(),
-            receive_softirqs: counters::received().ok(),
+            receive_softirqs: counters::receive_softirqs().ok(),
             limit: self.group.as_ref().and_then(|group| group.limit().ok()),
             counters: ProtocolCounters::read().ok(),
         }

@@ -1,4 +1,5 @@
-//! A test's socket options, set on a data socket and read back.
+//! A test's socket options, set on a data socket and read back, and a receive window held at its
+//! size.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -104,18 +105,18 @@ impl QuickAck {
     }
 }
 
-// Holds the window that a receiver advertises at a given size.
-//
-// Linux has no option for that. `SO_RCVBUF` limits the memory of the receive queue. The kernel
-// advertises a share of it: the share that payload has had of its packets' memory so far
-// (`scaling_ratio`, net/ipv4/tcp_input.c), which is half at first, nearly all once large frames
-// have arrived, and less with small ones. `TCP_WINDOW_CLAMP` alone does not hold the window. So
-// the buffer is set again and again until the advertised window is the wanted one.
+// A receive window of a given size.
 
 /// A window within this share of the wanted one is not corrected.
 const NEAR: f64 = 0.02;
 
-/// Holds the window of one receiver.
+/// Holds the window that one receiver advertises at a given size.
+///
+/// Linux has no option for that. `SO_RCVBUF` limits the memory of the receive queue. The kernel
+/// advertises a share of it: the share that payload has had of its packets' memory so far
+/// (`scaling_ratio`, net/ipv4/tcp_input.c), which is half at first, nearly all once large frames
+/// have arrived, and less with small ones. `TCP_WINDOW_CLAMP` alone does not hold the window. So
+/// the buffer is set again and again until the advertised window is the wanted one.
 pub(crate) struct WindowKeeper {
     wanted: u64,
     /// `SO_RCVBUF` as it was last set; the kernel doubles it.

@@ -1,4 +1,5 @@
-//! Observes a running test: totals at each step, the kernel's evidence, the host's CPU time.
+//! Observes a running test: totals at each step, the kernel's evidence, the host's CPU time, the
+//! queue and the DiffServ policy at its device.
 //!
 //! The workers know nothing of time. The sampler decides when the measured time begins (after the
 //! warm-up) and when it ends, and reads the counters at those two moments.
@@ -240,8 +241,8 @@ impl SamplerCourse {
     }
 }
 
-// The queueing at the device of the path: the backlog of its root discipline, and the effect of
-// this host's DiffServ policy, read at the beginning and at the end of the measured time.
+// The device of the path: the backlog of its root discipline, and the effect of this host's
+// DiffServ policy from the beginning of the measured time to its end.
 
 /// Most classes, and most policies, that a record keeps.
 const MAX_LISTED: usize = 16;

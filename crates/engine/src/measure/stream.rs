@@ -16,8 +16,7 @@ use linerate_sys::splice::{self, Discard, Sendfile, Vmsplice};
 use linerate_sys::tcp_info::TcpInfo;
 use linerate_sys::thread::wake_sharply;
 
-use super::flow::Counters;
-use super::flow::{FlowState, Quota, Shared};
+use super::flow::{Counters, FlowState, Quota, Shared};
 use super::options::QuickAck;
 use super::page_aligned::PageAligned;
 use super::pause::{Pause, receive_buffer};

@@ -1,4 +1,4 @@
-//! Readings of one TCP socket, of linerate or of another program, and the evidence they make.
+//! Readings of one TCP socket, of linerate or of another program, and the evidence that they make.
 
 use std::net::TcpStream;
 
@@ -8,8 +8,7 @@ use linerate_core::stats::variation;
 use linerate_sys::socket;
 use linerate_sys::tcp_info::TcpInfo;
 
-use super::flow::FlowSocket;
-use super::flow::FlowState;
+use super::flow::{FlowSocket, FlowState};
 use super::options::WindowKeeper;
 
 /// A reading of a sender: `TCP_INFO`, and the memory of the send queue, which is not in it.
@@ -286,7 +285,7 @@ fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
-// TCP's evidence of one flow, read from its socket throughout the run.
+// The readings of one flow, taken from its socket throughout the run.
 
 /// Reads one flow's socket, as its sender or as its receiver.
 pub(crate) struct TcpProbe {

@@ -1,4 +1,5 @@
-//! Whole requests and responses over a TCP socket, blocking or not.
+//! Whole requests and responses over a TCP socket, blocking or not, and the transfer of a whole
+//! connection.
 
 use std::io;
 use std::net::TcpStream;
@@ -190,23 +191,27 @@ pub(crate) fn stopped() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "asked to stop")
 }
 
-// A transfer as it was measured in 1981: from before the connection is made, over the bytes, to
-// the end of the connection as both ends see it.
+// A transfer as in 1981: from before the connection is made, over the bytes, to the end of the
+// connection as both ends see it.
 
 /// Longest blocking call: only the worker has this socket, so that no other thread can shut it
 /// down.
-const CONNECT_TRANSFER_SLICE: Duration = Duration::from_millis(100);
+const CONNECTION_SLICE: Duration = Duration::from_millis(100);
 
 /// One connection, from before its SYN to the peer's FIN.
 ///
 /// # Errors
 /// The connection could not be made, or was lost.
-pub(crate) fn run(shared: &Shared, flow: &FlowState, test: &StreamTest) -> io::Result<WorkerEnd> {
+pub(crate) fn run_connection(
+    shared: &Shared,
+    flow: &FlowState,
+    test: &StreamTest,
+) -> io::Result<WorkerEnd> {
     let Some((flow, socket)) = connection(shared, flow)? else {
         return Ok(WorkerEnd::default());
     };
-    socket.set_read_timeout(Some(CONNECT_TRANSFER_SLICE))?;
-    socket.set_write_timeout(Some(CONNECT_TRANSFER_SLICE))?;
+    socket.set_read_timeout(Some(CONNECTION_SLICE))?;
+    socket.set_write_timeout(Some(CONNECTION_SLICE))?;
     let mut probe = TcpProbe::new(&socket, flow.sends);
     probe.iter_mut().for_each(TcpProbe::begin);
     let method = stream::run(shared, flow, test, &socket)?;

@@ -22,9 +22,8 @@ use linerate_mesh::bus::{BEAT, Bus, BusError, Delivery};
 use linerate_mesh::message::{Outcome, Presence, Report, Running, Task, decode, encode};
 use linerate_sys::netns::Namespace;
 
-use super::KeptReports;
-use super::MeshError;
 use super::owner::SiteOwner;
+use super::{KeptReports, MeshError};
 use crate::endpoint::{Admission, Booked, Endpoint, ServeOptions};
 use crate::error::MeasureError;
 use crate::stop::Stop;

@@ -1,15 +1,17 @@
 //! A mesh: sites that measure the paths between each other, when a coordinator asks them to.
 //!
 //! The crate `linerate-mesh` decides which test comes next, what an owner allows and what the
-//! results mean. This module does the work: the coordinator, the agent of a site with its endpoint,
-//! and a bus inside one process.
+//! results mean. Here are the coordinator, the agent of a site with its endpoint, and a bus inside
+//! one process.
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | `agent` | the agent of a site: its endpoint, its tasks and their results |
 //! | `bus` | a bus inside one process |
 //! | `coordinator` | tasks offered to the agents, their reports taken and saved |
-//! | `owner` | the limits of the site's owner, for both ends of a test; `owner` | the payload carried in the last 24 hours, on disk |
+//! | `owner` | the limits of the site's owner, and the payload of the last 24 hours |
+//!
+//! This file has what agent and coordinator share: reports on disk, the run of a task, errors.
 
 mod agent;
 mod bus;
@@ -42,11 +44,11 @@ use crate::state_files::{read_file, remove_file, replace_file};
 use crate::stop::Stop;
 use crate::target::Target;
 
-// Reports that are kept on disk: an agent's, until the bus has taken them, so that one that was
-// killed sends them after its next start; and a coordinator's that its history does not take. The
-// oldest are dropped, so that no disk fills.
+// Reports that are kept on disk.
 
-/// The directory in which each report is a file.
+/// A directory in which each report is a file: an agent's, until the bus has taken them, so that
+/// one that was killed sends them after its next start; and a coordinator's that its history does
+/// not take. The oldest are dropped, so that no disk fills.
 #[derive(Debug)]
 struct KeptReports {
     directory: PathBuf,
@@ -144,7 +146,7 @@ fn read(path: &Path) -> Option<Report> {
     decode(text.as_bytes()).ok()
 }
 
-// Running a task: one test between this host and the endpoint of another site.
+// A task: one test between this host and the endpoint of another site.
 
 /// Runs the test of a task, and answers its outcome with the payload that it has carried, in bytes,
 /// with that of the warm-up, where that is known. A run that ended early is a failure.
@@ -190,7 +192,7 @@ fn addresses(task: &Task) -> Result<Vec<SocketAddr>, String> {
     Ok(found.map_err(|error| format!("{}: {error}", name.host))?.collect())
 }
 
-// Why an agent could not start, or a coordinator ends.
+// Errors: why an agent could not start, or a coordinator ends.
 
 /// Why an agent could not start, or a coordinator ends.
 #[derive(Debug, Error)]

@@ -1,5 +1,6 @@
-//! The limits of a site's owner: they hold for the tests that the agent runs, and for those that
-//! others run against its endpoint. Both are entered in one book.
+//! The limits of a site's owner, and the payload that counts towards them. They hold for the tests
+//! that the agent runs, and for those that others run against its endpoint. Both are entered in one
+//! book.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -110,8 +111,8 @@ impl Admission for SiteOwner {
     }
 }
 
-// The payload that an agent has carried in the last 24 hours. It is kept on disk, so that a
-// restart does not give the agent its daily allowance anew.
+// The payload that an agent has carried in the last 24 hours, kept on disk, so that a restart does
+// not give the agent its daily allowance anew.
 
 const DAY_S: u64 = 86_400;
 /// Longest file, bytes.

@@ -1,4 +1,4 @@
-//! What a monitor's history knows of its tasks, and how its old runs are deleted.
+//! What a monitor's history knows of its tasks, and the deletion of old runs.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use linerate_sys::clock::since_boot;
 use crate::clock::since_1970_s;
 use crate::words::Say;
 
-// What the history knows of a monitor: the runs of its tasks, and the schedule after them.
+// The runs of a monitor's tasks, and the schedule after them.
 
 /// Name of the figure of the bytes that a run carried.
 pub const CARRIED: &str = "carried_bytes";
@@ -120,11 +120,7 @@ impl Health {
     }
 }
 
-// Deletes old runs of a monitor or mesh, as the key `keep` of its file says.
-//
-// The clock alone is not believed: one that is ahead for a moment would make all runs old. A time
-// is believed once runs that were saved one after the other, over a whole day, have come near to
-// it. And a clock that is ahead for longer finds a few days deleted at a time, each time said.
+// The deletion of old runs.
 
 /// Time between two deletions.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -133,7 +129,11 @@ const MAX_GAP_S: u64 = 7 * DAY_S;
 /// Runs among which agreement on a time is sought at first, the last that were saved.
 const SEARCHED: i64 = 1024;
 
-/// The deletion of old runs.
+/// Deletes old runs of a monitor or mesh, as the key `keep` of its file says.
+///
+/// The clock alone is not believed: one that is ahead for a moment would make all runs old. A time
+/// is believed once runs that were saved one after the other, over a whole day, have come near to
+/// it. And a clock that is ahead for longer finds a few days deleted at a time, each time said.
 pub(crate) struct Retention {
     keep_s: Option<u64>,
     /// Longest time from one run to the next that is no sign of a clock that was set.

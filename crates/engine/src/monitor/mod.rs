@@ -1,5 +1,5 @@
-//! A monitor: runs tests on a schedule, saves what they leave, tells the user of changes, and deletes
-//! old runs.
+//! A monitor: runs tests on a schedule, saves what they leave, tells the user of changes, and
+//! deletes old runs.
 //!
 //! The history is the monitor's memory: which runs were last, how many bytes they carried, which
 //! changes were told. The monitor can be killed at any moment: a run is in the history whole or not
@@ -8,7 +8,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `alarm` | changes that are noted in the history, until each channel has told them |
-//! | `history` | what the history knows of a monitor: its runs, the schedule after them; `history` | the deletion of old runs |
+//! | `history` | the runs of a monitor, the schedule after them; the deletion of old runs |
 
 mod alarm;
 mod history;

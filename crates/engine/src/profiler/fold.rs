@@ -1,4 +1,5 @@
-//! Addresses to names, and call chains to folded stacks. Each different address is looked up once.
+//! From samples to folded stacks: counted by owner and addresses, with the name of each address and
+//! the thread of each sample. Each different address is looked up once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -101,7 +102,7 @@ impl<'a> Names<'a> {
         addresses.dedup();
         // Without frame pointers what is taken for an address may be anything.
         addresses.truncate(MAX_OWN);
-        let names = symbols::names(&addresses);
+        let names = symbols::own_names(&addresses);
         for (address, name) in addresses.into_iter().zip(names) {
             if let Some(name) = name {
                 let number = self.number(&name);
@@ -310,7 +311,7 @@ impl SampleCounts {
     }
 }
 
-// Which thread a sample belongs to.
+// Threads: whose sample it is.
 
 /// Owner of a thread, found by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

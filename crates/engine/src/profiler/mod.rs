@@ -3,8 +3,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `sampling` | the profiler, from the beginning of the measured time to its end |
-//! | `source` | what may be sampled here, and what is had instead; `source` | what drives the samples: cycles, or a timer; `source` | CPUs that come and go meanwhile; `source` | what could not be sampled, in words |
-//! | `fold` | samples counted by address; `fold` | addresses to names, chains to folded stacks; `fold` | whose thread a sample has met |
+//! | `source` | what may be sampled here and what triggers it; CPUs that come and go; caveats |
+//! | `fold` | samples counted, with their names and threads, as folded stacks |
 //! | `cost` | what one sample takes |
 
 mod cost;

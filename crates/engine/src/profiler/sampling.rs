@@ -14,9 +14,7 @@ use linerate_sys::symbols::KernelSymbols;
 use linerate_sys::thread::CpuUsage;
 
 use super::cost;
-use super::fold::SampleCounts;
-use super::fold::Tasks;
-use super::fold::{Names, fold};
+use super::fold::{Names, SampleCounts, Tasks, fold};
 use super::source::Source;
 use crate::shares::joined;
 

@@ -1,5 +1,6 @@
 //! What may be sampled on this host: all CPUs, else the test's own threads, else only their user
-//! mode, else nothing.
+//! mode, else nothing. What triggers the samples, CPUs that come and go, and the caveats of what
+//! could not be sampled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -229,7 +230,7 @@ fn allowed_rate(asked: u32, largest: Option<u32>) -> u32 {
     largest.map_or(asked, |largest| asked.min(largest.max(1)))
 }
 
-// What triggers the samples: the CPU's cycle counter where there is one, else a timer.
+// The trigger of the samples: the CPU's cycle counter where there is one, else a timer.
 
 /// How often a sample is taken, and how many cycles the CPUs make in a second.
 #[derive(Debug, Clone, Copy)]
@@ -377,7 +378,7 @@ impl Hotplug {
 /// CPUs that a caveat names.
 const NAMED: usize = 8;
 
-// Caveats about what could not be sampled: the reason, and what would help.
+// Caveats of what could not be sampled: the reason, and what would help.
 
 pub(super) fn too_many(most: u64) -> Caveat {
     not_readable(

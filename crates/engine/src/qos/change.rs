@@ -14,12 +14,10 @@ use linerate_sys::bpf::{Map, Program};
 use linerate_sys::netlink::Direction;
 
 use super::error::QosError;
-use super::hook::Loaded;
-use super::hook::{Hooks, prefix};
+use super::hook::{Hooks, Loaded, prefix};
 use super::port::Port;
 use super::queue;
-use super::state::QosSite;
-use super::state::{Hooked, InterfaceState, Mode, Which};
+use super::state::{Hooked, InterfaceState, Mode, QosSite, Which};
 use super::status::Readings;
 
 /// The change of one interface.

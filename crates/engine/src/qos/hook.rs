@@ -1,4 +1,4 @@
-//! Where programs are attached: by TCX, or by clsact on kernels before 6.6.
+//! Programs in the kernel: loaded, and attached by TCX, or by clsact on kernels before 6.6.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -299,7 +299,7 @@ const NAME: &str = "linerate_qos";
 const PRIORITY: u16 = 0x4c51;
 const HANDLE: u32 = 1;
 
-// Loads compiled programs into the kernel.
+// Loading compiled programs into the kernel.
 
 /// A loaded program, and those of its maps that are kept for the next one.
 #[derive(Debug)]

@@ -8,13 +8,12 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `port` | what a command needs of the host; an interface |
-//! | `state` | what is in force, as it is written down |
-//! | `port` | hosts, services and users as this host knows them; `port` | which Ethernet addresses no packet of an interface has |
+//! | `port` | an interface; hosts, services and users as this host knows them |
+//! | `state` | what is in force, as it is written down; what a command needs of the host |
 //! | `prepare` | from a file to a loaded program |
 //! | `change` | putting policies in force on all interfaces or none, also after being killed |
 //! | `hook`, `queue` | programs at TCX or clsact; classes, and the cap on offloaded frames |
-//! | `status` | what is in force, and what it counted |
+//! | `status` | what is in force, what it counted and what it costs |
 //! | `watch` | restoring policies that others have removed, also after a reboot |
 //! | `error` | what can go wrong |
 
@@ -40,19 +39,16 @@ use linerate_sys::netns::{in_mounts_of, outermost_process, shares_mounts_with};
 use serde::{Deserialize, Serialize};
 
 pub use error::QosError;
-pub use port::SystemNames;
-pub use port::speeds;
+pub use port::{SystemNames, speeds};
 pub use state::{Mode, tell_when_waiting};
-pub(crate) use status::packet_ns;
-pub(crate) use status::{Counting, counting};
+pub(crate) use status::{Counting, counting, packet_ns};
 pub use watch::{check_persist, persist, watch};
 
 use change::{DIRECTIONS, QosChange, commit, settle};
 use hook::Via;
 use port::Port;
 use prepare::{WantedPolicy, prepare};
-use state::QosSite;
-use state::{InterfaceState, Which};
+use state::{InterfaceState, QosSite, Which};
 use status::Readings;
 
 /// How a policy is applied.

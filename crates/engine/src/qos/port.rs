@@ -1,4 +1,5 @@
-//! An interface as its policy needs to know it.
+//! What a policy needs to know of this host: an interface, the names in a file, and which Ethernet
+//! addresses no packet of an interface can have.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -114,11 +115,10 @@ const ARPHRD_LOOPBACK: u16 = 772;
 const ARPHRD_SIT: u16 = 776;
 const ARPHRD_NONE: u16 = 65_534;
 
-// The names in a policy file as this host resolves them: hosts by its resolver, services by
-// `/etc/services`, users by
-// `/etc/passwd`. Each is asked for once, so that a file is resolved alike throughout.
+// The names in a policy file.
 
-/// The names that this host knows.
+/// The names that this host knows: hosts by its resolver, services by `/etc/services`, users by
+/// `/etc/passwd`. Each is asked for once, so that a file is resolved alike throughout.
 #[derive(Debug, Default)]
 pub struct SystemNames {
     hosts: BTreeMap<String, Vec<IpAddr>>,
@@ -204,7 +204,7 @@ const USERS: &str = "/etc/passwd";
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_HOSTS: usize = 1024;
 
-// Warns of filters whose Ethernet addresses no packet of an interface can have.
+// Filters whose Ethernet addresses no packet of an interface can have.
 
 /// What is said of filters that take no packet on this interface for the addresses that they ask
 /// for.

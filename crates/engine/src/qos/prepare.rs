@@ -18,8 +18,7 @@ use super::error::QosError;
 use super::hook::{Loaded, load};
 use super::port::Port;
 use super::queue;
-use super::state::QosSite;
-use super::state::{Hooked, InterfaceState, Mode};
+use super::state::{Hooked, InterfaceState, Mode, QosSite};
 use super::status::Readings;
 
 /// Policy and options that are wanted of an interface.

@@ -1,4 +1,5 @@
-//! What is in force on an interface, kept between commands.
+//! What is in force on an interface, kept between commands, and what each command needs of this
+//! host.
 //!
 //! Each interface has a file, which is replaced whole. A change writes what is to be in force
 //! beside it first, then makes it so, then puts the one in the place of the other: whatever is

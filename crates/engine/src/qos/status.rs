@@ -1,4 +1,5 @@
-//! What is in force, and what it counted.
+//! What is in force on an interface, what its filters and policies counted, and what a packet
+//! costs.
 
 use linerate_core::treatment::QosPolicy;
 use linerate_core::units::BitRate;
@@ -15,11 +16,9 @@ use linerate_sys::proc::cgroup::group_id;
 use super::change::{COUNTERS, DIRECTIONS, settle};
 use super::error::QosError;
 use super::hook::Via;
-use super::port::Port;
-use super::port::SystemNames;
+use super::port::{Port, SystemNames};
 use super::prepare::{CGROUP, filter_name, policy_name, trial};
-use super::state::QosSite;
-use super::state::{Hooked, InterfaceState, Mode};
+use super::state::{Hooked, InterfaceState, Mode, QosSite};
 use super::{on_site, queue};
 
 /// Report of one interface.

@@ -1,8 +1,7 @@
 //! Round trips per minute: load on several sessions with the same endpoint, and connections beside
 //! it that are made, used once and closed.
 //!
-//! When there is enough load, and what the probes come to, is in
-//! [`linerate_core::responsiveness`].
+//! When there is enough load, and what the probes come to, is in [`linerate_core::responsiveness`].
 
 mod loads;
 
@@ -251,7 +250,7 @@ fn sender<'a>(record: &'a Record, backlog: &Backlog) -> Option<SendingHost<'a>> 
     })
 }
 
-// Connections beside the load: each is made, used once and closed.
+// The connections beside the load.
 
 /// Probes under way.
 struct Probes<'scope> {

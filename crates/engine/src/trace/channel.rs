@@ -335,7 +335,7 @@ fn is_momentary(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(ENOBUFS)
 }
 
-// Turns what the sockets receive into answers for the strategies.
+// From what the sockets receive to answers for the strategies.
 
 pub(super) fn drain(
     socket: &ProbeSocket,

@@ -1,4 +1,5 @@
-//! What a trace finds besides the hops: the path MTU, all equal-cost paths, the rates of links.
+//! What a trace finds besides the hops: the path MTU, all equal-cost paths, the rates of links,
+//! names. And what can go wrong in one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -155,7 +156,7 @@ impl RoundContext<'_> {
     }
 }
 
-// What can go wrong in a trace, in words for the person at the terminal.
+// Errors of a trace.
 
 /// A trace that could not be made, or not to its end.
 #[derive(Debug, Error)]

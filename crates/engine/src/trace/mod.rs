@@ -2,8 +2,8 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `channel` | the sockets of a trace: which ones this host allows, probes out, answers in; `channel` | what comes out of sockets, as core's answers |
-//! | `findings` | what fits, all paths, the rates of links; `findings` | what can go wrong; `findings` | names of addresses, in parallel |
+//! | `channel` | the sockets that this host allows: probes out, answers in |
+//! | `findings` | the MTU, all paths, rates of links, names; what can go wrong |
 //! | `syn` | TCP probes without privilege |
 
 mod channel;

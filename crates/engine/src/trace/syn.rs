@@ -9,8 +9,7 @@ use linerate_core::units::Nanos;
 use linerate_sys::poll::Poller;
 use linerate_sys::probe::{ReceiveBuffer, SynAnswer, SynSocket};
 
-use super::channel::answer_of;
-use super::channel::{Way, kernel};
+use super::channel::{Way, answer_of, kernel};
 use super::findings::TraceError;
 
 /// Attempts that are not answered yet.

@@ -1,4 +1,5 @@
-//! Offloads of the device that leads to the peer.
+//! Settings of the device that leads to the peer: its offloads, and figures that only its owner
+//! sets.
 
 use std::net::IpAddr;
 
@@ -273,8 +274,7 @@ pub(super) fn is_gone(error: &NetlinkError) -> bool {
     matches!(error.errno(), Some(ENODEV | linerate_sys::errno::ESRCH))
 }
 
-// Figures of a device that only its owner sets: rings, held-back interrupts, the length of its
-// queue.
+// Figures that only the device's owner sets: rings, held-back interrupts, the length of its queue.
 
 /// Which figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
-//! The journals: for each [`Applied`](super::Applied) a file of JSON lines, the first of which says
-//! whose it is, the others what was set. It is locked for as long as its process lives, however
-//! that ends.
+//! The journals of treatments, and what is undone by them after a process was killed.
+//!
+//! Each [`Applied`](super::Applied) has a file of JSON lines, the first of which says whose it is,
+//! the others what was set. It is locked for as long as its process lives, however that ends.
 
 use std::ffi::OsStr;
 use std::io;

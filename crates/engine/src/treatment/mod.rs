@@ -13,10 +13,8 @@
 //! | `device`, `mtu`, `route`, `sysctl`, `qos` | the kinds of things |
 //! | `files` | two more, which only the owner of a host sets |
 //! | `kept` | settings that stay until `linerate host undo`, and their journal |
-//! | `sysctl` | our file in sysctl.d |
-//! | `journal` | the journals, and where they are; `journal` | what killed processes left; the watch |
+//! | `journal` | the journals; what killed processes left; the watch |
 //! | `place` | which boot and which network namespace a journal is of |
-//! | `route` | what TCP remembers of a host, forgotten |
 //! | `error` | what can go wrong |
 
 mod applied;
@@ -36,8 +34,9 @@ mod sysctl;
 mod tests;
 
 pub use applied::Applied;
-pub(crate) use device::{DriverFigure, FIGURES, figure_words};
-pub(crate) use device::{OFFLOADS, links, offload_state, open_netlink, towards};
+pub(crate) use device::{
+    DriverFigure, FIGURES, OFFLOADS, figure_words, links, offload_state, open_netlink, towards,
+};
 pub use error::TreatError;
 pub(crate) use files::{FILES, FileSetting, check_sys, summary};
 pub(crate) use kept::{existing_kept_directory, keep, kept, kept_directory, undo};

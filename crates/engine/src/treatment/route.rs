@@ -1,4 +1,5 @@
-//! The route to the peer: a host route is made for it, or the one that is there is changed.
+//! The route to the peer: a host route is made for it, or the one that is there is changed. And
+//! what TCP remembers of the peer.
 
 use std::net::IpAddr;
 

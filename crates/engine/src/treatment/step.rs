@@ -9,8 +9,7 @@ use linerate_core::treatment::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::device::{DriverFigure, DriverStep};
-use super::device::{OffloadStep, open_netlink, towards};
+use super::device::{DriverFigure, DriverStep, OffloadStep, open_netlink, towards};
 use super::error::TreatError;
 use super::files::FilesStep;
 use super::mtu::MtuStep;

@@ -1,4 +1,4 @@
-//! Kernel settings.
+//! Kernel settings, for the time of a treatment or kept over a reboot by a file in sysctl.d.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -230,7 +230,7 @@ fn access(key: &str, error: SysctlError) -> TreatError {
     }
 }
 
-// Our file in sysctl.d.
+// linerate's file in sysctl.d.
 
 /// The directory whose files are kernel settings that the host is given at each boot (sysctl.d(5)).
 #[derive(Debug, Clone)]

@@ -1,10 +1,9 @@
 //! What a link and its routers do to the bytes of Ethernet frames.
 //!
-//! Pure functions on bytes from any kernel: nothing here panics, whatever the bytes.
-//!
-//! | module | what is in it |
-//! |---|---|
-//! | `router` | frames of segmentation offload cut to their segments; `router` | answers to packets that are too big, and fragments; `router` | ECN marks and flipped bits |
+//! Pure functions on bytes from any kernel: nothing here panics, whatever the bytes. This file has
+//! where the headers of a packet are, and the Internet checksum; `router` cuts frames of
+//! segmentation offload to their segments, answers or fragments packets that are too big, marks ECN
+//! and flips bits.
 
 mod router;
 
@@ -12,9 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use linerate_units::checksum::{fold, sum};
 use linerate_units::{Ecn, Family};
-pub use router::{Cutter, segment_count};
-pub use router::{RouterAddresses, fragments, too_big};
-pub use router::{corrupt, mark_ce};
+pub use router::{Cutter, RouterAddresses, corrupt, fragments, mark_ce, segment_count, too_big};
 
 /// Length of an Ethernet header, bytes.
 const ETHERNET: usize = 14;
@@ -37,7 +34,7 @@ fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
     }
 }
 
-// Where the headers of an IP packet in an Ethernet frame are.
+// The layout of a frame: where the headers of its IP packet are.
 
 /// Work on a frame left to a device, as in virtio-net's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,4 +1,5 @@
-//! What a router does with a packet too big for its next link.
+//! What a router and the line do to a frame: answers to packets that are too big, fragments,
+//! segments, ECN marks and errors.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -173,7 +174,7 @@ fn blank_options(options: &mut [u8]) {
     }
 }
 
-// Cuts frames of segmentation offload into the segments that a wire would carry.
+// Segmentation offload: frames cut into the segments that a wire would carry.
 
 /// TCP flags: FIN and PSH belong to the last segment, CWR to the first.
 const FIN: u8 = 0x01;
@@ -328,7 +329,7 @@ fn u16_of(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
-// Changes bits of a packet: ECN marks and errors.
+// Changed bits of a packet: ECN marks and errors.
 
 /// Sets the ECN codepoint to CE (RFC 3168) and updates an IPv4 header's checksum. Returns false if
 /// it is not an ECN-capable IP packet.

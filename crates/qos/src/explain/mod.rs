@@ -1,4 +1,4 @@
-//! Explains which filter takes a packet, and why those before it do not.
+//! Explains in words which filter takes a packet, and why those before it do not.
 
 mod packet;
 

@@ -1,4 +1,4 @@
-//! Checks for contradictions, in both syntaxes.
+//! Checks for contradictions, in both syntaxes, and the words for what is wrong with a file.
 
 use std::fmt::Display;
 
@@ -263,7 +263,7 @@ pub(super) fn meter(meter: &Meter) -> Result<(), Conflict> {
     Ok(())
 }
 
-// What is wrong with a policy file, in words, and where.
+// Errors of a policy file, in words, with their lines.
 
 /// A value that cannot be parsed or is not allowed.
 pub(super) fn no_value(what: &str, text: &str, hint: impl Display) -> String {

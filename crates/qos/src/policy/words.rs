@@ -1,4 +1,5 @@
-//! Names of numbers in packets, one table per kind, used to read and write files and in all output.
+//! Names of numbers in packets, one table per kind, used to read and write files and in all output;
+//! and the resolution of other names.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! Layout of the program's stack and of the kernel's packet context.
+//! The frame of a program: the layout of its stack and of the kernel's packet context, and the code
+//! that finds the network layer.
 //!
 //! 32-bit numbers are at offsets of four more than a multiple of eight. There the verifier forgets
 //! the range of a stored value, so a loaded value may be anything: it does not carry the outcome of
@@ -98,7 +99,7 @@ pub(super) mod context {
     pub(in crate::program) const SEGMENT_SIZE: i16 = 176;
 }
 
-// Finds the network layer.
+// The network layer.
 
 /// Where frames of each family continue.
 struct Ways {

@@ -1,7 +1,7 @@
 //! The compiler from rules to eBPF: a linear chain for few rules, bit vectors in tables for many.
 //!
 //! ```text
-//! link ─▶ network ─▶ transport ─▶ chain or tables ─▶ action ─▶ meter, counters, DSCP, VLAN tag, class
+//! frame ─▶ network ─▶ chain or tables ─▶ action ─▶ meter, counters, DSCP, VLAN tag, class
 //! ```
 //!
 //! The code is specific to its rules: a field that no rule tests is not read, and a family without
@@ -60,7 +60,7 @@ fn generate(rules: &RuleSet, target: &Target, observed: bool) -> Result<Program,
     Ok(Generator::new(rules, target, tables, observed).program())
 }
 
-// The compiler's target and output.
+// The target and the output.
 
 /// Where the program will run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

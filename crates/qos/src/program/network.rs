@@ -1,4 +1,5 @@
-//! Parses IPv4 and IPv6 headers up to the transport layer.
+//! Parses IPv4 and IPv6 headers, and the transport's: ports, ICMP, TCP flags, and the segment
+//! length of an offloaded packet.
 //!
 //! Most packets are read directly. Unusual ones (options, extension headers, fragments, headers
 //! that are outside the packet's linear part or missing) take a slower path that asks the kernel
@@ -316,15 +317,7 @@ impl Generator<'_> {
         }
         self.code.bind(out);
     }
-}
 
-const MAX_EXTENSIONS: usize = 8;
-const FRAGMENT: u8 = 44;
-const AUTHENTICATION: u8 = 51;
-
-// Reads headers above IP: ports, ICMP, TCP flags, and the segment length of an offloaded packet.
-
-impl Generator<'_> {
     /// Sets the fields of a packet without a transport header.
     pub(super) fn no_transport(&mut self, needs: &Needs) {
         for (field, slot, none) in FIELDS {
@@ -460,6 +453,10 @@ impl Generator<'_> {
         self.put(StackSlot::TcpFlags, R2);
     }
 }
+
+const MAX_EXTENSIONS: usize = 8;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
 
 /// Fields of the transport header and the values that stand for none.
 const FIELDS: [(Field, StackSlot, u32); 5] = [

@@ -10,8 +10,7 @@ use crate::policy::{
     PolicyFile, Range,
 };
 
-use super::Ranges;
-use super::{Action, Bindings, Rule, RuleSet};
+use super::{Action, Bindings, Ranges, Rule, RuleSet};
 
 /// Most rules of one family.
 pub const MAX_RULES: usize = 16_384;

@@ -2,7 +2,7 @@
 //!
 //! A rule is a set for each [`Field`] that it tests; the first rule of the packet's family whose
 //! sets contain all the packet's values matches. The interpreter, the explanation and the code
-//! generator read only this form.
+//! generator read only this form. `lower` makes it from a policy file.
 
 mod lower;
 
@@ -14,8 +14,6 @@ pub use lower::{MAX_RULES, RuleError};
 
 pub use crate::packet::Field;
 use crate::policy::{CgroupPath, Family, Fragments, Interface, Meter, MeterKind, PolicyFile};
-
-// Rules, their sets and what they do.
 
 /// The place of a filter's or policy's counters, which stays the same when a policy is reloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -171,11 +169,9 @@ impl Bindings {
 }
 
 // Token buckets of a meter in integers, computed the same way by a kernel program.
-//
-// A token is a billionth of a bit, what 1 bit/s gives in 1 ns. So filling is one multiplication
-// and nothing is ever rounded.
 
-/// Tokens of one byte.
+/// Tokens of one byte. A token is a billionth of a bit, what 1 bit/s gives in 1 ns. So filling is
+/// one multiplication and nothing is ever rounded.
 pub(crate) const UNITS_PER_BYTE: u64 = 8_000_000_000;
 
 /// The deepest bucket, 1 GiB: two of them fit in 64 bits.

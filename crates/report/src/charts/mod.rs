@@ -3,17 +3,14 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `runs` | rate, round trips, windows and retransmissions over time; `runs` | what each cause would let through, with the measured rate as a line; `runs` | records, sweeps, checks, mixes and connections, built from the three above; `runs` | how many round trips took how long |
-//! | `rest` | sites against sites: a heat map; `rest` | hops, populations, layers, an experiment's table; `rest` | the pairs of a comparison; `rest` | the runs of a test over the days |
+//! | `runs` | records, sweeps, checks, mixes, connections: over time, ceilings, round trips |
+//! | `rest` | hops, populations, layers, experiments, meshes, comparisons, runs over the days |
 
 mod rest;
 mod runs;
 
 pub use rest::PastRun;
-pub(crate) use rest::comparison;
-pub(crate) use rest::matrix;
-pub(crate) use rest::time_line;
-pub(crate) use rest::{capacity, experiment, profile, trace};
+pub(crate) use rest::{capacity, comparison, experiment, matrix, profile, time_line, trace};
 pub(crate) use runs::{check, connections, load, record, sweep};
 
 use linerate_core::ceilings::Ceiling;

@@ -1,4 +1,5 @@
-//! Hops with what each adds, latency by population, layers of CPU time, an experiment's table.
+//! Charts of what is no run over time: hops, populations, layers of CPU time, experiments, the
+//! mesh, comparisons, and runs over the days.
 
 use std::fmt::Write;
 
@@ -188,7 +189,7 @@ fn figure(row: &DocumentRow, column: usize) -> Option<Bar> {
 /// Columns of an experiment that have a chart; the table has all.
 const MAX_COLUMNS: usize = 8;
 
-// Sites against sites: a heat map.
+// A mesh: sites against sites, a heat map.
 
 /// Heat map of the rate from each site to each other: darker is faster. Empty for more sites than a
 /// picture can show.
@@ -258,7 +259,7 @@ const MOST_SITES: usize = 60;
 /// A site's name is cut to this many characters.
 const MOST_LETTERS: usize = 16;
 
-// Charts of a comparison: both figures of each pair, and their change with the effect.
+// A comparison: both figures of each pair, and their change with the effect.
 
 /// One chart for each metric.
 pub(crate) fn comparison(comparison: &Comparison) -> Vec<Chart> {
@@ -308,7 +309,7 @@ fn of_metric(metric: &ComparedMetric, comparison: &Comparison) -> Chart {
     Chart::new(&format!("pairs-{name}"), title, says, plot)
 }
 
-// Chart of a test's runs over days.
+// A test's runs over days.
 
 /// A run of a series.
 #[derive(Debug, Clone)]

@@ -1,4 +1,6 @@
-//! Charts of runs: rates, round trips and ceilings.
+//! Charts of runs: rates and round trips over time, what each cause would let through, the
+//! distribution of round-trip times. Records, checks, sweeps, mixes and connections are made of
+//! these.
 
 use linerate_core::ceilings::{Ceiling, Verdict};
 use linerate_core::connection::ConnectionsDocument;
@@ -176,8 +178,8 @@ pub(crate) fn connections(document: &ConnectionsDocument) -> Vec<Chart> {
     ceilings.into_iter().chain(over_time("time", &[course])).collect()
 }
 
-// Chart of the ceiling of each cause, with the measured rate as a line: the lowest bar that the
-// line reaches is the bottleneck.
+// The ceiling of each cause, with the measured rate as a line: the lowest bar that the line reaches
+// is the bottleneck.
 
 /// Bars of the lowest ceiling of each cause.
 pub(super) fn ceilings(
@@ -237,7 +239,7 @@ fn bar(ceiling: &Ceiling, measured: f64, is_bottleneck: bool) -> Bar {
 /// A ceiling above this multiple of the measured rate is far away.
 const FAR: f64 = 8.0;
 
-// Chart of runs over time, with one time axis.
+// Runs over time, with one time axis.
 
 /// The intervals of one direction of one run.
 pub(super) struct Course<'a> {
@@ -318,7 +320,7 @@ fn says(course: &Course<'_>) -> String {
     )
 }
 
-// Chart of the distribution of round-trip times, idle and loaded.
+// The distribution of round-trip times, idle and loaded.
 
 /// Round-trip times of one kind.
 pub(super) struct Trips<'a> {

@@ -1,4 +1,5 @@
-//! The design of a comparison, fixed before the first run.
+//! The design of a comparison, fixed before the first run, and what it ends with: the order of each
+//! pair, the effect, the conclusion.
 
 use std::fmt;
 

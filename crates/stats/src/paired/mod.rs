@@ -17,9 +17,9 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `design` | which run of a pair comes first; `design` | what is fixed before: looks, the error spent at each, margin, number of metrics; `design` | what is said |
-//! | `sequential` | pairs in, conclusion out; `sequential` | the error shared out among several metrics; `sequential` | one metric's tests, and where they crossed |
-//! | `sign_flip` | the test over all looks; `sign_flip` | signed ranks, their distribution; the effect and its interval |
+//! | `design` | what is fixed before, order, margin and looks among it; the effect; what is said |
+//! | `sequential` | pairs in, conclusion out; the tests of each metric, and the error they share |
+//! | `sign_flip` | the test over all looks; signed ranks and their distribution |
 //! | `observational` | figures that were not paired |
 //!
 //! ```
@@ -44,9 +44,10 @@ mod observational;
 mod sequential;
 mod sign_flip;
 
-pub use design::{ComparisonVerdict, Conclusion, MetricConclusion};
-pub use design::{Design, MAX_METRICS, MAX_PAIRS};
-pub use design::{Order, Schedule, Side};
+pub use design::{
+    ComparisonVerdict, Conclusion, Design, MAX_METRICS, MAX_PAIRS, MetricConclusion, Order,
+    Schedule, Side,
+};
 pub use observational::{Observation, observational};
 pub use sequential::{Sequential, log_ratio};
 

@@ -1,4 +1,5 @@
-//! Comparison of figures that were not taken in pairs.
+//! The comparison of figures that were not taken in pairs: the Mann–Whitney test (1947) and the
+//! shift that belongs to it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -138,7 +139,7 @@ fn runs_needed(effect: f64, deviation: Option<f64>) -> Option<usize> {
 /// The normal distribution's 80 % quantile.
 const Z_POWER: f64 = 0.841_621;
 
-// Two samples that are not paired: the Mann–Whitney test (1947) and the shift that belongs to it.
+// The test on two samples.
 
 /// The distribution of the number of pairs (one of each sample) in which the second is the smaller,
 /// if both samples are of one law without ties.

@@ -1,11 +1,11 @@
-//! The sequential test: takes pairs, gives the conclusion.
+//! The sequential test: takes pairs, gives the conclusion. Each metric has tests of its own; the
+//! error is divided among them.
 
 use super::design::{
     ALPHA, ComparisonVerdict, Conclusion, Design, Look, MetricConclusion, OPERATION, WalshAverages,
     percent, refused,
 };
-use super::sign_flip::{ENUMERATED, Finding, Sides, SignFlip, draw};
-use super::sign_flip::{NullSum, greatest_sum};
+use super::sign_flip::{ENUMERATED, Finding, NullSum, Sides, SignFlip, draw, greatest_sum};
 use crate::StatsError;
 
 /// The comparison while its pairs come in.
@@ -214,7 +214,7 @@ const GREATEST_LOG_RATIO: f64 = 700.0;
 /// One or two pairs allow no prediction.
 const FEWEST_TO_EXPECT: u32 = 3;
 
-// Divides one error probability among several metrics (Holm 1979).
+// Holm's method (1979): one error probability divided among several metrics.
 
 /// Where a test crossed, and the interval that belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq)]

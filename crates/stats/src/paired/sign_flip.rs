@@ -1,4 +1,4 @@
-//! The sign-flip test at several looks.
+//! The sign-flip test at several looks, on the signed-rank statistic.
 //!
 //! Under the hypothesis every vector of signs is as likely as the observed one, given the absolute
 //! values. So all vectors (or a sample of them and the observed one) go through the same looks as

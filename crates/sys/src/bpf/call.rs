@@ -1,4 +1,5 @@
-//! The system call bpf(2) and its argument, `union bpf_attr`.
+//! The system call bpf(2) and its argument `union bpf_attr`, its errors, and the file system of
+//! pinned objects.
 
 use std::ffi::CString;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! Programs: code that the verifier has accepted.
+//! Programs: code that the verifier has accepted; whether this kernel accepts any; test runs.
 
 use std::ffi::CString;
 use std::io;
@@ -99,6 +99,40 @@ impl Program {
     pub(super) fn name(&self) -> &str {
         &self.name
     }
+
+    /// Runs the program on a frame.
+    ///
+    /// # Errors
+    /// `EINVAL` if the frame is too short for its EtherType, or for metadata that the kernel does
+    /// not accept.
+    pub fn test_run(&self, run: &TestRun<'_>) -> Result<TestRunResult, BpfError> {
+        let error = BpfError::new("run program", self.name());
+        let context_in = run.context.to_bytes();
+        let mut context_out = [0; CONTEXT_LENGTH];
+        // The program may add VLAN tags.
+        let mut frame = vec![0; run.frame.len() + ROOM];
+        let room = frame.len() as u32;
+        let mut attributes = Attributes::new()
+            .u32(0, self.as_fd().as_raw_fd() as u32)
+            .u32(8, run.frame.len() as u32)
+            .u32(12, room)
+            .input(16, run.frame)
+            .output(24, &mut frame)
+            .u32(32, run.repeat)
+            .u32(40, CONTEXT_LENGTH as u32)
+            .u32(44, CONTEXT_LENGTH as u32)
+            .input(48, &context_in)
+            .output(56, &mut context_out);
+        // SAFETY: the lengths of all four buffers stand beside them.
+        if let Err(source) = unsafe { bpf(BpfCommand::ProgTestRun, &mut attributes) } {
+            return Err(error(source));
+        }
+        let verdict = attributes.read_u32(4);
+        let length = attributes.read_u32(12) as usize;
+        let duration = Duration::from_nanos(attributes.read_u32(36).into());
+        frame.truncate(length);
+        Ok(TestRunResult { verdict, frame, context: Context::from_bytes(&context_out), duration })
+    }
 }
 
 impl AsFd for Program {
@@ -145,7 +179,7 @@ const LOG_LEVEL: u32 = 1;
 /// Bytes for the log. Since Linux 6.4 the kernel keeps the end of a longer one.
 const LOG_LENGTH: usize = 64 * 1024;
 
-// What this kernel supports and this process is allowed to do.
+// Support by this kernel and for this process.
 
 /// The support for eBPF programs on packets.
 #[derive(Debug)]
@@ -188,7 +222,7 @@ fn tcx() -> Option<bool> {
     }
 }
 
-// Runs a program on a given frame without sending it (`BPF_PROG_TEST_RUN`).
+// Test runs of a program on a given frame, which is not sent (`BPF_PROG_TEST_RUN`).
 
 /// The input of a test run.
 #[derive(Debug, Clone, Copy)]
@@ -234,42 +268,6 @@ pub struct TestRunResult {
     pub context: Context,
     /// Mean duration of a run, whole nanoseconds.
     pub duration: Duration,
-}
-
-impl Program {
-    /// Runs the program on a frame.
-    ///
-    /// # Errors
-    /// `EINVAL` if the frame is too short for its EtherType, or for metadata that the kernel does
-    /// not accept.
-    pub fn test_run(&self, run: &TestRun<'_>) -> Result<TestRunResult, BpfError> {
-        let error = BpfError::new("run program", self.name());
-        let context_in = run.context.to_bytes();
-        let mut context_out = [0; CONTEXT_LENGTH];
-        // The program may add VLAN tags.
-        let mut frame = vec![0; run.frame.len() + ROOM];
-        let room = frame.len() as u32;
-        let mut attributes = Attributes::new()
-            .u32(0, self.as_fd().as_raw_fd() as u32)
-            .u32(8, run.frame.len() as u32)
-            .u32(12, room)
-            .input(16, run.frame)
-            .output(24, &mut frame)
-            .u32(32, run.repeat)
-            .u32(40, CONTEXT_LENGTH as u32)
-            .u32(44, CONTEXT_LENGTH as u32)
-            .input(48, &context_in)
-            .output(56, &mut context_out);
-        // SAFETY: the lengths of all four buffers stand beside them.
-        if let Err(source) = unsafe { bpf(BpfCommand::ProgTestRun, &mut attributes) } {
-            return Err(error(source));
-        }
-        let verdict = attributes.read_u32(4);
-        let length = attributes.read_u32(12) as usize;
-        let duration = Duration::from_nanos(attributes.read_u32(36).into());
-        frame.truncate(length);
-        Ok(TestRunResult { verdict, frame, context: Context::from_bytes(&context_out), duration })
-    }
 }
 
 impl Context {

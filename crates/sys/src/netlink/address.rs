@@ -1,4 +1,4 @@
-//! Addresses of links.
+//! Addresses of links, and of their neighbours.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -68,6 +68,37 @@ impl Netlink {
         )?;
         Ok(answer.into_iter().filter_map(parse).collect())
     }
+
+    /// Adds a permanent entry for a neighbour's Ethernet address, so that no ARP or neighbour
+    /// discovery is needed.
+    ///
+    /// # Errors
+    /// Refused with `EPERM` without `CAP_NET_ADMIN`.
+    pub fn add_permanent_neighbour(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        mac: [u8; 6],
+    ) -> Result<(), NetlinkError> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family_of(address);
+        message.header.ifindex = self.link(name)?.index;
+        message.header.state = NeighbourState::Permanent;
+        message.header.kind = RouteType::Unspec;
+        message.attributes = vec![
+            NeighbourAttribute::Destination(match address {
+                IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+                IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+            }),
+            NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
+        ];
+        let operation = format!("add neighbour {address} to link {name}");
+        self.change(
+            &operation,
+            RouteNetlinkMessage::NewNeighbour(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+    }
 }
 
 impl Prefix {
@@ -129,39 +160,4 @@ fn parse(message: RouteNetlinkMessage) -> Option<Address> {
         prefix: Prefix { address, length: message.header.prefix_len },
         tentative,
     })
-}
-
-// Neighbours: which Ethernet address an IP address of a link has.
-
-impl Netlink {
-    /// Adds a permanent entry for a neighbour's Ethernet address, so that no ARP or neighbour
-    /// discovery is needed.
-    ///
-    /// # Errors
-    /// Refused with `EPERM` without `CAP_NET_ADMIN`.
-    pub fn add_permanent_neighbour(
-        &mut self,
-        name: &str,
-        address: IpAddr,
-        mac: [u8; 6],
-    ) -> Result<(), NetlinkError> {
-        let mut message = NeighbourMessage::default();
-        message.header.family = family_of(address);
-        message.header.ifindex = self.link(name)?.index;
-        message.header.state = NeighbourState::Permanent;
-        message.header.kind = RouteType::Unspec;
-        message.attributes = vec![
-            NeighbourAttribute::Destination(match address {
-                IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
-                IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
-            }),
-            NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
-        ];
-        let operation = format!("add neighbour {address} to link {name}");
-        self.change(
-            &operation,
-            RouteNetlinkMessage::NewNeighbour(message),
-            NLM_F_CREATE | NLM_F_REPLACE,
-        )
-    }
 }

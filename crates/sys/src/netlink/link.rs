@@ -1,4 +1,4 @@
-//! Links: what they are, and changing them.
+//! Links: what they are, changing them, and notifications of changes.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 

@@ -1,4 +1,4 @@
-//! Routes of the main table, and which route a destination takes.
+//! Routes of the main table with their metrics, and which route a destination takes.
 
 use std::collections::BTreeMap;
 use std::fmt;

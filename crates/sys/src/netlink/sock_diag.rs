@@ -212,9 +212,6 @@ const INET_DIAG_SKMEMINFO: u16 = 7;
 const INET_DIAG_ULP_INFO: u16 = 19;
 const INET_ULP_INFO_NAME: u16 = 1;
 
-#[cfg(test)]
-mod tests;
-
 // Filters of sockets in the kernel's own bytecode, so that other sockets cost nothing.
 
 /// The TCP sockets to list.
@@ -360,3 +357,6 @@ const BC_D_COND: u8 = 8;
 const OPERATION: usize = 4;
 const JUMP: usize = OPERATION;
 const HOST_CONDITION: usize = 8;
+
+#[cfg(test)]
+mod tests;

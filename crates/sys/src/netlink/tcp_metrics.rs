@@ -1,4 +1,5 @@
-//! The TCP metrics cache: what TCP learnt about hosts, and starts their next connections with.
+//! The TCP metrics cache: what TCP learnt about hosts, and starts their next connections with. It
+//! is read by generic netlink, whose messages are here too.
 
 use std::net::IpAddr;
 

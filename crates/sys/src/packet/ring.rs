@@ -1,5 +1,6 @@
-//! A ring of slots shared with the kernel, which fills them in turn: `TPACKET_V2` of
-//! Documentation/networking/packet_mmap.rst.
+//! What a packet socket is made of: a ring of slots shared with the kernel, which fills them in
+//! turn (`TPACKET_V2` of Documentation/networking/packet_mmap.rst), the system calls of packet(7),
+//! the header before each frame, and many frames sent in one call.
 
 use std::ffi::CString;
 use std::mem::size_of;
@@ -10,7 +11,7 @@ use std::{io, ptr};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use socket2::{Domain, SockFilter, SockRef, Socket, Type};
 
-use super::{Outgoing, ring};
+use super::Outgoing;
 use crate::socket::{read_bytes, set};
 use crate::splice::Mapping;
 
@@ -109,7 +110,7 @@ impl Ring {
         let (raw, realtime_ns) = self.read_header();
         let (offset, length) = (usize::from(raw.tp_mac), raw.tp_snaplen as usize);
         let whole = raw.tp_snaplen == raw.tp_len
-            && offset >= BYTES
+            && offset >= HEADER_BYTES
             && offset + length <= self.size.slot_bytes;
         if !whole {
             return None;
@@ -117,8 +118,8 @@ impl Ring {
         // SAFETY: the bytes before the frame are inside of the slot, which the kernel has handed
         // over.
         let virtio = unsafe {
-            let begin = self.current().add(offset - BYTES);
-            begin.cast::<[u8; BYTES]>().read_unaligned()
+            let begin = self.current().add(offset - HEADER_BYTES);
+            begin.cast::<[u8; HEADER_BYTES]>().read_unaligned()
         };
         Some(RingSlot {
             header: VirtioHeader::decode(virtio),
@@ -178,7 +179,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// slot's header and address with at least 16 bytes for the Ethernet header, rounded up, and the
 /// virtio header. The IP header is there, and the Ethernet header 14 bytes before it.
 const FRAME_OFFSET: usize =
-    (libc::TPACKET2_HDRLEN + 16).next_multiple_of(libc::TPACKET_ALIGNMENT) + BYTES - 14;
+    (libc::TPACKET2_HDRLEN + 16).next_multiple_of(libc::TPACKET_ALIGNMENT) + HEADER_BYTES - 14;
 
 // The system calls of packet sockets, packet(7).
 
@@ -339,7 +340,7 @@ pub enum GsoType {
 
 impl VirtioHeader {
     /// `None` for a kind of segmentation that [`GsoType`] does not have.
-    pub(super) fn decode(bytes: [u8; BYTES]) -> Option<Self> {
+    pub(super) fn decode(bytes: [u8; HEADER_BYTES]) -> Option<Self> {
         let [flags, gso, a, b, c, d, e, f, g, h] = bytes;
         Some(Self {
             needs_checksum: flags & NEEDS_CHECKSUM != 0,
@@ -358,7 +359,7 @@ impl VirtioHeader {
         })
     }
 
-    pub(super) fn encode(&self) -> [u8; BYTES] {
+    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let flags = if self.needs_checksum { NEEDS_CHECKSUM } else { 0 };
         let gso = match self.gso {
             GsoType::None => 0,
@@ -376,7 +377,7 @@ impl VirtioHeader {
 }
 
 /// Without the buffer count and hashes that later versions append.
-pub(super) const BYTES: usize = 10;
+pub(super) const HEADER_BYTES: usize = 10;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const TCP4: u8 = 1;
@@ -389,7 +390,7 @@ const ECN: u8 = 0x80;
 /// The memory that describes frames to `sendmmsg`.
 #[derive(Debug)]
 pub(super) struct Batch {
-    headers: Vec<[u8; ring::BYTES]>,
+    headers: Vec<[u8; HEADER_BYTES]>,
     vectors: Vec<[libc::iovec; 2]>,
     messages: Vec<libc::mmsghdr>,
 }
@@ -403,7 +404,7 @@ impl Batch {
         // SAFETY: a message header is integers and pointers, for which zero is a value.
         let message = unsafe { std::mem::zeroed::<libc::mmsghdr>() };
         Self {
-            headers: vec![[0; ring::BYTES]; FRAMES],
+            headers: vec![[0; HEADER_BYTES]; FRAMES],
             vectors: vec![[vector; 2]; FRAMES],
             messages: vec![message; FRAMES],
         }
@@ -480,7 +481,7 @@ mod tests {
                 assert_eq!(VirtioHeader::decode(header.encode()), Some(header));
             }
         }
-        assert_eq!(VirtioHeader::default().encode(), [0; BYTES]);
+        assert_eq!(VirtioHeader::default().encode(), [0; HEADER_BYTES]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The ring buffer of an event.
+//! The ring buffer of an event, and the records in it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -77,8 +77,7 @@ impl Ring {
 /// Maximum size of the ring buffer, bytes.
 const LARGEST: usize = 64 << 20;
 
-// Parses the records that the kernel writes into the ring buffer: `perf_event_type` of
-// include/uapi/linux/perf_event.h.
+// The records that the kernel writes: `perf_event_type` of include/uapi/linux/perf_event.h.
 
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use socket2::{SockAddr, Socket};
 
 use crate::clock::{RealtimeOffset, monotonic_ns};
-use crate::message::{ControlMessage, control_messages, receive_message, send_message, since_1970};
-use crate::message::{u16_at, u32_at};
+use crate::message::{
+    ControlMessage, control_messages, receive_message, send_message, since_1970, u16_at, u32_at,
+};
 
 /// Where packets are received into, one at a time.
 #[derive(Debug)]

@@ -3,13 +3,15 @@
 //!
 //! | socket | needs | its answers |
 //! |---|---|---|
-//! | [`ProbeSocket::udp`] | nothing | ICMP errors in its error queue (`IP_RECVERR`): type, code, who, the probe's payload |
-//! | [`ProbeSocket::echo`] | the group in net.ipv4.ping_group_range | echo replies; ICMP errors in its error queue |
-//! | [`ProbeSocket::icmp`] | `CAP_NET_RAW` | all ICMP messages whole: quoted headers and extensions too |
+//! | [`ProbeSocket::udp`] | nothing | ICMP errors in its error queue |
+//! | [`ProbeSocket::echo`] | a group in net.ipv4.ping_group_range | echo replies; the same errors |
+//! | [`ProbeSocket::icmp`] | `CAP_NET_RAW` | all ICMP messages whole, with headers and extensions |
 //! | [`ProbeSocket::tcp`] | `CAP_NET_RAW` | TCP segments from one port |
 //! | [`SynSocket`] | nothing | one TCP SYN's: accepted, refused, or an ICMP error |
 //!
-//! All answers have the time at which the kernel got them.
+//! The error queue (`IP_RECVERR`) has the type and code of an error, its sender and the probe's
+//! payload. All answers have the time at which the kernel got them. [`reverse_lookup`] names who
+//! answered.
 
 mod message;
 
@@ -178,9 +180,6 @@ fn icmp(local: IpAddr) -> Protocol {
         IpAddr::V6(_) => Protocol::ICMPV6,
     }
 }
-
-#[cfg(test)]
-mod tests;
 
 // The options of probe sockets.
 
@@ -356,3 +355,6 @@ pub fn reverse_lookup(address: IpAddr) -> io::Result<Option<String>> {
         other => Err(io::Error::other(format!("the resolver failed with code {other}"))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
-//! Protocol counters of the calling thread's network namespace: `net/snmp`, `net/netstat` and
-//! `net/snmp6`.
+//! Counters of the network stack: of protocols (`net/snmp`, `net/netstat`, `net/snmp6`) and sockets
+//! (`net/sockstat`, `net/sockstat6`), both of the calling thread's network namespace, and of soft
+//! interrupts (`/proc/softirqs`).
 
 use std::collections::BTreeMap;
 
@@ -118,15 +119,15 @@ impl ProtocolCounters {
 ///
 /// # Errors
 /// The file cannot be read, or has an unknown form.
-pub fn received() -> Result<u64, ProcError> {
-    read_and_parse("/proc/softirqs", |text| parse(text, "NET_RX"))
+pub fn receive_softirqs() -> Result<u64, ProcError> {
+    read_and_parse("/proc/softirqs", |text| parse_softirqs(text, "NET_RX"))
 }
 
 /// The sum over the CPUs of one kind.
 ///
 /// # Errors
 /// There is no line of that kind, or something in it that is not a number.
-pub fn parse(text: &str, kind: &str) -> Result<u64, Malformed> {
+pub fn parse_softirqs(text: &str, kind: &str) -> Result<u64, Malformed> {
     let of_kind = |line: &str| {
         let (name, counts) = line.split_once(':')?;
         (name.trim() == kind).then(|| counts.to_owned())
@@ -169,7 +170,7 @@ pub struct SocketCounts {
 ///
 /// # Errors
 /// A file cannot be read, or has an unknown form.
-pub fn read() -> Result<SocketCounts, ProcError> {
+pub fn read_socket_counts() -> Result<SocketCounts, ProcError> {
     let mut counts = SocketCounts::default();
     read_and_parse(net_path("sockstat"), |text| counts.parse(text))?;
     match read_and_parse(net_path("sockstat6"), |text| counts.parse(text)) {
@@ -284,16 +285,16 @@ mod tests {
 
     #[test]
     fn counters_are_summed_over_the_cpus() {
-        assert_eq!(parse(SAMPLE, "NET_RX").unwrap(), 6_177_041);
-        assert_eq!(parse(SAMPLE, "HI").unwrap(), 1);
-        assert!(parse(SAMPLE, "RCU").is_err());
-        assert!(parse("NET_RX: 1 x\n", "NET_RX").is_err());
-        parse_every_prefix(SAMPLE, |text| parse(text, "NET_RX"));
+        assert_eq!(parse_softirqs(SAMPLE, "NET_RX").unwrap(), 6_177_041);
+        assert_eq!(parse_softirqs(SAMPLE, "HI").unwrap(), 1);
+        assert!(parse_softirqs(SAMPLE, "RCU").is_err());
+        assert!(parse_softirqs("NET_RX: 1 x\n", "NET_RX").is_err());
+        parse_every_prefix(SAMPLE, |text| parse_softirqs(text, "NET_RX"));
     }
 
     #[test]
     fn soft_interrupts_of_this_host_can_be_read() {
-        assert!(received().is_ok());
+        assert!(receive_softirqs().is_ok());
     }
 
     const SOCKSTAT_SAMPLE: &str = "sockets: used 13\nTCP: inuse 1 orphan 2 tw 3 alloc 4 mem 151\nUDP: inuse \
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn sockstat_odd_and_truncated_texts_are_errors_and_never_panics() {
+    fn odd_and_truncated_sockstat_is_an_error_and_never_panics() {
         assert!(parsed("TCP: inuse\n").is_err());
         assert!(parsed("TCP: inuse many\n").is_err());
         assert!(parsed("nonsense\n").is_err());
@@ -334,6 +335,6 @@ mod tests {
     #[test]
     fn an_open_socket_is_counted() {
         let _socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(read().unwrap().udp > 0);
+        assert!(read_socket_counts().unwrap().udp > 0);
     }
 }

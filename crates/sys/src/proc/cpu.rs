@@ -1,4 +1,5 @@
-//! The processors: model, which are there, governor, thermal throttling.
+//! The processors: model, which are there, governor, thermal throttling, and which of them work for
+//! a device.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -125,11 +126,9 @@ fn cpu_path(cpu: u32, name: &str) -> PathBuf {
     PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/{name}"))
 }
 
-// Which CPUs work for a device: RPS and XPS of its queues, its interrupts.
-//
-// `/sys/class/net` shows the devices of the network namespace that mounted it, not those of the
-// calling thread:
-// [`shows_devices`] tells whether they are the same.
+// CPUs that work for a device: RPS and XPS of its queues, its interrupts. `/sys/class/net` shows
+// the devices of the network namespace that mounted it, not those of the calling thread:
+// `shows_devices` tells whether they are the same.
 
 /// A file of `/sys` or `/proc` that holds CPUs, as a mask or as a list.
 #[derive(Debug, Clone, PartialEq, Eq)]

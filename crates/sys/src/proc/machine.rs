@@ -1,4 +1,4 @@
-//! The kernel and the machine under it: release, boot, load, hypervisor.
+//! The kernel and the machine under it: release, boot, load, hypervisor, memory.
 
 use super::cpu::CpuInfo;
 use super::{Malformed, Probe, ProcError, field, read_and_parse, read_text};

@@ -1,19 +1,19 @@
 //! What the kernel says about this host in `/proc` and `/sys`.
 //!
-//! Each module has a pure parser (text in, struct out) and, apart from it, the function that reads
-//! the file. Files of a network namespace are read through `/proc/thread-self/net`, so they are
-//! those of the *calling thread*, also after
-//! `setns`; `/proc/net` and `/proc/self/net` would be those of the thread group's leader.
+//! Each module has pure parsers (text in, struct out) and, apart from them, the functions that read
+//! the files. Files of a network namespace are read through `/proc/thread-self/net`, so they are
+//! those of the *calling thread*, also after `setns`; `/proc/net` and `/proc/self/net` would be
+//! those of the thread group's leader.
 //!
 //! | module | what it reads |
 //! |---|---|
 //! | [`stat`] | CPU time by kind, per CPU |
-//! | [`counters`] | runs of the network's receive soft interrupt; [`counters`] | protocol counters: `snmp`, `netstat`, `snmp6`; [`counters`] | sockets and the memory of their buffers |
+//! | [`counters`] | protocols, sockets and their memory, the network's receive soft interrupt |
 //! | [`softnet`] | packets that each CPU's network softirq took, dropped, left for later |
 //! | [`sysctl`] | kernel settings, by key; writes, too |
-//! | [`cpu`] | which CPUs work for a device's queues and interrupts; writes, too |
-//! | [`cpu`], [`machine`] | memory and slab, processors, kernel and hypervisor |
-//! | [`processes`] | which process holds a socket; [`processes`] | CPU time of other processes' threads |
+//! | [`cpu`] | processors; which of them work for a device; writes that, too |
+//! | [`machine`] | kernel, hypervisor, memory and slab |
+//! | [`processes`] | which process holds a socket; CPU time of other processes' threads |
 //! | [`cgroup`], [`privilege`] | what this process may use and do |
 
 pub mod cgroup;

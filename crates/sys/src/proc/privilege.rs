@@ -1,4 +1,4 @@
-//! What this process is allowed: capabilities, users, namespaces, confinement.
+//! What this process is allowed: capabilities, users, namespaces, confinement, descriptors.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -87,7 +87,7 @@ pub fn in_user_namespace() -> Probe<bool> {
         .into()
 }
 
-// How many descriptors this process may have open.
+// Descriptors that this process may have open.
 
 /// RLIMIT_NOFILE: descriptors that this process may have open at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -111,8 +111,7 @@ fn parse(target: &str) -> Option<u32> {
     inode.parse().ok()
 }
 
-// `/proc/PID/task/TID/schedstat`: CPU time of the threads of any process, which no privilege is
-// needed for.
+// `/proc/PID/task/TID/schedstat`: CPU time of the threads of any process, without privilege.
 
 /// Where a thread's time went. What is left of the wall clock is time that it was blocked.
 ///
@@ -155,7 +154,7 @@ pub type ThreadTimes = HashMap<u32, SchedTimes>;
 ///
 /// # Errors
 /// `NotFound`: there is no such process.
-pub fn of_process(pid: u32) -> io::Result<ThreadTimes> {
+pub fn times_of_process(pid: u32) -> io::Result<ThreadTimes> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))?.filter_map(Result::ok);
     Ok(tasks.filter_map(|task| times(&task.path())).collect())
 }
@@ -164,14 +163,14 @@ pub fn of_process(pid: u32) -> io::Result<ThreadTimes> {
 ///
 /// # Errors
 /// There is no `/proc`.
-pub fn of_user(uid: u32) -> io::Result<ThreadTimes> {
+pub fn times_of_user(uid: u32) -> io::Result<ThreadTimes> {
     let mut found = ThreadTimes::new();
     for entry in fs::read_dir("/proc")?.filter_map(Result::ok) {
         let is_of_user = |entry: &fs::DirEntry| Some(entry.metadata().ok()?.uid() == uid);
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if let Some(pid) = pid.filter(|_| is_of_user(&entry) == Some(true)) {
             // It may have ended.
-            found.extend(of_process(pid).unwrap_or_default());
+            found.extend(times_of_process(pid).unwrap_or_default());
         }
     }
     Ok(found)
@@ -222,9 +221,9 @@ mod tests {
         let own = thread_id();
         let pid = std::process::id();
         let uid = fs::metadata(format!("/proc/{pid}")).unwrap().uid();
-        for times in [of_process(pid).unwrap(), of_user(uid).unwrap()] {
+        for times in [times_of_process(pid).unwrap(), times_of_user(uid).unwrap()] {
             assert!(times.contains_key(&own), "{times:?}");
         }
-        assert!(of_process(u32::MAX).is_err());
+        assert!(times_of_process(u32::MAX).is_err());
     }
 }

@@ -9,8 +9,7 @@ use std::time::Duration;
 use socket2::SockAddr;
 
 use super::option::set;
-use crate::message::u32_at;
-use crate::message::{control_messages, receive_message, send_message, since_1970};
+use crate::message::{control_messages, receive_message, send_message, since_1970, u32_at};
 
 /// A datagram that [`receive_from`] has taken, and what the kernel says of it where it was asked
 /// to.

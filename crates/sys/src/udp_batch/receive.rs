@@ -7,8 +7,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::{CONTROL_BYTES, Offload, ReceiveControl, empty_header, set_option};
-use crate::message::u32_at;
-use crate::message::{control_messages, since_1970};
+use crate::message::{control_messages, since_1970, u32_at};
 
 /// Receives many datagrams from one socket at once, and counts those that the socket dropped.
 #[derive(Debug)]

@@ -255,8 +255,7 @@ fn thinned(samples: &[f64], most: usize) -> Vec<f64> {
     samples.iter().copied().step_by(step).collect()
 }
 
-// How far one sample lies above another: the Hodges–Lehmann shift with its distribution-free
-// interval.
+// The Hodges–Lehmann shift: how far one sample lies above another, with its interval.
 
 /// Confidence aimed at. Few samples reach less: 3 and 3 reach 90 %, 3 and 2 reach 80 %.
 const CONFIDENCE: f64 = 0.95;
@@ -357,7 +356,7 @@ fn normal_ranks(m: f64, n: f64) -> (usize, f64) {
     (skipped as usize, CONFIDENCE)
 }
 
-// Finds the core of a path, its shortest part that adds at least half of the delay.
+// The core of a path: its shortest part that adds at least half of the delay.
 
 /// Share of the whole delay it must add.
 const SHARE: f64 = 0.5;

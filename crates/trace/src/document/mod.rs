@@ -1,4 +1,4 @@
-//! The document of a trace: the JSON contract.
+//! The document of a trace, the JSON contract; and what a client believes of an endpoint's.
 //!
 //! As in the record of a run: adding a key is free, renaming one is a new version; a key is absent
 //! where its figure is not known.
@@ -385,8 +385,7 @@ fn probe_document(probe: &ProbeOutcome) -> ProbeDocument {
     }
 }
 
-// Checks the trace that an endpoint sends: the client believes nothing a stranger could not say as
-// well.
+// The check of an endpoint's document.
 
 /// Most retries of a hop by any version of linerate.
 const MAX_ATTEMPTS: usize = 11;
@@ -397,11 +396,12 @@ const MAX_TEXT: usize = 1_000;
 const MAX_CAVEATS: usize = 16;
 const MAX_LABELS: usize = 16;
 
-/// Checks the trace that an endpoint sends. Every figure must be in range; whatever follows from
-/// the probes is computed here, including the sentences; parts that were not requested are dropped.
+/// Checks the trace that an endpoint sends: the client believes nothing that a stranger could not
+/// say as well. Every figure must be in range; whatever follows from the probes is computed here,
+/// including the sentences; parts that were not requested are dropped.
 ///
 /// # Errors
-/// Checks a peer's document against the request; an error says in words what contradicts it.
+/// The document contradicts the request; the error says in words how.
 pub fn admit(document: TraceDocument, request: &TraceRequest) -> Result<TraceDocument, String> {
     if document.schema != TRACE_SCHEMA {
         return Err("it is of another schema".into());

@@ -1,4 +1,5 @@
-//! Which routers the answers show at each TTL, and which flows to send next.
+//! What the answers show: the routers at each TTL, the flows to send next, and the paths in the
+//! end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -305,44 +305,7 @@ impl PathFinder {
             }
         }
     }
-}
 
-// The stopping rule of multipath detection.
-
-/// Maximum number of successors of a router that can be distinguished.
-const MAX_SUCCESSORS: usize = 128;
-
-/// Number of flows through a router that must be seen at `successors` next routers before the rule
-/// concludes, at this confidence (0.5 to 0.9999), that there is no further one.
-///
-/// If there were one more, and each flow took any of the `successors + 1` with the same
-/// probability, the probability that so many flows miss at least one of them would be at most `1 −
-/// confidence` (Augustin, Friedman and Teixeira, "Multipath tracing with Paris traceroute", 2007).
-/// At 95 %: 6, 11, 16, 21, 27, 33, … for 1, 2, 3, … successors. This is the error for one router;
-/// the errors of the routers of a path add up. No successor at all counts as one; from 128 on the
-/// number no longer grows.
-pub fn stopping_point(successors: usize, confidence: f64) -> usize {
-    let kinds = successors.clamp(1, MAX_SUCCESSORS) + 1;
-    let confidence = confidence.clamp(0.5, 0.9999);
-    // seen[j]: the probability that j kinds have been seen so far (coupon collector).
-    let mut seen = vec![0.0; kinds + 1];
-    seen[0] = 1.0;
-    let mut flows = 0;
-    while seen[kinds] < confidence {
-        for j in (1..=kinds).rev() {
-            let again = j as f64 / kinds as f64;
-            let new = (kinds - j + 1) as f64 / kinds as f64;
-            seen[j] = seen[j] * again + seen[j - 1] * new;
-        }
-        seen[0] = 0.0;
-        flows += 1;
-    }
-    flows
-}
-
-// The wait for answers, and what happens when they are missing.
-
-impl PathFinder {
     /// The TTLs with outstanding probes, and how long they are awaited.
     fn waits(&self) -> impl Iterator<Item = (u8, Nanos)> {
         let most = self.config.trace.timeout;
@@ -416,6 +379,39 @@ impl PathFinder {
             }
         }
     }
+}
+
+// The stopping rule of multipath detection.
+
+/// Maximum number of successors of a router that can be distinguished.
+const MAX_SUCCESSORS: usize = 128;
+
+/// Number of flows through a router that must be seen at `successors` next routers before the rule
+/// concludes, at this confidence (0.5 to 0.9999), that there is no further one.
+///
+/// If there were one more, and each flow took any of the `successors + 1` with the same
+/// probability, the probability that so many flows miss at least one of them would be at most `1 −
+/// confidence` (Augustin, Friedman and Teixeira, "Multipath tracing with Paris traceroute", 2007).
+/// At 95 %: 6, 11, 16, 21, 27, 33, … for 1, 2, 3, … successors. This is the error for one router;
+/// the errors of the routers of a path add up. No successor at all counts as one; from 128 on the
+/// number no longer grows.
+pub fn stopping_point(successors: usize, confidence: f64) -> usize {
+    let kinds = successors.clamp(1, MAX_SUCCESSORS) + 1;
+    let confidence = confidence.clamp(0.5, 0.9999);
+    // seen[j]: the probability that j kinds have been seen so far (coupon collector).
+    let mut seen = vec![0.0; kinds + 1];
+    seen[0] = 1.0;
+    let mut flows = 0;
+    while seen[kinds] < confidence {
+        for j in (1..=kinds).rev() {
+            let again = j as f64 / kinds as f64;
+            let new = (kinds - j + 1) as f64 / kinds as f64;
+            seen[j] = seen[j] * again + seen[j - 1] * new;
+        }
+        seen[0] = 0.0;
+        flows += 1;
+    }
+    flows
 }
 
 #[cfg(test)]

@@ -20,8 +20,7 @@ use linerate_core::record::{HostFacts, Status};
 use linerate_core::session::message::HalfReport;
 use linerate_core::units::Family;
 
-use super::budget::Claim;
-use super::budget::HeldPlace;
+use super::budget::{Claim, HeldPlace};
 use super::clients::Presence;
 use super::session::{Context, random_token};
 use super::terms::owners_limit;

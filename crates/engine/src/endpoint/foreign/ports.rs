@@ -1,5 +1,4 @@
-//! Clients of other tools that have ports of their own: what is bound for them, and the threads
-//! that serve it.
+//! The ports of other tools: what is bound for their clients, and the threads that serve them.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -158,8 +157,8 @@ fn listen(addresses: &[IpAddr], port: u16, option: &str) -> Result<Vec<TcpListen
     Ok(listeners)
 }
 
-// Serving another tool's own port: connections wait until their client is to be served, and cost
-// no thread until then; datagrams of all sockets are handled in one thread.
+// Serving a port: connections wait until their client is to be served, and cost no thread until
+// then; datagrams of all sockets are handled in one thread.
 
 /// When a connection is handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,9 +26,8 @@ use crate::endpoint::session::Context;
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket, one_flow};
 use crate::measure::half::{Half, HalfOptions};
-use crate::measure::options;
 use crate::measure::source::FlowSource;
-use crate::measure::udp;
+use crate::measure::{options, udp};
 
 /// A stream without progress for this long is given up.
 const STILL: Duration = Duration::from_secs(60);

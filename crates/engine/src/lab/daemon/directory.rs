@@ -1,4 +1,4 @@
-//! The directory of the labs' files, which shows what labs are up.
+//! The directory of the labs' files, which shows what labs are up, and the contents of those files.
 //!
 //! A lab has a state file, a hosts file and a socket. The process that holds it has a lock on the
 //! state file for as long as it lives, however it ends: a state file without lock is left over from

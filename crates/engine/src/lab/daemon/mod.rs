@@ -7,7 +7,9 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `directory` | the files of labs, and which of them are up; `directory` | the contents of those files, and the answer of a lab's process |
+//! | `directory` | the files of labs and their contents, and which labs are up |
+//!
+//! This file starts the process that holds a lab, is that process, and speaks with it.
 
 mod directory;
 
@@ -40,7 +42,7 @@ use crate::state_files::{StateError, remove_file};
 use crate::stop::stop_on_signal;
 use crate::words::chain;
 
-// Asks the process that holds a lab for its state, and ends it.
+// Finding a lab, entering one of its hosts, asking the process that holds it, ending it.
 
 impl LabDirectory {
     /// The lab of that name, or the only one that is up.
@@ -104,6 +106,46 @@ impl LabDirectory {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(question.as_bytes())?;
         read_within(PATIENCE, &stream, MAX_ANSWER, |_| false)
+    }
+
+    /// Moves this process, which has one thread, to a host of a lab: its network, and a mount
+    /// namespace of its own in which /etc/hosts has the names of the lab and /sys its devices.
+    /// Answers which of these could not be shown, and why.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`], or the kernel refuses.
+    pub fn enter(&self, lab: &LabState, host: &str) -> Result<Vec<String>, LabError> {
+        let Some(found) = lab.hosts.iter().find(|known| known.name == host) else {
+            return Err(LabError::NoHost {
+                lab: lab.name.clone(),
+                host: host.to_owned(),
+                hosts: lab.hosts.iter().map(|host| host.name.clone()).collect(),
+            });
+        };
+        let enter_error = |source: NamespaceError| LabError::Enter {
+            lab: lab.name.clone(),
+            host: host.to_owned(),
+            source: Box::new(source),
+        };
+        let path = format!("/proc/{}/fd/{}", lab.pid, found.descriptor);
+        let namespace = Namespace::open(&path).map_err(enter_error)?;
+        // The lab may have ended since, and its process's number passed to another.
+        if namespace.inode().map_err(enter_error)? != found.namespace {
+            return Err(LabError::NotUp { name: Some(lab.name.clone()), others: Vec::new() });
+        }
+        join_user_namespace(lab.pid)
+            .map_err(|source| LabError::Join { lab: lab.name.clone(), source: Box::new(source) })?;
+        namespace.enter().map_err(enter_error)?;
+        let hosts = self.hosts(&lab.name);
+        if let Err(error) = private_mounts() {
+            return Ok(vec![lacks("/etc/hosts and /sys are not the lab's", &error)]);
+        }
+        let names = bind_mount(&hosts, Path::new("/etc/hosts"))
+            .map_err(|error| lacks("/etc/hosts does not have the names of the lab", &error));
+        let scratch = hosts.parent().unwrap_or(Path::new("/"));
+        let devices = show_network_devices(scratch)
+            .map_err(|error| lacks("/sys does not have the devices of the lab's host", &error));
+        Ok([names, devices].into_iter().filter_map(Result::err).collect())
     }
 }
 
@@ -199,50 +241,6 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The most bytes of an answer; 512 links take a quarter of it.
 const MAX_ANSWER: usize = 4 << 20;
-
-// Moves this process to a host of a lab.
-
-impl LabDirectory {
-    /// Moves this process, which has one thread, to a host of a lab: its network, and a mount
-    /// namespace of its own in which /etc/hosts has the names of the lab and /sys its devices.
-    /// Answers which of these could not be shown, and why.
-    ///
-    /// # Errors
-    /// [`LabError::NoHost`], or the kernel refuses.
-    pub fn enter(&self, lab: &LabState, host: &str) -> Result<Vec<String>, LabError> {
-        let Some(found) = lab.hosts.iter().find(|known| known.name == host) else {
-            return Err(LabError::NoHost {
-                lab: lab.name.clone(),
-                host: host.to_owned(),
-                hosts: lab.hosts.iter().map(|host| host.name.clone()).collect(),
-            });
-        };
-        let enter_error = |source: NamespaceError| LabError::Enter {
-            lab: lab.name.clone(),
-            host: host.to_owned(),
-            source: Box::new(source),
-        };
-        let path = format!("/proc/{}/fd/{}", lab.pid, found.descriptor);
-        let namespace = Namespace::open(&path).map_err(enter_error)?;
-        // The lab may have ended since, and its process's number passed to another.
-        if namespace.inode().map_err(enter_error)? != found.namespace {
-            return Err(LabError::NotUp { name: Some(lab.name.clone()), others: Vec::new() });
-        }
-        join_user_namespace(lab.pid)
-            .map_err(|source| LabError::Join { lab: lab.name.clone(), source: Box::new(source) })?;
-        namespace.enter().map_err(enter_error)?;
-        let hosts = self.hosts(&lab.name);
-        if let Err(error) = private_mounts() {
-            return Ok(vec![lacks("/etc/hosts and /sys are not the lab's", &error)]);
-        }
-        let names = bind_mount(&hosts, Path::new("/etc/hosts"))
-            .map_err(|error| lacks("/etc/hosts does not have the names of the lab", &error));
-        let scratch = hosts.parent().unwrap_or(Path::new("/"));
-        let devices = show_network_devices(scratch)
-            .map_err(|error| lacks("/sys does not have the devices of the lab's host", &error));
-        Ok([names, devices].into_iter().filter_map(Result::err).collect())
-    }
-}
 
 fn lacks(what: &str, error: &CallError) -> String {
     format!("{what}: {}", chain(error))

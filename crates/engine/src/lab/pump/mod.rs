@@ -7,7 +7,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`one_way`] | one direction with the bytes of its packets, without sockets and clock; [`one_way`] | the bytes of the packets on their way; [`one_way`] | packets that are never damaged silently |
+//! | `one_way` | one direction with the bytes of its packets, without sockets and clock |
 
 mod one_way;
 

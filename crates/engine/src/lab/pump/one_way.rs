@@ -286,8 +286,8 @@ impl Store {
     }
 }
 
-// Protects the control traffic of tests from damage that no checksum detects. A control message
-// that arrives changed would end the test without saying anything about the path.
+// Packets that are never damaged silently: a control message of a test that arrived changed would
+// end the test without saying anything about the path.
 
 /// The control connections that were seen on a link. The first bytes of data connections are
 /// protected as well.

@@ -1,5 +1,5 @@
-//! Several requests in flight: a closed loop keeps a fixed number of them, an open loop begins each
-//! at its scheduled time.
+//! Several requests in flight, and those of a TCP connection: a closed loop keeps a fixed number of
+//! them, an open loop begins each at its scheduled time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,9 +11,8 @@ use linerate_core::plan::{ExchangeTest, MAX_DEPTH};
 use linerate_sys::poll::{self, Interest};
 use linerate_sys::{socket, thread};
 
-use super::Tally;
 use super::udp::SLICE;
-use super::{LAST_CALL_NS, SPIN_NS};
+use super::{LAST_CALL_NS, SPIN_NS, Tally};
 use crate::clock::now_ns;
 use crate::measure::options::QuickAck;
 use crate::measure::transfer::{buffer, send_unsent};
@@ -193,7 +192,7 @@ impl<'a, 'b, R: Requests> Pipeline<'a, 'b, R> {
     }
 }
 
-// Requests in flight on a TCP connection, whose responses arrive in order.
+// Requests on a TCP connection, whose responses arrive in order.
 
 pub(super) struct TcpRequests<'a> {
     socket: &'a TcpStream,

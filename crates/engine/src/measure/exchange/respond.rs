@@ -1,4 +1,5 @@
-//! The endpoint's side of `rr`: a response for each request.
+//! The endpoint's side of `rr`, a response for each request; and either side of many connections
+//! that share threads.
 
 use std::net::{TcpStream, UdpSocket};
 use std::ops::Range;
@@ -196,10 +197,6 @@ fn respond_udp(
 }
 
 // Many connections of `rr` in few threads.
-//
-// A thread for each connection would be put to sleep and woken for every message. With more
-// connections than CPUs that costs more than the message. Here one call names all connections on
-// which something has arrived, and the thread sleeps only if there are none.
 
 /// The least size of a responder's buffers, bytes: room for some small requests that arrive
 /// together.
@@ -208,7 +205,7 @@ const ROOM: u64 = 4096;
 /// The flows of each thread, if a test's connections share threads at this end. A client's
 /// connections do not where each sleeps until a time of its own (an open loop), or where they fetch
 /// a page together.
-pub(crate) fn shares(side: End, test: &Test) -> Option<Vec<Range<usize>>> {
+pub(crate) fn thread_shares(side: End, test: &Test) -> Option<Vec<Range<usize>>> {
     let Traffic::Rr(exchange) = &test.traffic else {
         return None;
     };
@@ -225,9 +222,13 @@ pub(crate) fn shares(side: End, test: &Test) -> Option<Vec<Range<usize>>> {
 
 /// One end's part of the exchanges on all of `flows`; the result has the end of each flow.
 ///
+/// A thread for each connection would be put to sleep and woken for every message. With more
+/// connections than CPUs that costs more than the message. Here one call names all connections on
+/// which something has arrived, and the thread sleeps only if there are none.
+///
 /// # Errors
 /// The thread is out of descriptors.
-pub(crate) fn exchange(
+pub(crate) fn exchange_on_all(
     shared: &Shared,
     flows: &[FlowState],
     test: &ExchangeTest,

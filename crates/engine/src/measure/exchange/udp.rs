@@ -1,4 +1,5 @@
-//! Requests in flight on a UDP flow. Any request and any answer may be lost or late.
+//! Requests and responses of `rr` on a UDP flow, linerate's own and STAMP's. Any of them may be
+//! lost or late.
 
 use std::collections::VecDeque;
 use std::io;
@@ -222,7 +223,7 @@ impl Requests for UdpRequests<'_> {
     }
 }
 
-// Which request a UDP answer belongs to, and how long to wait for it.
+// Tags: the request that a UDP answer belongs to, and how long to wait for it.
 
 /// Longest wait without looking at the stop flag and at overdue requests.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
@@ -302,8 +303,8 @@ impl Patience {
     }
 }
 
-// STAMP's test packets (RFC 8762) as the requests and responses of `rr`. The kernel stamps each
-// arrival, so that the time until a thread gets a CPU is part of no delay.
+// STAMP's test packets (RFC 8762) as requests and responses. The kernel stamps each arrival, so
+// that the time until a thread gets a CPU is part of no delay.
 
 /// When a packet arrived, ns since 1970.
 pub(super) fn arrived_ns(arrival: &Arrival) -> u64 {

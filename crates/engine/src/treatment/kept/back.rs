@@ -6,11 +6,10 @@ use linerate_core::host::{ChangeOutcome, SettingChange};
 
 use super::super::applied::{check_free, undo_step};
 use super::super::error::TreatError;
-use super::super::journal as treatments;
-use super::super::journal;
 use super::super::place::{NamespacePlace, Visit};
 use super::super::step::Undone;
 use super::super::sysctl::SysctlDirectory;
+use super::super::{journal, journal as treatments};
 use super::{Journal, Kept};
 use crate::state_files::{StateDirectory, StateError};
 

@@ -1,9 +1,7 @@
 //! Settings that the owner of a host keeps: set by the same hands as treatments, and in a journal
 //! of their own, which no exit, watch or next start undoes.
 //!
-//! | module | what is in it |
-//! |---|---|
-//! | `back` | putting settings back |
+//! `back` puts them back.
 
 mod back;
 

@@ -1,4 +1,5 @@
-//! Reads a policy file. The format is at [`PolicyFile::from_toml`].
+//! Reads a policy file in TOML: the file as a whole, its policies and adapters. The format is at
+//! [`PolicyFile::from_toml`]; `filter` reads the filters.
 
 mod filter;
 
@@ -299,7 +300,7 @@ const MAX_MASKS: usize = 4;
 /// Most values of a list: more than anyone writes, and enough for an exported address list.
 const MAX_ENTRIES: usize = 1024;
 
-// Reads `[policy.NAME]` and `[adapter.IFNAME]`.
+// `[policy.NAME]` and `[adapter.IFNAME]`.
 
 fn policy(section: &Section<'_>, (name, place): (String, Place)) -> Result<Policy, Fault> {
     let policy = Policy {

@@ -1,4 +1,5 @@
-//! Writes the code that uses the tables.
+//! Writes the code that uses the tables: finds the row of each value, and the first rule in all of
+//! them.
 
 use Condition::{Above, AtLeast, AtMost, NotEqual};
 use Operation::{Add, And, Mul, Negate, Or, ShiftLeft, ShiftRight, Sub, Xor};
@@ -155,11 +156,7 @@ impl Generator<'_> {
             self.act(layer, &effect);
         }
     }
-}
 
-// Writes the code that finds the row of a value.
-
-impl Generator<'_> {
     /// Loads into `R0` the position of the row for the packet's value of a field. Changes all
     /// registers but `R6` and `R7`.
     pub(super) fn look_up(&mut self, dimension: &Dimension, family: Family, words: usize) {

@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 
 use crate::policy::Family;
-use crate::rules::{Field, Rule};
+use crate::rules::{Field, Rule, RuleError};
 
-use super::Content;
-use super::{Dimension, Lookup, SearchKey};
-use crate::rules::RuleError;
+use super::{Content, Dimension, Lookup, SearchKey};
 
 /// Ranges of values, each starting at the value given, with the position and number of their row.
 type Steps = Vec<(u128, TableRow)>;

@@ -21,9 +21,8 @@ use linerate_sys::socket::{self, ListenOptions, Mptcp};
 
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket, one_flow};
-use crate::measure::options;
 use crate::measure::source::{CrrListener, FlowSource, SLICE, SourceArrival};
-use crate::measure::udp;
+use crate::measure::{options, udp};
 
 /// Length of a test's accept queue.
 const BACKLOG: u32 = 128;

@@ -1,7 +1,4 @@
 //! Workloads of an experiment that are no network test: [`Special`] says what each is.
-//!
-//! | module | what is in it |
-//! |---|---|
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -43,7 +40,7 @@ pub(crate) fn run(
     }
 }
 
-// Writing and reading a file record by record, as the transfer that a network's is held against.
+// Writing and reading a file record by record, which a transfer over the network is compared with.
 
 /// One transfer, about to be made.
 struct Work<'a> {

@@ -1,4 +1,5 @@
-//! A client of netserver: one control connection and one data connection for each flow of a test.
+//! A client of netserver, and linerate's tests as netperf's: one control connection and one data
+//! connection for each flow of a test.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -263,8 +264,7 @@ impl Connect for EachConnection {
     }
 }
 
-// A test of linerate's as tests of netperf's: one for each flow, each with its own control
-// connection.
+// A test of linerate's as tests of netperf's: one for each flow.
 
 /// Seconds for which a netserver is asked to send longer than this end measures, because this end
 /// is to end the test. The sum is rounded up to whole seconds.

@@ -1,4 +1,5 @@
-//! What `linerate qos --json` prints: the JSON contract `linerate.qos/1`.
+//! What `linerate qos --json` prints: the JSON contract `linerate.qos/1`, with a file's policies
+//! described and its warnings.
 //!
 //! As in [`linerate_core::record`]: adding a key is free, renaming one is a new version; a key is
 //! absent where there is nothing to say.
@@ -190,7 +191,7 @@ pub struct ClassReport {
     pub borrows: u64,
 }
 
-// The policies of an adapter in words, with their counters at zero.
+// The policies of an adapter, with their counters at zero.
 
 /// Describes the policies of `adapter`, each before those nested in it, with their filters. Shares
 /// are those of `plan`.

@@ -1,7 +1,5 @@
-//! What `linerate profile` runs: tests with both ends profiled, and what a change would bring.
-//!
-//! | module | what is in it |
-//! |---|---|
+//! What `linerate profile` runs: tests with both ends profiled, what a change would bring, and the
+//! runs that prove it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -92,8 +90,7 @@ pub fn disk_beside(
     })
 }
 
-// What changes would bring, beside a profile: the design, the model, the projections and their
-// proof.
+// What changes would bring: the design, the model, the projections and their proof.
 
 /// Options of the projections.
 #[derive(Debug, Clone)]

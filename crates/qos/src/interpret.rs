@@ -1,7 +1,8 @@
 //! The treatment of a packet in plain Rust, the definition that the compiled program must match.
 //!
 //! The first rule of the packet's family whose conditions all hold matches; then its meter colours
-//! the packet, and it is dropped or marked. [`rewritten`] gives its changed bytes.
+//! the packet, and it is dropped or marked. [`rewritten`] gives its changed bytes, [`State`] what
+//! is kept from packet to packet.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -239,7 +240,7 @@ fn precolour(meter: &Meter, dscp: Option<u128>) -> Colour {
     }
 }
 
-// How a decision changes a packet: the definition of what the program writes.
+// Changes to a packet: what the program writes.
 
 /// A packet after a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -304,7 +305,7 @@ fn set_v6(header: &mut [u8], octet: u8) {
     header[1] = header[1] & 0x3f | octet << 4;
 }
 
-// State that is kept from packet to packet.
+// The state that is kept from packet to packet.
 
 /// The meters by their policy's slot, and the rules of fragmented packets.
 #[derive(Debug, Clone, Default)]

@@ -1,10 +1,8 @@
-//! A mix on a path: every member a session and a thread of its own, all on one clock.
+//! A mix on a path: every member a session and a thread of its own, all on one clock. And the load
+//! beside each run of a comparison.
 //!
 //! All sessions are there, with their data connections, before the first of them begins: whatever
 //! keeps a member from running is known by then.
-//!
-//! | module | what is in it |
-//! |---|---|
 
 use std::sync::{Barrier, OnceLock, mpsc};
 use std::thread;

@@ -6,8 +6,6 @@ use crate::policy::words::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ICMP, ICMPV6, PROTOCOLS_WITH_PORTS, TCP, UDP,
 };
 
-// The fields of a packet.
-
 /// What `bpf_get_socket_uid` returns for packets without an owner (the kernel's `overflowuid`). A
 /// user with this number cannot be distinguished, so that neither sets of [`Field::Uid`] nor
 /// packets have it.
@@ -286,7 +284,7 @@ pub(crate) fn icmp(family: Family) -> Option<u8> {
     }
 }
 
-// Where the headers of a frame begin, and what they contain. Frames may be invalid.
+// The headers of a frame: where each begins, and what it contains. Frames may be invalid.
 
 /// The link layer of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! A client of iperf3's server. Each test has its own control connection.
+//! A client of iperf3's server, and linerate's tests as iperf3's. Each test has its own control
+//! connection.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Counts numbered packets that were lost, duplicated or reordered on their way.
+//! Statistics of a stream of packets: loss, duplicates and reordering by their numbers; jitter.
 
 /// Counts the packets of one flow by their sequence numbers, as a receiver sees them.
 ///
