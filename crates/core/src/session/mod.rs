@@ -182,9 +182,6 @@ pub fn refusal_frame(refusal: Refusal) -> Vec<u8> {
     channel.poll_transmit().unwrap_or_default()
 }
 
-#[cfg(test)]
-mod tests;
-
 // Frames and messages over a byte stream, in clear or sealed.
 
 /// Converts bytes to messages and back. It knows neither which end is the client nor what messages
@@ -295,3 +292,6 @@ impl Channel {
 
 /// Longest text about a message that cannot be read, characters.
 const QUOTED: usize = 300;
+
+#[cfg(test)]
+mod tests;

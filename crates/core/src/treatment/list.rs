@@ -1,4 +1,4 @@
-//! Treatments as people write them: `mss=536,server.tso=off`.
+//! Treatments as people write them, `mss=536,server.tso=off`, and the two sides of a comparison.
 
 use std::fmt;
 use std::str::FromStr;
@@ -308,8 +308,8 @@ impl From<Treatments> for String {
 
 const NONE: &str = "none";
 
-// The two sides of a comparison, and the control that a treatment needs to change only what its
-// name says.
+// The two sides of a comparison, and the control with which a treatment changes only what its name
+// says.
 
 /// The two sides of a comparison, with their controls.
 #[derive(Debug, Clone, PartialEq)]

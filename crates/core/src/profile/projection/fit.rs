@@ -1,4 +1,4 @@
-//! Fits the model of an end's CPU time to the runs.
+//! Fits the model of an end's CPU time to the runs, by least squares.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
