@@ -1,4 +1,5 @@
-//! From a command to the module that executes it; `check`, `stream`, `rr` and `crr` are here.
+//! From a command to the module that executes it. `check`, `stream`, `rr` and `crr` are here, and
+//! what packages need: shell completions and manual pages.
 
 use std::fs;
 use std::path::Path;
@@ -209,8 +210,7 @@ fn demonstration(
     }
 }
 
-// Shell completions and manual pages for packages, both made from clap's description of the
-// command line.
+// Shell completions and manual pages, both made from clap's description of the command line.
 
 /// Prints the completions of a shell.
 ///

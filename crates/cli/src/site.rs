@@ -1,5 +1,6 @@
 //! The emulated path of `--lab`: built before a command runs, described in its document, and
-//! removed at its end.
+//! removed at its end. Also the process that undoes treatments of this host when the one that
+//! applied them is killed.
 
 use std::path::Path;
 
@@ -155,11 +156,7 @@ pub(crate) fn traces<'a>(
     Ok(traces)
 }
 
-// Undoes treatments of this host when the process that applied them is killed: another process of
-// this program watches it.
-
-/// Name of the hidden command.
-const COMMAND: &str = "watch-treatments";
+// The process that watches another one, and undoes its treatments when it is killed.
 
 /// Undoes what killed processes left changed, and starts the watch of this process. Every command
 /// that may change this host calls this before, while it is in the host's own network namespace,
@@ -187,6 +184,9 @@ pub(crate) fn execute(args: &WatchArgs) {
     // Nobody reads the notes.
     let _notes = watch_treatments(args.pid, args.started);
 }
+
+/// Name of the hidden command.
+const COMMAND: &str = "watch-treatments";
 
 #[cfg(test)]
 mod tests {

@@ -29,10 +29,9 @@ use super::turn::now;
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
 use crate::history::change;
-use crate::keep;
 use crate::push::Push;
 use crate::turn::{Turn, TurnHolder};
-use crate::{access, files, output, run};
+use crate::{access, files, keep, output, run};
 
 pub(crate) use attempt::measure;
 pub(crate) use metrics::of_run;

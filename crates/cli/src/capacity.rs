@@ -1,4 +1,5 @@
-//! `capacity`: many connections, held; and the search for the number at which they stop.
+//! `capacity`: many connections, held; and the search for the number at which they stop. The
+//! options become a test, whose progress is shown while it runs.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -70,7 +71,7 @@ fn shortfall(name: &str, pool: &PoolResult) -> Option<String> {
     (alive < asked || *lost > 0).then(|| format!("{alive} of {asked} {name} are alive{losses}"))
 }
 
-// The progress of a run: a line for each phase, and on a terminal how many connections are open.
+// Progress of a run: a line for each phase, and on a terminal how many connections are open.
 
 /// Shows the progress of a run.
 struct Live {
@@ -179,19 +180,7 @@ fn words(now: &CapacityLive) -> String {
     format!("{doing}: {} of {} open{lost}", now.open, now.asked)
 }
 
-// The options of `capacity` → a [`CapacityTest`] that has passed its own check.
-
-/// TCP connections, if nothing else was asked for.
-const DEFAULT_CONNECTIONS: u64 = 1000;
-const DEFAULT_HOLD: Duration = Duration::from_secs(5);
-/// Time that each round of a search holds its connections.
-const SHORT_HOLD: Duration = Duration::from_secs(1);
-/// Heartbeats a second that cost an end a small part of one CPU.
-const HEARTBEATS_PER_S: u64 = 20_000;
-const DEFAULT_LOAD: Duration = Duration::from_secs(1);
-/// Connections of the load, unless they are named.
-const MAX_ACTIVE: u64 = 1000;
-const DEFAULT_MESSAGE: ByteCount = ByteCount(64);
+// The test that the options ask for.
 
 /// What the options ask for. Of a search, `connections` (or `udp_sockets`) are the most that it may
 /// try.
@@ -287,6 +276,18 @@ fn one_family(sources: &[IpAddr]) -> anyhow::Result<()> {
         None => Ok(()),
     }
 }
+
+/// TCP connections, if nothing else was asked for.
+const DEFAULT_CONNECTIONS: u64 = 1000;
+const DEFAULT_HOLD: Duration = Duration::from_secs(5);
+/// Time that each round of a search holds its connections.
+const SHORT_HOLD: Duration = Duration::from_secs(1);
+/// Heartbeats a second that cost an end a small part of one CPU.
+const HEARTBEATS_PER_S: u64 = 20_000;
+const DEFAULT_LOAD: Duration = Duration::from_secs(1);
+/// Connections of the load, unless they are named.
+const MAX_ACTIVE: u64 = 1000;
+const DEFAULT_MESSAGE: ByteCount = ByteCount(64);
 
 #[cfg(test)]
 mod tests {
