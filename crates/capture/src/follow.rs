@@ -6,8 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use linerate_units::Nanos;
 
-use super::frames::CaptureError;
-use super::frames::{Dissected, Segment, dissect};
+use super::frames::{CaptureError, Dissected, Segment, dissect};
 use crate::flow::{Flow, Tracker};
 use crate::frames::{Frame, Frames};
 

@@ -1,4 +1,4 @@
-//! What was sent again, and why.
+//! What was sent again, and why; sequence numbers without wrap-around, and the gaps between them.
 
 use linerate_units::Nanos;
 

@@ -1,4 +1,5 @@
-//! The last result of each pair of sites as a document, `linerate.matrix/1`.
+//! The last result of each pair of sites as a document, `linerate.matrix/1`, and the sites,
+//! directions of a site and groups that explain bad pairs.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -192,13 +193,7 @@ fn causes(cells: &[MatrixCell]) -> Vec<CauseCount> {
     counts
 }
 
-// Finds the sites, directions of a site and groups that explain bad pairs.
-//
-// Each candidate has the pairs that it is part of. Their ranks among all pairs are compared with
-// those of the other pairs (Wilcoxon's rank-sum test, one-sided, normal approximation with ties).
-// The candidate with the least p-value becomes a suspect, its pairs are set aside, and the rest is
-// tested again. Bonferroni's correction over all candidates keeps the probability of naming any
-// candidate by chance at [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
+// Suspects: what explains bad pairs.
 
 /// A site, direction of a site or group that explains bad pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -258,6 +253,12 @@ struct RankedPair<'a> {
 type Candidate = (SuspectKind, String);
 
 /// The suspects of a matrix, the surest first.
+///
+/// Each candidate has the pairs that it is part of. Their ranks among all pairs are compared with
+/// those of the other pairs (Wilcoxon's rank-sum test, one-sided, normal approximation with ties).
+/// The candidate with the least p-value becomes a suspect, its pairs are set aside, and the rest is
+/// tested again. Bonferroni's correction over all candidates keeps the probability of naming any
+/// candidate by chance at [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
 pub(crate) fn suspects(matrix: &MatrixDocument) -> Vec<Suspect> {
     let mut suspects = found(matrix, SuspectMetric::Throughput);
     suspects.extend(found(matrix, SuspectMetric::Loss));
