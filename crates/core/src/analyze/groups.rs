@@ -282,11 +282,6 @@ fn interval_says(contrast: &Contrast) -> Option<String> {
 
 // Rows sorted into groups with the same settings, and each group's rows by level.
 
-/// The most groups of one analysis.
-pub(super) const MAX_GROUPS: usize = 10_000;
-/// The most levels of one factor.
-pub(super) const MAX_LEVELS: usize = 1_000;
-
 /// The columns by which rows are divided.
 #[derive(Debug, Clone)]
 pub(super) struct Split {
@@ -425,6 +420,11 @@ impl<K: Clone + Eq + std::hash::Hash> Index<K> {
         number
     }
 }
+
+/// The most groups of one analysis.
+const MAX_GROUPS: usize = 10_000;
+/// The most levels of one factor.
+const MAX_LEVELS: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -305,7 +305,7 @@ impl Next {
 
 /// The rate that a remedy must allow, if it is known, bits/s: that of the path, or that asked of
 /// the applications. Other limits can be lifted as well, one after the other.
-pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
+fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
     all.iter()
         .filter(|ceiling| is_link(ceiling))
         .map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)))
@@ -339,7 +339,7 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
 
 /// If no next limit is known, a remedy aims at so many times the measured rate. Buffers that the
 /// run has fixed cost nothing before they are used.
-pub(super) fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
+fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
     if is_buffer(lifted) && fixes_both_buffers(view) { PREDICTED_TIMES } else { UNKNOWN_NEXT }
 }
 
@@ -466,4 +466,4 @@ fn is_link(ceiling: &Ceiling) -> bool {
 }
 
 /// Multiple of the measured rate that a remedy aims at if no next limit is known.
-pub(super) const UNKNOWN_NEXT: f64 = 2.0;
+const UNKNOWN_NEXT: f64 = 2.0;

@@ -240,7 +240,7 @@ impl Assignment {
 }
 
 /// Whether a key is one of sysctl(8).
-pub(super) fn is_sysctl(key: &str) -> bool {
+fn is_sysctl(key: &str) -> bool {
     ["fs.", "kernel.", "net.", "vm."].iter().any(|begin| key.starts_with(begin))
 }
 

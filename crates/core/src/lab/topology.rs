@@ -202,7 +202,7 @@ impl Topology {
 
     /// Gives each node its computed routes.
     pub(super) fn add_routes(&mut self) {
-        let routes = shortest(self);
+        let routes = shortest_routes(self);
         for (node, routes) in self.nodes.iter_mut().zip(routes) {
             node.routes = routes;
         }
@@ -216,7 +216,7 @@ impl Topology {
 /// The routes are the shortest ways, by hops, where only routers forward; of two as short the first
 /// in the file. Each leads one hop nearer to its destination, as counted from the destination, so
 /// no packet goes in circles.
-pub(super) fn shortest(topology: &Topology) -> Vec<Vec<Route>> {
+pub(super) fn shortest_routes(topology: &Topology) -> Vec<Vec<Route>> {
     let mut routes = vec![Vec::new(); topology.nodes.len()];
     for is_ipv4 in [true, false] {
         let graph = Graph::new(topology, is_ipv4);
@@ -492,7 +492,7 @@ pub(super) fn interface_mtu(spec: &PathSpec) -> u32 {
 }
 
 /// The MTU of Ethernet, bytes.
-pub(super) const DEFAULT_MTU: u32 = 1500;
+const DEFAULT_MTU: u32 = 1500;
 
 /// RFC 8200, section 5.
 const MIN_IPV6_MTU: u32 = 1280;

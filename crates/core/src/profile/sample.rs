@@ -269,14 +269,15 @@ impl EndProfile {
         let is_idle = |stack: &&FoldedStack| stack.task == TaskClass::Idle && !stack.in_softirq();
         let idle = self.folded.iter().filter(is_idle).map(|stack| stack.count);
         let busy = self.samples.saturating_sub(idle.sum());
-        let found = busy_seconds.and_then(|seconds| rate(busy, self.samples, self.lost, seconds));
+        let found =
+            busy_seconds.and_then(|seconds| sample_rate(busy, self.samples, self.lost, seconds));
         self.hz = found.unwrap_or(self.hz);
         found.is_some()
     }
 }
 
 /// Samples a second; those that were lost are taken for busy as often as those that came.
-fn rate(busy: u64, all: u64, lost: u64, seconds: f64) -> Option<u32> {
+fn sample_rate(busy: u64, all: u64, lost: u64, seconds: f64) -> Option<u32> {
     if busy == 0 || seconds <= 0.0 {
         return None;
     }
@@ -287,7 +288,7 @@ fn rate(busy: u64, all: u64, lost: u64, seconds: f64) -> Option<u32> {
 
 /// Samples a second at most that a counter of cycles can have given: of a CPU that is faster than
 /// its usual clock.
-pub(super) const MAX_COUNTED_HZ: u32 = 10 * MAX_HZ;
+const MAX_COUNTED_HZ: u32 = 10 * MAX_HZ;
 /// Threads of a test at most, with room for more flows than this version allows.
 const MAX_THREADS: usize = 4096;
 /// CPUs of a host at most (`NR_CPUS` of x86).

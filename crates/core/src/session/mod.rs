@@ -63,8 +63,8 @@ use thiserror::Error;
 
 use crate::wire::{Frame, FrameKind, FrameReader, Seal, WireError};
 
-/// From the connection to the end of the handshake: long enough for three lost segments in a row, which
-/// Linux sends again after 1, 3 and 7 s, and for a host that is busy with something else.
+/// From the connection to the end of the handshake: long enough for three lost segments in a row,
+/// which Linux sends again after 1, 3 and 7 s, and for a host that is busy with something else.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time between two requests of a client while no test runs.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);

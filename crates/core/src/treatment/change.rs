@@ -96,7 +96,7 @@ impl HostChange {
     /// As [`HostChange::check`].
     pub fn value(&self) -> Result<Value, TreatmentError> {
         let (setting, text) = match self {
-            Self::Sysctl { key, value } => return read(key, value),
+            Self::Sysctl { key, value } => return read_sysctl(key, value),
             Self::Device { setting, value } => (Setting::Device(*setting), value),
             Self::Route { setting, value } => (Setting::Route(*setting), value),
             Self::Qos(policy) => return complete(policy),
@@ -248,7 +248,7 @@ pub fn sysctl_of(key: &str) -> Option<&'static Sysctl> {
 ///
 /// # Errors
 /// The key is not in the list; the value is of another kind or out of range.
-pub(super) fn read(key: &str, text: &str) -> Result<Value, TreatmentError> {
+pub(super) fn read_sysctl(key: &str, text: &str) -> Result<Value, TreatmentError> {
     let entry = sysctl_of(key).ok_or_else(|| {
         let (key, hint) = (shortened(key), hint(key));
         TreatmentError::new(format!(

@@ -362,7 +362,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_of_a_hello_are_read_without_panic(bytes: [u8; 32]) {
+        fn any_hello_is_read_without_panic(bytes: [u8; 32]) {
             let mut long = [0; HELLO_BYTES];
             long[..32].copy_from_slice(&bytes);
             let _ = Hello::decode(&long);
@@ -419,7 +419,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_of_a_datagram_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn any_datagram_is_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let _ = Handshake::decode(&bytes);
             let _ = DatagramHeader::read(&bytes);
         }

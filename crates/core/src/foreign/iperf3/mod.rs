@@ -100,7 +100,8 @@ pub fn stream_id(index: u32) -> u32 {
     }
 }
 
-/// A message of one byte on the control connection. Any byte can arrive; the constants are those that iperf3 sends.
+/// A message of one byte on the control connection. Any byte can arrive; the constants are those
+/// that iperf3 sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State(pub u8);
 
@@ -200,7 +201,8 @@ impl ErrorCode {
     }
 }
 
-/// Splits the bytes of the control connection into messages: takes bytes, and gives states and JSON when asked. Its errors say in words what is wrong.
+/// Splits the bytes of the control connection into messages: takes bytes, and gives states and JSON
+/// when asked. Its errors say in words what is wrong.
 #[derive(Debug, Default)]
 struct Reader {
     buffer: Vec<u8>,
