@@ -27,7 +27,7 @@ use crate::site::place;
 /// open.
 pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let format = output::json_or_text(args.document.json);
-    let test = test(&args).map_err(Failure::usage)?;
+    let test = resolve(&args).map_err(Failure::usage)?;
     let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
@@ -187,7 +187,7 @@ fn words(now: &CapacityLive) -> String {
 ///
 /// # Errors
 /// The first contradiction, or the first figure that is out of range.
-pub(crate) fn test(args: &CapacityArgs) -> anyhow::Result<CapacityTest> {
+fn resolve(args: &CapacityArgs) -> anyhow::Result<CapacityTest> {
     let population = &args.population;
     let (connections, udp_sockets) = counts(population)?;
     let find_limit = population.find_limit;
@@ -319,7 +319,7 @@ mod tests {
         let Ok(Command::Capacity(args)) = command("capacity pit") else {
             panic!("capacity was asked for");
         };
-        let test = super::test(&args).unwrap();
+        let test = resolve(&args).unwrap();
         let progress = Progress::new(crate::output::Format::Text, true);
         let mut live = Live::new(progress, &test);
         let mut see = |at_s, phase, open| {
@@ -357,7 +357,7 @@ mod tests {
         let Command::Capacity(args) = command(&format!("capacity pit {options}"))? else {
             panic!("capacity was asked for");
         };
-        test(&args).map_err(|error| error.to_string())
+        resolve(&args).map_err(|error| error.to_string())
     }
 
     #[test]

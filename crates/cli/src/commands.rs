@@ -14,19 +14,17 @@ use linerate_engine::{BulkOptions, CheckOptions, Target, knows_congestion};
 use linerate_report::Document;
 use serde_json::json;
 
-use super::site;
-use super::target::Remote;
 use crate::args::{CheckArgs, Choice, Cli, Command, RunOptions, SCHEME, TestOptions};
 use crate::failure::Failure;
 use crate::history::{self, Against};
 use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
 use crate::site::{Site, place};
-use crate::target::{check_congestion, check_pace, check_sizes};
+use crate::target::{Remote, check_congestion, check_pace, check_sizes};
 use crate::{
     analyze, baseline, capacity, compare, config, connections, experiment, explain, gate, host,
-    iperf3, lab, load, mesh, monitor, plan, profile, qos, report, rerun, run, serve, trace, typed,
-    web,
+    iperf3, lab, load, mesh, monitor, plan, profile, qos, report, rerun, run, serve, site, trace,
+    typed, web,
 };
 
 /// Does what the command line says.
@@ -68,7 +66,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Man { directory } => pages(&directory),
         Command::CapacityWorker => capacity::work(),
         Command::WatchTreatments(args) => {
-            site::execute(&args);
+            site::watch(&args);
             Ok(())
         }
     }
