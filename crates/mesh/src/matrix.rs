@@ -259,7 +259,7 @@ type Candidate = (SuspectKind, String);
 /// The candidate with the least p-value becomes a suspect, its pairs are set aside, and the rest is
 /// tested again. Bonferroni's correction over all candidates keeps the probability of naming any
 /// candidate by chance at [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
-pub(crate) fn suspects(matrix: &MatrixDocument) -> Vec<Suspect> {
+fn suspects(matrix: &MatrixDocument) -> Vec<Suspect> {
     let mut suspects = found(matrix, SuspectMetric::Throughput);
     suspects.extend(found(matrix, SuspectMetric::Loss));
     suspects.sort_by(|a, b| a.p_value.total_cmp(&b.p_value));
@@ -382,7 +382,7 @@ fn surest(
 }
 
 /// Probability of naming a candidate where nothing is wrong, for each metric.
-pub(crate) const FALSE_ALARMS: f64 = 0.05;
+const FALSE_ALARMS: f64 = 0.05;
 /// A throughput is bad if it is lower by this share at least.
 const LEAST_DIFFERENCE: f64 = 0.2;
 /// A loss is bad if it is higher by this at least, percentage points.

@@ -212,7 +212,7 @@ pub(super) fn labels(labels: &[(String, String)]) -> String {
 // Texts as PostgreSQL takes them.
 
 /// A text of PostgreSQL has no character 0.
-pub(super) fn text_without_nul(text: &str) -> String {
+fn text_without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
