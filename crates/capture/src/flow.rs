@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 
 use linerate_units::Nanos;
 
-use super::frames::{ACK, FIN, RST, SYN, Segment};
-use super::rtt::Reading;
 use crate::evenness::Evenness;
+use crate::frames::{ACK, FIN, RST, SYN, Segment};
 use crate::recovery::Retransmitted;
-use crate::rtt::Facts;
+use crate::rtt::{Facts, Reading};
 use crate::stream::{Counts, Stream};
 
 /// An end of a connection; also the index of its half of a pair.

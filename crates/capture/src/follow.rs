@@ -6,10 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use linerate_units::Nanos;
 
-use super::frames::CaptureError;
-use super::frames::{Dissected, Segment, dissect};
 use crate::flow::{Flow, Tracker};
-use crate::frames::{Frame, Frames};
+use crate::frames::{CaptureError, Dissected, Frame, Frames, Segment, dissect};
 
 /// The TCP part of a capture.
 #[derive(Debug, Clone, PartialEq)]

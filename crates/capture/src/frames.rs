@@ -1,4 +1,4 @@
-//! Reads the frames of a pcap or pcapng file.
+//! Reads the frames of a pcap or pcapng file, and finds the TCP segment in each.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -9,6 +9,29 @@ use linerate_units::Nanos;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use thiserror::Error;
+
+/// A capture that cannot be followed.
+#[derive(Debug, Error)]
+pub enum CaptureError {
+    /// Neither pcap nor pcapng.
+    #[error("this is no packet capture: neither pcap nor pcapng")]
+    NoCapture,
+    /// Its link type is unknown.
+    #[error(
+        "its packets are of link type {0}; known are Ethernet (1), Linux cooked (113, 276), raw IP \
+         (12, 14, 101, 228, 229) and loopback (0, 108)"
+    )]
+    LinkType(i32),
+    /// It contains no TCP.
+    #[error("no TCP segment is among its {packets} packets")]
+    NoTcp {
+        /// Packets read.
+        packets: u64,
+    },
+    /// It could not be read.
+    #[error("it cannot be read")]
+    Read(#[source] io::Error),
+}
 
 /// One captured frame.
 pub(crate) struct Frame<'a> {
@@ -253,32 +276,7 @@ const CAPACITY: usize = 512 * 1024;
 const MAX_CAPACITY: usize = 64 * 1024 * 1024;
 const MAX_INTERFACES: usize = 4096;
 
-// Errors of reading a capture.
-
-/// A capture that cannot be followed.
-#[derive(Debug, Error)]
-pub enum CaptureError {
-    /// Neither pcap nor pcapng.
-    #[error("this is no packet capture: neither pcap nor pcapng")]
-    NoCapture,
-    /// Its link type is unknown.
-    #[error(
-        "its packets are of link type {0}; known are Ethernet (1), Linux cooked (113, 276), raw IP \
-         (12, 14, 101, 228, 229) and loopback (0, 108)"
-    )]
-    LinkType(i32),
-    /// It contains no TCP.
-    #[error("no TCP segment is among its {packets} packets")]
-    NoTcp {
-        /// Packets read.
-        packets: u64,
-    },
-    /// It could not be read.
-    #[error("it cannot be read")]
-    Read(#[source] io::Error),
-}
-
-// Finds the TCP segment in a frame.
+// From the bytes of a frame to its TCP segment.
 
 /// What precedes the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

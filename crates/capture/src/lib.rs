@@ -24,11 +24,11 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `frames` | files: their blocks, interfaces, clocks; `frames` | from bytes to a TCP segment |
+//! | `frames` | files: their blocks, interfaces, clocks; from bytes to a TCP segment |
 //! | `follow` | all connections, a bounded number |
 //! | `flow` | one connection: handshake, ends |
 //! | `stream` | one direction: flight, window, time |
-//! | `rtt`, `recovery`, `evenness` | its parts: gaps; round trips; losses; course |
+//! | `rtt`, `recovery`, `evenness` | its parts: round trips and course; losses; pace |
 
 mod evenness;
 mod flow;

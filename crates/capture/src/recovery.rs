@@ -1,4 +1,4 @@
-//! What was sent again, and why.
+//! What was sent again, and why; sequence numbers without wrap-around, and the gaps between them.
 
 use linerate_units::Nanos;
 
@@ -189,8 +189,8 @@ impl Recovery {
     fn handle_sack(&mut self, segment: &Segment, ack: u64, next: u64, mss: u32) -> bool {
         let block = |place: usize| {
             let (start, end) = segment.options.sack[place]?;
-            let start = unwrap(start, next.max(1));
-            Some((start, unwrap(end, start.max(1)).max(start)))
+            let start = unwrap_seq(start, next.max(1));
+            Some((start, unwrap_seq(end, start.max(1)).max(start)))
         };
         let Some((start, end)) = block(0) else {
             return false;
@@ -217,7 +217,7 @@ const MAX_DUPLICATED: u64 = 1 << 20;
 // Sequence numbers without wrap-around, and the gaps between them.
 
 /// The 64-bit number nearest to `near` that ends in `seq`; `near` 0 starts a new count.
-pub(crate) fn unwrap(seq: u32, near: u64) -> u64 {
+pub(crate) fn unwrap_seq(seq: u32, near: u64) -> u64 {
     let near = if near == 0 { BEGIN + u64::from(seq) } else { near };
     near.saturating_add_signed(i64::from(seq.wrapping_sub(near as u32) as i32))
 }

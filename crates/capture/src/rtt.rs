@@ -1,4 +1,5 @@
-//! Round-trip times seen at the capture: to the receiver and back, to the sender and back.
+//! Round-trip times seen at the capture, to the receiver and back, to the sender and back; and the
+//! readings of a direction over time.
 
 use std::collections::VecDeque;
 
@@ -209,7 +210,7 @@ const CLOCKS_APART: i64 = 5000;
 /// Stamps wrap after 24 days.
 const MAX_PASSED_NS: u64 = 1_000_000_000_000_000;
 
-// A direction over time: a bounded number of readings in steps that grow longer.
+// Readings of a direction over time: a bounded number, in steps that grow longer.
 
 /// One round trip of a sender.
 #[derive(Debug, Clone, Copy, Default)]

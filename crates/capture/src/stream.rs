@@ -4,12 +4,10 @@ use std::collections::VecDeque;
 
 use linerate_units::Nanos;
 
-use super::frames::{ECE, FIN, SYN, Segment};
-use super::recovery::{Holes, unwrap};
-use super::rtt::{Now, Readings, Round};
 use crate::evenness::Course;
-use crate::recovery::{Recovery, Retransmission};
-use crate::rtt::{Echo, Facts, Rtt};
+use crate::frames::{ECE, FIN, SYN, Segment};
+use crate::recovery::{Holes, Recovery, Retransmission, unwrap_seq};
+use crate::rtt::{Echo, Facts, Now, Readings, Round, Rtt};
 
 /// What the sender knew of its peer when it sent, as far as the capture tells.
 #[derive(Debug, Clone, Copy, Default)]
@@ -104,7 +102,7 @@ pub(crate) struct Window {
 impl Stream {
     /// Handles a segment of the sender.
     pub(crate) fn handle_data(&mut self, segment: &Segment, facts: &Facts) {
-        let start = unwrap(segment.seq, self.near());
+        let start = unwrap_seq(segment.seq, self.near());
         self.sent_fin |= segment.flags & FIN != 0;
         let is_empty = segment.payload == 0 || self.is_probe(start, segment.payload);
         if is_empty || self.is_copy(segment) {
@@ -189,7 +187,7 @@ impl Stream {
     /// An acknowledgement of the peer.
     pub(crate) fn handle_ack(&mut self, segment: &Segment, facts: &Facts, is_pure: bool) {
         let near = self.near();
-        let ack = unwrap(segment.ack, near);
+        let ack = unwrap_seq(segment.ack, near);
         if near > 0 && ack > near + LARGEST_JUMP {
             return;
         }
@@ -342,7 +340,7 @@ impl Stream {
         counts.marked += u64::from(segment.is_marked);
     }
 
-    /// Reference for `unwrap`; 0 before the first number.
+    /// Reference for `unwrap_seq`; 0 before the first number.
     fn near(&self) -> u64 {
         if self.next > 0 { self.next } else { self.seen_ack.max(self.base) }
     }
@@ -350,7 +348,7 @@ impl Stream {
     /// Notes the sequence number of the sender's SYN.
     pub(crate) fn synchronise(&mut self, seq: u32) {
         if self.near() == 0 {
-            self.base = unwrap(seq.wrapping_add(1), 0);
+            self.base = unwrap_seq(seq.wrapping_add(1), 0);
             self.known.acked = self.base;
         }
     }

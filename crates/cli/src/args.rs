@@ -23,44 +23,33 @@ use clap_complete::Shell;
 use linerate_core::foreign::Tool;
 use linerate_core::units::{BitRate, EndpointName, Span};
 
-pub(crate) use documents::ReportArgs;
-pub(crate) use documents::RerunArgs;
-pub(crate) use documents::WatchOptions;
-pub(crate) use documents::{AnalyzeArgs, InputName};
 pub(crate) use documents::{
-    ChangesArgs, CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs,
-    HistoryCommand, MediansArgs, PruneArgs, ShowArgs,
-};
-pub(crate) use host::{ConnectionsArgs, SortKey, WhichOptions};
-pub(crate) use host::{
-    HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs, NeedOptions,
+    AnalyzeArgs, ChangesArgs, CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions,
+    HistoryArgs, HistoryCommand, InputName, MediansArgs, PruneArgs, ReportArgs, RerunArgs,
+    ShowArgs, WatchOptions,
 };
 pub(crate) use host::{
-    LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs,
-};
-pub(crate) use host::{
+    ConnectionsArgs, HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs,
+    LabCommand, LabDownArgs, LabExecArgs, LabHoldArgs, LabStatusArgs, LabUpArgs, NeedOptions,
     QosApplyArgs, QosCheckArgs, QosCommand, QosExplainArgs, QosImport, QosInterfaceArgs,
-    QosStatsArgs, QosStatusArgs,
+    QosStatsArgs, QosStatusArgs, SortKey, WhichOptions,
 };
 pub(crate) use options::{Choice, TestOptions};
 pub(crate) use parsers::{Count, SCHEME};
 pub(crate) use services::{
-    BusOptions, MeshCommand, MeshJoinArgs, MeshMatrixArgs, MeshPairArgs, MeshPermissionsArgs,
-    MeshUpArgs,
+    BusOptions, LimitOptions, ListenOptions, MAX_FLOWS, MeshCommand, MeshJoinArgs, MeshMatrixArgs,
+    MeshPairArgs, MeshPermissionsArgs, MeshUpArgs, MonitorArgs, OtherOptions, ProbeArgs, ServeArgs,
+    WebArgs,
 };
-pub(crate) use services::{LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
-pub(crate) use services::{MonitorArgs, ProbeArgs, WebArgs};
 pub(crate) use shared::{
     BaselineOptions, CsvOptions, CsvRows, DocumentOptions, KeepOptions, PathOptions, RandomOptions,
     RepeatOptions, RunOptions, TitleOptions, WhichRun,
 };
 pub(crate) use trace::TraceArgs;
-pub(crate) use traffic::ExperimentArgs;
-pub(crate) use traffic::LoadArgs;
-pub(crate) use traffic::{By, ProfileArgs, ProfileOptions};
-pub(crate) use traffic::{CapacityArgs, LoadOptions, PopulationOptions};
-pub(crate) use traffic::{CompareArgs, FailOn, Load, LoadLine};
-pub(crate) use traffic::{CrrArgs, RrArgs, StreamArgs};
+pub(crate) use traffic::{
+    By, CapacityArgs, CompareArgs, CrrArgs, ExperimentArgs, FailOn, Load, LoadArgs, LoadLine,
+    LoadOptions, PopulationOptions, ProfileArgs, ProfileOptions, RrArgs, StreamArgs,
+};
 
 /// Measures what a network path gives a host and explains what holds it back
 #[derive(Debug, Parser)]

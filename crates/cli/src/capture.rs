@@ -11,11 +11,10 @@ use linerate_core::connection::ConnectionsDocument;
 use linerate_core::units::format_rfc3339;
 
 use crate::args::{CaptureOptions, ExplainArgs};
-use crate::connections;
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::progress::Progress;
-use crate::run;
+use crate::{connections, run};
 
 /// A file, or standard input, whose first bytes were read.
 pub(crate) struct Opened {

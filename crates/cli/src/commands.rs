@@ -1,4 +1,5 @@
-//! From a command to the module that executes it; `check`, `stream`, `rr` and `crr` are here.
+//! From a command to the module that executes it. `check`, `stream`, `rr` and `crr` are here, and
+//! what packages need: shell completions and manual pages.
 
 use std::fs;
 use std::path::Path;
@@ -13,19 +14,17 @@ use linerate_engine::{BulkOptions, CheckOptions, Target, knows_congestion};
 use linerate_report::Document;
 use serde_json::json;
 
-use super::site;
-use super::target::Remote;
 use crate::args::{CheckArgs, Choice, Cli, Command, RunOptions, SCHEME, TestOptions};
 use crate::failure::Failure;
 use crate::history::{self, Against};
 use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
 use crate::site::{Site, place};
-use crate::target::{check_congestion, check_pace, check_sizes};
+use crate::target::{Remote, check_congestion, check_pace, check_sizes};
 use crate::{
     analyze, baseline, capacity, compare, config, connections, experiment, explain, gate, host,
-    iperf3, lab, load, mesh, monitor, plan, profile, qos, report, rerun, run, serve, trace, typed,
-    web,
+    iperf3, lab, load, mesh, monitor, plan, profile, qos, report, rerun, run, serve, site, trace,
+    typed, web,
 };
 
 /// Does what the command line says.
@@ -67,7 +66,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Man { directory } => pages(&directory),
         Command::CapacityWorker => capacity::work(),
         Command::WatchTreatments(args) => {
-            site::execute(&args);
+            site::watch(&args);
             Ok(())
         }
     }
@@ -209,8 +208,7 @@ fn demonstration(
     }
 }
 
-// Shell completions and manual pages for packages, both made from clap's description of the
-// command line.
+// Shell completions and manual pages, both made from clap's description of the command line.
 
 /// Prints the completions of a shell.
 ///

@@ -16,7 +16,6 @@ use linerate_engine::{
 };
 use linerate_report::text;
 
-use super::site;
 use crate::args::{CompareArgs, FailOn, Load};
 use crate::baseline::{self, Baseline};
 use crate::failure::Failure;
@@ -25,7 +24,7 @@ use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
 use crate::site::{Site, place};
 use crate::target::{FLOOD, check_congestion, check_pace, check_sizes, floods};
-use crate::{files, gate, plan, run, usage};
+use crate::{files, gate, plan, run, site, usage};
 
 /// Measured time of each run, if none is given: long enough for slow start, short enough for thirty
 /// pairs.

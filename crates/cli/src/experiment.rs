@@ -17,12 +17,10 @@ use linerate_report::text;
 
 use crate::args::ExperimentArgs;
 use crate::failure::Failure;
-use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::run;
-use crate::site;
 use crate::target::{check_sizes, look_up};
+use crate::{files, run, site};
 
 /// Reads the experiment, makes the runs that are missing, and prints its document.
 ///

@@ -17,7 +17,6 @@ use linerate_report::document::{self, StoredDocument};
 use linerate_report::text::{self, SavedRun, Style};
 use serde_json::json;
 
-use super::turn;
 use crate::args::{
     CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs, HistoryCommand,
     KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
@@ -25,7 +24,7 @@ use crate::args::{
 use crate::failure::{self, Failure};
 use crate::files::OutputFile;
 use crate::keep::{open, open_at};
-use crate::{gate, output};
+use crate::{gate, output, turn};
 
 /// Does what `linerate history` was asked.
 ///

@@ -16,10 +16,9 @@ use crate::args::{
 };
 use crate::failure::Failure;
 use crate::output::{self, Format, Output};
-use crate::plan;
 use crate::progress::Progress;
-use crate::run;
 use crate::target::look_up;
+use crate::{plan, run};
 
 /// Does what the command line says.
 ///

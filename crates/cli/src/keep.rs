@@ -1,4 +1,5 @@
-//! Saves runs: the history is opened before a run, and its document is written after it.
+//! Saves runs: the history is opened before a run, and its document is written after it, with the
+//! results between two sites of a mesh where the run has their labels.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -98,7 +99,7 @@ fn save_json(
     let figures = observed.figures().map(|(name, value)| (name.to_owned(), value));
     let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
     let about = About::new(json);
-    let pairs = of(document, labels);
+    let pairs = pair_figures(document, labels);
     history.save(&NewRun {
         started_at: &begun(&about.started_at, SystemTime::now()),
         schema: &about.schema,
@@ -267,12 +268,10 @@ pub(crate) fn state_directory() -> anyhow::Result<PathBuf> {
     Ok(directory)
 }
 
-// The results of a run between two sites of a mesh, in each direction.
-
 /// The results of a document that is saved with the labels `test`, `from` and `to`: one for each
 /// direction in which its runs sent data, or the round trip of runs of `rr` and `crr`. There are
 /// none without these labels.
-fn of(document: &dyn Document, labels: &[(String, String)]) -> Vec<PairFigures> {
+fn pair_figures(document: &dyn Document, labels: &[(String, String)]) -> Vec<PairFigures> {
     let label = |name: &str| {
         let found = labels.iter().rev().find(|(key, _)| key == name)?;
         Some(found.1.as_str())

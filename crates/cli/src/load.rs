@@ -9,15 +9,13 @@ use linerate_core::units::{EndpointName, quoted, shortened};
 use linerate_engine::Target;
 use linerate_report::document::schema;
 
-use super::site;
 use crate::args::{LoadArgs, PathOptions};
 use crate::failure::Failure;
-use crate::files;
 use crate::output::{self, Output, conclude};
 use crate::progress::Progress;
-use crate::run;
 use crate::site::{Site, place};
 use crate::target::look_up;
+use crate::{files, run, site};
 
 /// Longest file of a mix, bytes.
 const MAX_FILE: u64 = 1 << 20;

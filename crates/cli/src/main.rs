@@ -8,22 +8,23 @@
 //! |---|---|
 //! | [`args`] | the options of each command, as clap reads them |
 //! | [`plan`] | options → [`linerate_core::plan::Plan`], by the table of a test's options |
-//! | [`target`] | the endpoint's name → addresses, key, route; [`target`] | an endpoint that is started by ssh |
+//! | [`target`] | the endpoint's name → addresses, key, route; an endpoint started by ssh |
 //! | [`lab`] | `lab up`, `exec`, `status`, `down` |
 //! | [`load`] | mixes of tests beside each other |
-//! | [`site`] | the emulated path of `--lab`; [`site`] | what undoes treatments when their process is killed |
-//! | [`commands`] | what each command does, from arguments to exit status; [`commands`] | completions of shells, manual pages |
+//! | [`site`] | the emulated path of `--lab`; who undoes the treatments of a killed process |
+//! | [`commands`] | which module executes a command; `check`, `stream`, `rr`, `crr`; manual pages |
 //! | [`compare`] | `compare`: two treatments against each other |
 //! | [`capacity`] | many connections, held; the search for their limit |
 //! | [`config`] | the user's file of defaults |
 //! | [`connections`] | TCP connections of this host, whoever's they are |
 //! | [`analyze`] | figures that were measured elsewhere |
+//! | [`explain`], [`capture`] | verdicts on stored documents, other programs, packet captures |
 //! | [`rerun`], [`baseline`] | a stored document run again; an earlier one set beside a run |
 //! | [`history`], [`keep`] | runs that were saved; where they are |
 //! | [`monitor`] | tests on a schedule, alarms, metrics; tests when Prometheus asks |
-//! | [`push`] | metrics that are sent to a collector or a store |
+//! | [`push`] | metrics that are sent to a collector or a store; posts to webhooks |
 //! | [`mesh`] | many sites: the coordinator, a site's agent |
-//! | [`turn`] | one test of a monitor at a time |
+//! | [`turn`] | one test of a monitor at a time; the time since 1970 |
 //! | [`web`] | the history as pages for a browser |
 //! | [`access`] | who may read pages and metrics |
 //! | [`serve`] | `serve`: the endpoint |
@@ -36,6 +37,7 @@
 //! | [`host`] | `host`: this host's limits and settings |
 //! | [`iperf3`] | iperf3's command line and output |
 //! | [`output`], [`progress`] | stdout, `--output` and stderr |
+//! | [`files`] | files that the user names |
 //! | [`gate`] | `--fail-below` |
 //! | [`failure`] | errors and their exit status |
 //! | [`typed`] | the command line as it was typed, for errors, documents and `rerun` |

@@ -16,9 +16,8 @@ use crate::config::{self, Colours};
 use crate::failure::Failure;
 pub(crate) use crate::failure::note;
 use crate::files::OutputFile;
-use crate::gate;
 use crate::keep::Keeper;
-use crate::typed;
+use crate::{gate, typed};
 
 /// How a document is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

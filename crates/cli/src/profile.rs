@@ -16,7 +16,6 @@ use linerate_engine::{
 };
 use linerate_report::{svg, text};
 
-use super::site;
 use crate::args::{By, ProfileArgs, ProfileOptions};
 use crate::failure::Failure;
 use crate::files::OutputFile;
@@ -24,7 +23,7 @@ use crate::output::{Format, Output, conclude};
 use crate::progress::Progress;
 use crate::site::place;
 use crate::target::{check_congestion, check_pace, check_sizes};
-use crate::{plan, run, typed};
+use crate::{plan, run, site, typed};
 
 /// Profiles, prints and writes what was asked for.
 ///

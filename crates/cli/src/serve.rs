@@ -11,12 +11,11 @@ use linerate_core::units::{DEFAULT_PORT, Family, Span};
 use linerate_engine::{Endpoint, NetperfOptions, ServeEvent, ServeOptions, StampOptions};
 use serde_json::json;
 
-use super::site;
 use crate::args::{Count, LimitOptions, ListenOptions, MAX_FLOWS, OtherOptions, ServeArgs};
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::progress::Progress;
-use crate::{files, run};
+use crate::{files, run, site};
 
 /// Answers clients until a signal ends it.
 ///
@@ -38,7 +37,7 @@ pub(crate) fn execute(args: ServeArgs) -> Result<(), Failure> {
         Endpoint::bind(&options)
     }?;
     if options.allow_treatments {
-        site::prepare().iter().for_each(|note| log.say(note));
+        site::prepare_to_treat().iter().for_each(|note| log.say(note));
     }
     log.started(&endpoint)?;
     let served = endpoint.serve(&stop, move |event| log.event(&event));

@@ -1,5 +1,6 @@
 //! The emulated path of `--lab`: built before a command runs, described in its document, and
-//! removed at its end.
+//! removed at its end. Also the process that undoes treatments of this host when the one that
+//! applied them is killed.
 
 use std::path::Path;
 
@@ -155,25 +156,21 @@ pub(crate) fn traces<'a>(
     Ok(traces)
 }
 
-// Undoes treatments of this host when the process that applied them is killed: another process of
-// this program watches it.
-
-/// Name of the hidden command.
-const COMMAND: &str = "watch-treatments";
+// The process that watches another one, and undoes its treatments when it is killed.
 
 /// Undoes what killed processes left changed, and starts the watch of this process. Every command
 /// that may change this host calls this before, while it is in the host's own network namespace,
 /// where earlier commands made their changes. Warns of what the user should know, and returns it.
 pub(crate) fn before_treating(progress: &mut Progress) -> Vec<String> {
-    let notes = prepare();
+    let notes = prepare_to_treat();
     notes.iter().for_each(|note| progress.warn(note));
     notes
 }
 
 /// As [`before_treating`], without warnings.
-pub(crate) fn prepare() -> Vec<String> {
+pub(crate) fn prepare_to_treat() -> Vec<String> {
     let mut notes = undo_leftovers();
-    if let Err(error) = start_treatment_watch([COMMAND]) {
+    if let Err(error) = start_treatment_watch([WATCH_COMMAND]) {
         notes.push(format!(
             "nothing watches this process: if it is killed, what it has changed is undone at the \
              next start ({error})"
@@ -183,10 +180,13 @@ pub(crate) fn prepare() -> Vec<String> {
 }
 
 /// Waits for the end of a process, and undoes what it left changed.
-pub(crate) fn execute(args: &WatchArgs) {
+pub(crate) fn watch(args: &WatchArgs) {
     // Nobody reads the notes.
     let _notes = watch_treatments(args.pid, args.started);
 }
+
+/// Name of the hidden command that watches.
+const WATCH_COMMAND: &str = "watch-treatments";
 
 #[cfg(test)]
 mod tests {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_watch_is_a_command_of_this_program() {
-        let command = command(&format!("{COMMAND} 17 4711")).expect("the engine calls it so");
+        let command = command(&format!("{WATCH_COMMAND} 17 4711")).expect("the engine calls it so");
         let Command::WatchTreatments(args) = command else {
             panic!("{command:?}");
         };

@@ -1,4 +1,5 @@
-//! From the endpoint that the user named to the addresses, the source and the key of a connection.
+//! From the endpoint that the user named to the addresses, the source and the key of a connection;
+//! `check ssh://HOST` starts the endpoint first.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -175,29 +176,6 @@ fn messages(traffic: &Traffic) -> Vec<(&'static str, u64)> {
 // `check ssh://HOST`: copies this program to HOST by ssh and starts it there as an endpoint with a
 // key of its own. The endpoint ends with the ssh connection, and its files are removed.
 
-/// Runs on the other host. It reads the key's line and then the program from standard input, ends
-/// the endpoint when standard input ends, and ends with the endpoint.
-const SCRIPT: &str = r#"set -e
-[ "$(uname -sm)" = "$MACHINE" ] || { echo "it is $(uname -sm), and the program for $MACHINE" >&2; exit 1; }
-umask 077
-directory=$(mktemp -d)
-endpoint= watch=
-trap 'kill $watch $endpoint 2>/dev/null || true; rm -rf "$directory"' EXIT
-trap 'exit 1' HUP INT TERM
-IFS= read -r key
-echo "$key" > "$directory/key"
-head -c "$BYTES" > "$directory/linerate"
-chmod 700 "$directory/linerate"
-"$directory/linerate" serve --port "$PORT" --key-file "$directory/key" --json-stream --quiet &
-endpoint=$!
-exec 3<&0
-{ cat; kill $endpoint; } <&3 >/dev/null 2>&1 &
-watch=$! status=0
-wait $endpoint || status=$?
-endpoint=
-exit $status
-"#;
-
 /// An endpoint that runs on another host until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Remote {
@@ -357,6 +335,29 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE_AT_END: Duration = Duration::from_secs(20);
 /// Longest first line of an endpoint, bytes.
 const MAX_LINE: u64 = 1 << 16;
+
+/// Runs on the other host. It reads the key's line and then the program from standard input, ends
+/// the endpoint when standard input ends, and ends with the endpoint.
+const SCRIPT: &str = r#"set -e
+[ "$(uname -sm)" = "$MACHINE" ] || { echo "it is $(uname -sm), and the program for $MACHINE" >&2; exit 1; }
+umask 077
+directory=$(mktemp -d)
+endpoint= watch=
+trap 'kill $watch $endpoint 2>/dev/null || true; rm -rf "$directory"' EXIT
+trap 'exit 1' HUP INT TERM
+IFS= read -r key
+echo "$key" > "$directory/key"
+head -c "$BYTES" > "$directory/linerate"
+chmod 700 "$directory/linerate"
+"$directory/linerate" serve --port "$PORT" --key-file "$directory/key" --json-stream --quiet &
+endpoint=$!
+exec 3<&0
+{ cat; kill $endpoint; } <&3 >/dev/null 2>&1 &
+watch=$! status=0
+wait $endpoint || status=$?
+endpoint=
+exit $status
+"#;
 
 #[cfg(test)]
 mod tests {

@@ -20,11 +20,10 @@ use linerate_report::text;
 
 use crate::args::TraceArgs;
 use crate::failure::Failure;
-use crate::files;
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
 use crate::site::Site;
-use crate::{run, typed};
+use crate::{files, run, typed};
 
 /// Traces and prints; fails if the target was not reached.
 ///

@@ -40,19 +40,20 @@
 //! | [`ceilings`] | the rate that each cause would allow, and the verdict |
 //! | [`connection`] | verdicts on connections of any program, from what one end knows |
 //! | [`remedy`] | the change that lifts a limit: data, and its command |
-//! | [`responsiveness`] | round trips per minute under load: when a path is busy, what its probes come to |
+//! | [`responsiveness`] | round trips per minute under load: its rules and its figures |
 //! | [`profile`] | where the CPU time of a transfer goes, by layer and end |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
-//! | [`host`] | a host's limits and settings: what each should be for a path or a number of connections |
+//! | [`host`] | a host's limits and settings, and what each should be |
 //! | [`capacity`] | how many connections two ends can hold |
 //! | [`load`] | mixes of tests on one clock; their totals, latency of classes, quality of calls |
 //! | [`video`] | a player that chooses each chunk's rate by its buffer |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
 //! | [`monitor`] | tests that are repeated for ever: their file, which one is next |
 //! | [`analyze`] | the same statistics and ceilings on figures that were measured elsewhere |
-//! | [`trace`] | the route: which probes to send when, what their answers say, where the delay is added |
+//! | [`trace`] | the route: which probes to send when, what answers say, where delay is added |
 //! | [`capture`] | TCP connections of packet captures, followed packet by packet |
-//! | [`toml_reader`] | TOML files of ours: known keys, values with their place, problems by line and column |
+//! | [`toml_reader`] | TOML files of ours: known keys, problems by line and column |
+//! | `names` | tables of the names of plain enums |
 
 pub mod analyze;
 pub mod assemble;

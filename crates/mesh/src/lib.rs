@@ -36,8 +36,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`bus`] | the carrier of the messages, a trait |
-//! | `limits` | what the owner of a site allows its agent to do, whatever a coordinator asks; `limits` | the ids of tasks, by which a coordinator recognizes what it has asked for |
-//! | `matrix` | the last result of each pair, `linerate.matrix/1`; which site or group explains bad pairs |
+//! | `limits` | what the owner of a site allows its agent to do; the ids of tasks |
+//! | `matrix` | the last result of each pair, `linerate.matrix/1`, and what explains bad pairs |
 //! | [`message`] | the messages between agents and coordinator |
 //! | `plan` | the file of a mesh: sites, groups, tests, budgets |
 //! | `schedule` | which pair is tested when: a state machine in virtual time |
@@ -51,8 +51,9 @@ pub mod message;
 mod plan;
 mod schedule;
 
-pub use limits::{NotOffered, Offered, Offers};
-pub use limits::{OwnerLimits, OwnerRefusal, Target, TestRequest, max_bytes};
+pub use limits::{
+    NotOffered, Offered, Offers, OwnerLimits, OwnerRefusal, Target, TestRequest, max_bytes,
+};
 pub use matrix::{
     CauseCount, MATRIX_SCHEMA, MatrixCell, MatrixDocument, MatrixSite, Suspect, SuspectKind,
     SuspectMetric,

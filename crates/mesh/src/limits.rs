@@ -1,4 +1,5 @@
-//! What the owner of a site allows its agent to do, whatever a coordinator asks.
+//! What the owner of a site allows its agent to do, whatever a coordinator asks; and the ids of
+//! tasks, by which a coordinator recognizes what it has asked for.
 
 use std::net::IpAddr;
 
@@ -217,13 +218,13 @@ const MIN_RATE: u64 = 10_000;
 /// ([`linerate_core::monitor::MonitoredWork::seconds`]).
 const UNTIMED_S: u64 = 11;
 
-// The ids of tasks, by which a coordinator recognizes what it has asked for.
-//
-// An id has the time of the offer and a message authentication code over the task. So a
-// coordinator that was started again still knows its own tasks, and when they were offered,
-// whatever an agent and its clock say. Nobody else can make an id.
+// Ids of tasks.
 
 /// The key of a coordinator, with which it makes the ids of its tasks.
+///
+/// An id has the time of the offer and a message authentication code over the task. So a
+/// coordinator that was started again still knows its own tasks, and when they were offered,
+/// whatever an agent and its clock say. Nobody else can make an id.
 #[derive(Debug, Clone)]
 pub struct Offers {
     key: Key,

@@ -6,8 +6,7 @@ use std::fmt::Write;
 
 use linerate_core::units::Dscp;
 use linerate_qos::explain::Packet;
-use linerate_qos::interpret::CounterReport;
-use linerate_qos::interpret::{Colour, Decision, State, interpret};
+use linerate_qos::interpret::{Colour, CounterReport, Decision, State, interpret};
 use linerate_qos::packet::{Fields, LinkType, Metadata};
 use linerate_qos::policy::{CgroupPath, Family, NoNames, PolicyFile};
 use linerate_qos::rules::{Bindings, Cgroup, Field, MAX_RULES, RuleError, RuleSet, Slot};

@@ -1,4 +1,5 @@
-//! Rates, sizes, times and percentages.
+//! Rates, sizes, times and percentages; the message sizes of a sweep; points in time and durations
+//! for state machines.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -42,6 +43,16 @@ impl BitRate {
     /// Whole bytes per second, rounded down.
     pub fn bytes_per_second(self) -> u64 {
         self.0 / 8
+    }
+
+    /// As options and files take it, exact, in the largest unit that keeps a whole number of
+    /// tenths: `43.7mbit`.
+    pub fn typed(self) -> String {
+        let mut units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")].into_iter();
+        match units.find(|(scale, _)| self.0 >= *scale && self.0.is_multiple_of(scale / 10)) {
+            Some((scale, unit)) => format!("{}{unit}", self.0 as f64 / scale as f64),
+            None => format!("{}bit", self.0),
+        }
     }
 }
 
@@ -230,18 +241,6 @@ fn scaled(
     write!(f, "{value:.decimals$} {unit}")
 }
 
-impl BitRate {
-    /// As options and files take it, exact, in the largest unit that keeps a whole number of
-    /// tenths: `43.7mbit`.
-    pub fn typed(self) -> String {
-        let mut units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")].into_iter();
-        match units.find(|(scale, _)| self.0 >= *scale && self.0.is_multiple_of(scale / 10)) {
-            Some((scale, unit)) => format!("{}{unit}", self.0 as f64 / scale as f64),
-            None => format!("{}bit", self.0),
-        }
-    }
-}
-
 impl ByteCount {
     /// As options and files take it, exact, in the largest unit of which it is a multiple: `64KiB`,
     /// `1500`.
@@ -290,8 +289,6 @@ impl fmt::Display for Percent {
         write!(f, "{} %", self.0)
     }
 }
-
-// A list or range of message sizes.
 
 /// Message sizes of a sweep, in the order given: `1460`, `32,64,128`, `100..9100/500` (both ends
 /// included where the step meets them), or ranges and single sizes joined by commas. At most 1,000.
@@ -349,8 +346,6 @@ impl fmt::Display for Sizes {
         f.write_str(&texts.join(","))
     }
 }
-
-// Points in time and durations for state machines.
 
 /// Time in nanoseconds: since an epoch of the caller's choice, or a span. Sums and differences
 /// saturate.

@@ -1,4 +1,7 @@
-//! Options of the commands that read stored documents.
+//! Options of the commands that work on what earlier runs have left: `explain`, `report`, `rerun`,
+//! `analyze` and `history`.
+//!
+//! `explain FILE` has its options in [`ExplainArgs`](super::ExplainArgs).
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -77,7 +80,7 @@ pub(crate) struct RerunArgs {
 // Options of `analyze`.
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = ANALYZE_EXAMPLES)]
 pub(crate) struct AnalyzeArgs {
     /// CSV, linerate's or iperf3's JSON, netperf's -k or -o; 64 MiB in all
     #[arg(value_name = "[LABEL=]FILE", required = true)]
@@ -177,7 +180,7 @@ impl FramingName {
     }
 }
 
-const EXAMPLES: &str = "\
+const ANALYZE_EXAMPLES: &str = "\
 Examples:
   linerate analyze runs.csv --factor checksum --by path --metric kbyte_per_s
   linerate analyze before=1.json before=2.json after=3.json after=4.json

@@ -1,4 +1,4 @@
-//! Options of `host`.
+//! Options of the commands about this host: `host`, `lab`, `qos` and `connections`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +13,8 @@ use linerate_report::text::GroupBy;
 
 use super::parsers;
 use super::shared::{DocumentOptions, RandomOptions};
+
+// Options of `host`.
 
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "COMMAND", disable_help_subcommand = true)]
@@ -351,7 +353,7 @@ Keys of PACKET:
 // Options of `connections`.
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = CONNECTIONS_EXAMPLES)]
 pub(crate) struct ConnectionsArgs {
     #[command(flatten)]
     pub(crate) which: WhichOptions,
@@ -460,7 +462,7 @@ fn group_by() -> impl TypedValueParser<Value = GroupBy> {
     })
 }
 
-const EXAMPLES: &str = "\
+const CONNECTIONS_EXAMPLES: &str = "\
 Examples:
   linerate connections --watch
   linerate connections --port 443 --sort retransmitted

@@ -1,4 +1,5 @@
-//! Options of the commands that run until they are stopped.
+//! Options of the commands that run until they are stopped, or that show what those have found:
+//! `serve`, `monitor`, `probe`, `web` and `mesh`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -143,7 +144,7 @@ const STAMP_PORT: &str = "862";
 // Options of `monitor`, `probe` and `web`.
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = MONITOR_EXAMPLES)]
 pub(crate) struct MonitorArgs {
     /// Paths, tests, budgets and alarms, in TOML; max 1 MiB
     pub(crate) file: PathBuf,
@@ -166,7 +167,7 @@ pub(crate) struct MonitorArgs {
     pub(crate) place: DbOptions,
 }
 
-const EXAMPLES: &str = "\
+const MONITOR_EXAMPLES: &str = "\
 Examples:
   linerate monitor paths.toml --check
   linerate monitor paths.toml --metrics 9476

@@ -1,4 +1,5 @@
-//! Options of `stream`, `rr` and `crr`.
+//! Options of the commands that send the traffic of tests: `stream`, `rr` and `crr`, `load`,
+//! `profile`, `run`, `compare` and `capacity`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ use super::options::{OfCompare, OfCrr, OfProfile, OfRr, OfStream, TestOptions};
 use super::parsers::{self, Count};
 use super::shared::{BaselineOptions, CsvOptions, RandomOptions, RunOptions};
 use super::{DocumentOptions, PathOptions};
+
+// Options of `stream`, `rr` and `crr`.
 
 #[derive(Debug, Args)]
 pub(crate) struct StreamArgs {
@@ -83,7 +86,7 @@ pub(crate) struct LoadArgs {
 // Options of `profile`.
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = PROFILE_EXAMPLES)]
 pub(crate) struct ProfileArgs {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
     #[arg(required_unless_present = "lab")]
@@ -138,7 +141,7 @@ pub(crate) struct ProfileOptions {
     pub(crate) random: RandomOptions,
 }
 
-const EXAMPLES: &str = "\
+const PROFILE_EXAMPLES: &str = "\
 Examples:
   linerate profile pit
   linerate profile pit -u --rate max --no-offload --by function --flame udp.svg
@@ -177,7 +180,7 @@ pub(crate) struct ExperimentArgs {
 // Options of `compare`.
 
 #[derive(Debug, Args)]
-#[command(after_help = after_help(), override_usage = USAGE)]
+#[command(after_help = after_help(), override_usage = COMPARE_USAGE)]
 pub(crate) struct CompareArgs {
     /// Endpoint, where `linerate serve` answers: host, host:port or [v6]:port
     #[arg(required_unless_present = "lab")]
@@ -290,7 +293,7 @@ fn after_help() -> String {
     )
 }
 
-const USAGE: &str = "linerate compare [OPTIONS] --a <TREATMENT> --b <TREATMENT> [HOST]";
+const COMPARE_USAGE: &str = "linerate compare [OPTIONS] --a <TREATMENT> --b <TREATMENT> [HOST]";
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   linerate compare pit --a checksum_offload=on --b checksum_offload=off

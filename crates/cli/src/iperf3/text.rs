@@ -1,4 +1,5 @@
-//! iperf3's text output, with exactly its columns, by the formats in its sources.
+//! iperf3's text output, with exactly its columns, by the formats in its sources; its version, help
+//! and error messages.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
@@ -261,10 +262,7 @@ fn trimmed(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
-// Texts of iperf3: version, host, help and errors.
-
-/// The version of iperf3 whose command line and output this is.
-const LIKE: &str = "3.21";
+// Version, host, help and error messages.
 
 /// `iperf 3.21 (linerate 0.1.0)`
 pub(super) fn version() -> String {
@@ -396,6 +394,9 @@ Client:
 [KMG] indicates options that support a K/M/G suffix for kilo-, mega-, or giga-
 This is linerate with iperf3's command line; `linerate -h` has its own.
 ";
+
+/// The version of iperf3 whose command line and output this is.
+const LIKE: &str = "3.21";
 
 #[cfg(test)]
 mod tests {

@@ -24,15 +24,12 @@ use linerate_report::text::series_change;
 use linerate_web::Answer;
 use serde_json::json;
 
-use super::push::post;
-use super::turn::now;
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
 use crate::history::change;
-use crate::keep;
-use crate::push::Push;
-use crate::turn::{Turn, TurnHolder};
-use crate::{access, files, output, run};
+use crate::push::{Push, post};
+use crate::turn::{Turn, TurnHolder, now};
+use crate::{access, files, keep, output, run};
 
 pub(crate) use attempt::measure;
 pub(crate) use metrics::of_run;

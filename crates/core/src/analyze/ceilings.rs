@@ -10,8 +10,7 @@ use serde::de::value::StrDeserializer;
 
 use super::AnalyzeError;
 use super::columns::{Columns, Quantity};
-use super::document::digits;
-use super::document::{Doubt, DoubtKind, RowCeilings};
+use super::document::{Doubt, DoubtKind, RowCeilings, digits};
 use super::table::{Format, Table, VERDICT_COLUMN};
 use crate::ceilings::formulas::{
     TCP_HEADER_BYTES, aal5_bytes, cubic_bps, ip_header_bytes, reno_bps, window_bps,

@@ -1,9 +1,9 @@
-//! Recognizes the quantity of a column by the names that tools and reports use.
+//! Recognizes the quantity of a column by the names that tools and reports use, and the resolution
+//! of the clock behind a column of times.
 
 use std::collections::BTreeMap;
 
-use super::document::signed;
-use super::document::{Doubt, DoubtKind};
+use super::document::{Doubt, DoubtKind, signed};
 use super::groups::Grouping;
 use super::table::{Column, Table};
 use super::{AnalyzeError, hint};
@@ -147,12 +147,12 @@ const KNOWN: [Known; 44] = {
     ]
 };
 
-// Times that were read from a clock of whole units.
-//
-// Both ends of such a time are cut off to the unit, so the time itself may be off by nearly one
-// unit either way.
+// Times from a clock of whole units.
 
 /// The column of the elapsed time, and the resolution of its clock.
+///
+/// Both ends of a time from a clock of whole units are cut off to the unit, so the time itself may
+/// be off by nearly one unit either way.
 #[derive(Debug)]
 pub(super) struct AnalysisClock<'t> {
     table: &'t Table,

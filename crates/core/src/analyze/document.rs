@@ -1,4 +1,4 @@
-//! The document of an analysis: `linerate.analysis/1`.
+//! The document of an analysis, `linerate.analysis/1`, and the text of its figures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

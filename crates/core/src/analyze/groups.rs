@@ -1,10 +1,10 @@
-//! The figures of each group: a summary of each level, and each level compared with the first.
+//! Groups of rows with the same settings, and the figures of each: a summary of each level, and
+//! each level compared with the first.
 
 use std::collections::HashMap;
 
 use super::columns::AnalysisClock;
-use super::document::{Contrast, Group, GroupRatio, Level, Overall, Setting};
-use super::document::{runs, signed_digits};
+use super::document::{Contrast, Group, GroupRatio, Level, Overall, Setting, runs, signed_digits};
 use super::table::{Column, Table};
 use super::{AnalyzeError, hint};
 use crate::compare::{Observation, observational};
@@ -280,12 +280,7 @@ fn interval_says(contrast: &Contrast) -> Option<String> {
     })
 }
 
-// Sorts rows into groups with the same settings, and each group's rows by level.
-
-/// The most groups of one analysis.
-pub(super) const MAX_GROUPS: usize = 10_000;
-/// The most levels of one factor.
-pub(super) const MAX_LEVELS: usize = 1_000;
+// Rows sorted into groups with the same settings, and each group's rows by level.
 
 /// The columns by which rows are divided.
 #[derive(Debug, Clone)]
@@ -425,6 +420,11 @@ impl<K: Clone + Eq + std::hash::Hash> Index<K> {
         number
     }
 }
+
+/// The most groups of one analysis.
+const MAX_GROUPS: usize = 10_000;
+/// The most levels of one factor.
+const MAX_LEVELS: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -2,11 +2,10 @@
 //! same ceilings where the columns allow them.
 //!
 //! Figures of another tool, of a report or of an old spreadsheet come as rows of named columns
-//! ([`Table`], read by
-//! [`read`]). [`analyze`] compares the levels of one column and says what so many runs can show and
-//! what they cannot. It refuses one thing: a verdict. Runs that were not paired and interleaved are
-//! an observation, whatever their number; they have an effect and an interval, and never DIFFERENT.
-//! For that, there is [`crate::compare`].
+//! ([`Table`], read by [`read`]). [`analyze`] compares the levels of one column and says what so
+//! many runs can show and what they cannot. It refuses one thing: a verdict. Runs that were not
+//! paired and interleaved are an observation, whatever their number; they have an effect and an
+//! interval, and never DIFFERENT. For that, there is [`crate::compare`].
 //!
 //! It also looks for what no statistics can mend: clocks of whole seconds, figures copied from one
 //! row to another, percentages over the wrong base, columns that change together with the factor.
@@ -16,7 +15,7 @@
 //! |---|---|
 //! | `source` | CSV, linerate's documents, iperf3's JSON, netperf's output → one [`Table`] |
 //! | `table` | rows and named columns |
-//! | `columns` | which column is the throughput, the window, the round-trip time …; `columns` | times of whole seconds, and what they leave of a ratio |
+//! | `columns` | which column is the throughput, the window, the time …; clocks of whole seconds |
 //! | `groups` | rows → groups → levels, with their medians; one level against another |
 //! | `ceilings` | what the columns of a row explain |
 //! | `doubts` | what is doubtful in the figures themselves |
@@ -106,6 +105,18 @@ pub fn analyze(table: &Table, options: &Options) -> Result<Analysis, AnalyzeErro
         analysis.claims = claims.check(table)?;
     }
     Ok(analysis)
+}
+
+/// Why figures cannot be read or analysed as asked; the message names the file and the place where
+/// there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct AnalyzeError(String);
+
+impl AnalyzeError {
+    fn new(message: impl Display) -> Self {
+        Self(message.to_string())
+    }
 }
 
 /// The options, with columns for names.
@@ -355,20 +366,6 @@ fn settings(table: &Table, asked: &ResolvedOptions) -> Vec<Column> {
 fn names(table: &Table, columns: &[Column]) -> Vec<String> {
     let names = columns.iter().map(|&column| table.name(column).to_owned());
     names.collect()
-}
-
-// The error of an analysis: of a file of figures, of a request, or of a file of claims.
-
-/// Why figures cannot be read or analysed as asked; the message names the file and the place where
-/// there is one.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct AnalyzeError(String);
-
-impl AnalyzeError {
-    fn new(message: impl Display) -> Self {
-        Self(message.to_string())
-    }
 }
 
 /// A place in a text, counted from 1.

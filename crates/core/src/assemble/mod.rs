@@ -1,10 +1,10 @@
-//! Makes a record from the reports of both ends.
+//! Makes a record from the reports of both ends, one direction after the other.
 
-mod doubts;
+mod evidence;
 
 use std::time::Duration;
 
-use doubts::{flow_tcp, flow_udp, merge_tcp, merge_udp};
+use evidence::{flow_tcp, flow_udp, merge_tcp, merge_udp};
 
 use crate::one_way::OneWay;
 use crate::plan::{Direction, Protocol, Test, Traffic};
@@ -102,7 +102,7 @@ impl Run {
             Traffic::Stream(_) => self.fill_stream(&mut record, &parts),
             Traffic::Rr(_) | Traffic::Crr(_) => self.fill_exchange(&mut record),
         }
-        record.caveats = doubts::of(&self, &record);
+        record.caveats = evidence::caveats(&self, &record);
         record
     }
 
@@ -242,9 +242,6 @@ fn with_service_demand(
     end.service_demand_meaningful = end.service_demand_us_per_kib.map(|_| meaningful);
     end
 }
-
-#[cfg(test)]
-mod tests;
 
 // One direction of a run: its flows, totals and intervals.
 
@@ -415,3 +412,6 @@ fn at(steps: &[(u64, u64)], seconds: f64) -> u64 {
 fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
 }
+
+#[cfg(test)]
+mod tests;

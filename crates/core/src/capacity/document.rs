@@ -1,4 +1,4 @@
-//! The document of a run: the JSON contract.
+//! The document of a capacity run: the JSON contract.
 //!
 //! As in [`crate::record`]: adding a key is free, renaming one is a new version; a key is absent
 //! where its figure is not known.
@@ -183,7 +183,7 @@ pub struct LoadResult {
     pub histogram: Option<LatencyBuckets>,
 }
 
-// One end's half of the document: the connections it held, and what its kernel spent on them.
+// The half of one end: the connections that it held, and what its kernel spent on them.
 
 /// Why a connection or a socket was not opened, or did not stay.
 #[derive(

@@ -12,7 +12,7 @@
 //! | [`HoldPorts`] | the ports that it answers with, and how many each takes |
 //! | [`CapacityHalf`] | one end's account: counts, CPU, memory, limits |
 //! | [`CapacityDocument`] | both, and what the client measured: the JSON contract |
-//! | [`LimitRow`], [`StoppedBy`] | which limit comes next, and which one ended it; [`annotate`] finds them |
+//! | [`LimitRow`], [`StoppedBy`] | which limit comes next, and which ended it, by [`annotate`] |
 //! | [`Search`] | which number to try next when the limit is looked for |
 
 mod document;
@@ -22,19 +22,14 @@ mod test;
 pub mod wire;
 
 pub use document::{
-    CAPACITY_SCHEMA, CapacityDocument, ChurnResult, ConnectLatency, LatencyAt, LoadResult,
-    PoolResult, RampStep,
-};
-pub use document::{
-    CapacityHalf, Failure, FailureCause, HeldCounts, LimitReadings, MAX_CACHES, MemoryCourse,
-    MemoryReading, SlabUse,
+    CAPACITY_SCHEMA, CapacityDocument, CapacityHalf, ChurnResult, ConnectLatency, Failure,
+    FailureCause, HeldCounts, LatencyAt, LimitReadings, LoadResult, MAX_CACHES, MemoryCourse,
+    MemoryReading, PoolResult, RampStep, SlabUse,
 };
 pub use limit::{LimitEnd, LimitKind, LimitRow, StoppedBy, annotate};
 pub use search::{FIRST_TRIED, MAX_ROUNDS, Search, SearchFound, SearchRound, TOLERANCE};
 pub use test::{
-    CapacityError, CapacityTest, Load, LoadPace, MAX_HELD, MAX_MESSAGE, MAX_PER_S, MIN_MESSAGE,
-};
-pub use test::{
-    CapacityRequest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts, HoldProgress, MAX_AT_PORT,
-    MAX_CAUSES, MAX_PORTS,
+    CapacityError, CapacityRequest, CapacityTest, DESCRIPTOR_RESERVE, HoldPort, HoldPorts,
+    HoldProgress, Load, LoadPace, MAX_AT_PORT, MAX_CAUSES, MAX_HELD, MAX_MESSAGE, MAX_PER_S,
+    MAX_PORTS, MIN_MESSAGE,
 };

@@ -1,4 +1,5 @@
-//! The capacity test that the user asks for.
+//! The capacity test that the user asks for, the part of it that the endpoint must know, and the
+//! endpoint's answers.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -169,7 +170,7 @@ const SLOWEST_PER_S: f64 = 1_000.0;
 /// Time for the latency at all sizes, the last heartbeat and late answers, s.
 const LATENCY_SECONDS: f64 = 60.0;
 
-// A client's capacity request, and the endpoint's answers before and while connections are held.
+// The request to an endpoint, and its answers before and while connections are held.
 
 /// Most ports that an endpoint may answer with: a worker for each 20,000 connections, twice over.
 pub const MAX_PORTS: usize = 2048;

@@ -13,7 +13,7 @@
 //! | `thresholds` | the thresholds of the evidence, with the reasons |
 //! | `remedy` | remedies, with values computed from the path |
 //! | `small_segments` | why segments are smaller than the interface carries |
-//! | `verdict` | the choice of the cause; `verdict` | the next limit when the cause is lifted |
+//! | `verdict` | the choice of the cause, and the next limit when it is lifted |
 
 mod causes;
 pub mod formulas;
@@ -34,14 +34,14 @@ pub use verdict::agrees;
 pub(crate) use verdict::explain as explain_view;
 pub(crate) use view::View;
 
-use self::small_segments::small_segments_caveat;
-use self::view::views;
 use crate::plan::Direction;
 pub use crate::record::{Cause, Ceiling, Verdict};
 use crate::record::{
     CaveatKind, EndReport, Record, SenderEvidence, StepRates, TcpEvidence, TcpSender,
 };
 use crate::units::Dice;
+use small_segments::small_segments_caveat;
+use view::views;
 
 /// One direction of a record, explained.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,14 +89,14 @@ pub fn annotate(record: &mut Record) {
     }
 }
 
-// The confidence of a verdict, from the errors of its figures.
-//
-// Rules are thresholds, and a figure near one tells less than a figure far from it. So the same
-// rules judge copies of the evidence in which each figure has an error of the usual size. The
-// share of copies with the same verdict is the margin; most of the others give the next cause. The
-// share of verdicts with a margin that is right is counted, not derived: [`confidence`].
+// Confidence of a verdict, from the errors of its figures.
 
 /// The number of copies with each verdict.
+///
+/// Rules are thresholds, and a figure near one tells less than a figure far from it. So the same
+/// rules judge copies of the evidence in which each figure has an error of the usual size. The
+/// share of copies with the same verdict is the margin; most of the others give the next cause. The
+/// share of verdicts with a margin that is right is counted, not derived: [`confidence`].
 struct Votes(BTreeMap<Cause, usize>);
 
 impl Votes {

@@ -1,4 +1,4 @@
-//! Chooses the cause that holds a direction back.
+//! Chooses the cause that holds a direction back, and predicts what its remedy brings.
 
 use super::causes::{RULES, Rule, Signs, full_buffers_bps, whole_buffers_bps, with_cubic};
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
@@ -6,10 +6,8 @@ use super::remedy::{better_congestion_control, fixes_both_buffers};
 use super::signals::ThreadTime;
 use super::small_segments::full_segment;
 use super::thresholds::{CPU_CONTENDED, MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES, THREAD_FULL};
-use super::view::{TcpFlow, View};
-use super::view::{bps, percent};
-use super::{Cause, Ceiling, Explained, Verdict};
-use super::{Votes, confidence};
+use super::view::{TcpFlow, View, bps, percent};
+use super::{Cause, Ceiling, Explained, Verdict, Votes, confidence};
 use crate::plan::Protocol;
 use crate::record::RunnerUp;
 use crate::remedy::{LookObject, Remedy, Run, RunOption};
@@ -263,12 +261,7 @@ const LOSS_UNKNOWN: &str = "of the datagrams were lost, on the path or by the re
 /// A verdict that is wrong as often as right is `unexplained`.
 const UNEXPLAINED_BELOW: f64 = 0.5;
 
-// Predicts the effect of a remedy: the lowest limit that stays when the cause is lifted.
-//
-// A prediction uses only limits that stay: links, rates and sizes that were set, the largest
-// buffers that the kernel's tuning may reach, random losses. It does not use what the course of
-// the run made: idle threads, a congestion window that was not filled, the delivery rate of a
-// queue, the buffers of slow start, the CPU time of small segments.
+// Prediction of a remedy's effect: the lowest limit that stays when the cause is lifted.
 
 /// The limit that holds the run back once the cause is lifted.
 #[derive(Debug)]
@@ -312,7 +305,7 @@ impl Next {
 
 /// The rate that a remedy must allow, if it is known, bits/s: that of the path, or that asked of
 /// the applications. Other limits can be lifted as well, one after the other.
-pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
+fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) -> Option<f64> {
     all.iter()
         .filter(|ceiling| is_link(ceiling))
         .map(|ceiling| (ceiling.cause, limit_then(view, current.cause, ceiling)))
@@ -325,6 +318,11 @@ pub(super) fn known_rate(view: &View<'_>, current: &Ceiling, all: &[Ceiling]) ->
 
 /// The lowest limit besides `current` that stays. A limit that seems clearly lower than the
 /// measured rate is not known well enough.
+///
+/// A prediction uses only limits that stay: links, rates and sizes that were set, the largest
+/// buffers that the kernel's tuning may reach, random losses. It does not use what the course of
+/// the run made: idle threads, a congestion window that was not filled, the delivery rate of a
+/// queue, the buffers of slow start, the CPU time of small segments.
 pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> Option<Next> {
     let lifted = current.cause;
     let (cause, limit_bps) = ceilings
@@ -341,7 +339,7 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
 
 /// If no next limit is known, a remedy aims at so many times the measured rate. Buffers that the
 /// run has fixed cost nothing before they are used.
-pub(super) fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
+fn unknown_times(view: &View<'_>, lifted: Cause) -> f64 {
     if is_buffer(lifted) && fixes_both_buffers(view) { PREDICTED_TIMES } else { UNKNOWN_NEXT }
 }
 
@@ -468,4 +466,4 @@ fn is_link(ceiling: &Ceiling) -> bool {
 }
 
 /// Multiple of the measured rate that a remedy aims at if no next limit is known.
-pub(super) const UNKNOWN_NEXT: f64 = 2.0;
+const UNKNOWN_NEXT: f64 = 2.0;

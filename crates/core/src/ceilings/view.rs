@@ -242,7 +242,7 @@ impl TcpFlow<'_> {
     }
 }
 
-// Figures as evidence writes them.
+// Text of figures, as evidence writes them.
 
 /// A share (0–1) in percent, with two significant digits at least.
 pub(super) fn percent(share: f64) -> String {

@@ -31,13 +31,13 @@ use crate::plan::{Test, Traffic};
 use crate::record::{CaveatKind, EndReport, Leg, Record, Status};
 use crate::units::{TextError, suggestion, words};
 
-// Validity faults: events that make a run unfit for a comparison.
-//
-// They are declared before the first run and looked for in each. A pair with one is excluded
-// whole, whichever of its runs has it: a run that is left out because of its own figure would bend
-// the comparison.
+// Validity faults.
 
 /// An event that makes a run unfit for a comparison.
+///
+/// Faults are declared before the first run and looked for in each. A pair with one is excluded
+/// whole, whichever of its runs has it: a run that is left out because of its own figure would bend
+/// the comparison.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -224,7 +224,7 @@ fn throttles(record: &Record) -> Option<String> {
     })
 }
 
-// The figure of a record that is compared.
+// The figure that is compared.
 
 /// A figure of a [`Record`], by its path: `throughput_bps`, `latency_us.p99`,
 /// `receiver.cpu_seconds`, `sender.counters.TcpExtTCPTimeouts`; of one of two directions

@@ -1,4 +1,4 @@
-//! Records for the tests of this module.
+//! Records for the tests of comparisons.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
-//! Turns the packets of a capture into evidence for the rules.
+//! Turns the packets of a capture into evidence for the rules, and says why its segments are small.
 
 use super::document::{Connection, ConnectionsDocument, Settled, Source, State, Vantage};
-use super::steady::Steady;
-use super::steady::{self, Held};
+use super::steady::{self, Held, Steady};
 use crate::capture::{Capture, Flow, Reading, Sent, Side};
 use crate::plan::Direction;
 use crate::record::{
@@ -85,7 +84,7 @@ fn evidence(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpEvidence {
         ..TcpReceiver::default()
     };
     let mut sender = sender(flow, side, steady);
-    match steady::by(flow, side, steady) {
+    match steady::what_holds(flow, side, steady) {
         Held::Paced(bps) => {
             sender.pacing_rate_bps = Some(bps);
             sender.max_pacing_rate_bps = Some(bps);
@@ -396,7 +395,7 @@ const LIKE_BBR: &str = "bbr-like";
 const STEP_S: f64 = 0.1;
 const MAX_INTERVALS: f64 = 120.0;
 
-// Why the segments of a capture are small, as the SYNs of both ends have it.
+// Small segments, as the SYNs of both ends have it.
 
 /// What the SYNs told, where it is less than Ethernet carries or the ends differ; `None` for what
 /// is usual.

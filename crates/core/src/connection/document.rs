@@ -276,6 +276,25 @@ impl ConnectionsDocument {
     pub fn new(source: Source) -> Self {
         Self { schema: CONNECTIONS_SCHEMA.to_owned(), source, ..Self::default() }
     }
+
+    /// Compares with an earlier document: the rate of all connections, and the round-trip time and
+    /// bottleneck of the largest.
+    pub fn compare_with(&mut self, before: &Self) {
+        let direction = self.connections.first().map(|largest| largest.direction);
+        let of = |document: &Self| document.observed(direction.unwrap_or_default());
+        self.baseline = Some(of(before).until(&of(self)));
+    }
+
+    /// The figures to compare; `direction` is the one that the bottleneck is shown with.
+    fn observed(&self, direction: Direction) -> Observed {
+        let total: f64 = self.connections.iter().map(|one| one.throughput_bps).sum();
+        let largest = self.connections.first();
+        let tcp = largest.and_then(|largest| largest.tcp.as_ref()?.sender());
+        let cause = largest.and_then(|largest| Some(largest.verdict.as_ref()?.cause));
+        Observed::figures_of(&self.started_at, [("throughput_bps", Some(total))])
+            .with_detail("tcp.rtt_mean_us", tcp.map(|tcp| tcp.rtt_mean_us.into()))
+            .with_bottleneck(direction, cause)
+    }
 }
 
 impl Connection {
@@ -319,26 +338,5 @@ impl Connection {
             verdict: self.verdict.clone(),
             ..Leg::new(self.direction)
         }
-    }
-}
-
-impl ConnectionsDocument {
-    /// Compares with an earlier document: the rate of all connections, and the round-trip time and
-    /// bottleneck of the largest.
-    pub fn compare_with(&mut self, before: &Self) {
-        let direction = self.connections.first().map(|largest| largest.direction);
-        let of = |document: &Self| document.observed(direction.unwrap_or_default());
-        self.baseline = Some(of(before).until(&of(self)));
-    }
-
-    /// The figures to compare; `direction` is the one that the bottleneck is shown with.
-    fn observed(&self, direction: Direction) -> Observed {
-        let total: f64 = self.connections.iter().map(|one| one.throughput_bps).sum();
-        let largest = self.connections.first();
-        let tcp = largest.and_then(|largest| largest.tcp.as_ref()?.sender());
-        let cause = largest.and_then(|largest| Some(largest.verdict.as_ref()?.cause));
-        Observed::figures_of(&self.started_at, [("throughput_bps", Some(total))])
-            .with_detail("tcp.rtt_mean_us", tcp.map(|tcp| tcp.rtt_mean_us.into()))
-            .with_bottleneck(direction, cause)
     }
 }

@@ -8,8 +8,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `document` | the document and its parts |
-//! | `capture` | evidence from the packets of a capture; `capture` | the reason for small segments |
-//! | `steady` | the part of a connection after slow start, which is explained; `steady` | a clock, a writer or a buffer that holds the sender back, as packets show it |
+//! | `capture` | evidence from the packets of a capture |
+//! | `steady` | the part of a connection after slow start, and what holds its sender back |
 
 mod capture;
 mod document;
@@ -29,8 +29,6 @@ use crate::plan::Protocol;
 use crate::record::{Cause, Environment, Interval, RunnerUp, Verdict};
 use crate::remedy::{Change, LookObject, Name, Remedy, RunOption, Target};
 use crate::units::Family;
-
-// The verdict on a connection, as far as the end that was seen can know it.
 
 impl ConnectionsDocument {
     /// Explains each of its connections anew.
@@ -119,13 +117,13 @@ fn unexplained(evidence: String, verdict: Verdict) -> Verdict {
 }
 
 // Remedies for the program or the host of a connection.
-//
-// The rules give remedies for linerate's own runs. In place of an option of a run, another program
-// has its own directive or a socket option; remedies that only another run would show are left
-// out.
 
 /// The verdict with remedies that the connection's program and hosts can apply; they have no
 /// commands yet.
+///
+/// The rules give remedies for linerate's own runs. In place of an option of a run, another program
+/// has its own directive or a socket option; remedies that only another run would show are left
+/// out.
 fn of_its_own(connection: &Connection, verdict: Verdict) -> Verdict {
     let remedy = verdict.remedy.and_then(|remedy| own(connection, remedy));
     let is_lifted = remedy.is_some();
@@ -205,8 +203,6 @@ fn of_program(connection: &Connection, object: RunOption, value: Option<String>)
     let change = Change::Program { object, program, port: known_port(connection), value };
     Remedy::new(change, None)
 }
-
-// The evidence of a connection, for the rules.
 
 /// A connection as one TCP flow of which one end was seen; nothing was asked of it. `None` if it
 /// carried nothing.

@@ -1,4 +1,5 @@
-//! The part of a connection of a capture that is explained: everything after slow start.
+//! The part of a connection of a capture that is explained, everything after slow start; and what
+//! holds its sender back that no single packet shows.
 
 use crate::capture::{Evenness, Flow, Reading, Retransmitted, Sent, Side};
 
@@ -23,7 +24,7 @@ impl<'a> Steady<'a> {
         let reached = all.iter().position(|r| r.in_flight * 10 >= usual * 7);
         let is_settled = third > 0 && reached.is_some_and(|at| at < third);
         match all.split_at_checked(third) {
-            Some((left_out, later)) if is_settled && later.len() >= FEWEST => {
+            Some((left_out, later)) if is_settled && later.len() >= FEWEST_READINGS => {
                 Self { sent, readings: later, before: left_out.last() }
             }
             _ => whole,
@@ -97,8 +98,8 @@ impl<'a> Steady<'a> {
     }
 }
 
-/// Fewest readings.
-const FEWEST: usize = 6;
+/// Fewest readings of the part that is explained.
+const FEWEST_READINGS: usize = 6;
 
 // Limits that no single packet shows, but all of them together: a clock that paces the sender, a
 // writer with a clock of its own, or a full buffer.
@@ -118,7 +119,7 @@ pub(super) enum Held {
 
 /// What holds the sender back; unknown if losses, a queue, a full window or an idle writer explain
 /// it.
-pub(super) fn by(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
+pub(super) fn what_holds(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
     let again = steady.retransmitted();
     let is_busy = steady.sent.idle.0 * 10 <= steady.sent.lasted.0;
     let full = steady.time(|r| f64::from(r.full) / f64::from(r.rounds.max(1)));
@@ -219,7 +220,7 @@ fn keeps_its_flight(steady: &Steady<'_>) -> bool {
     };
     let first = steady.sent.readings.first().map_or(0, |first| first.in_flight);
     let is_steady = early.min(late) as f64 >= STAYS * early.max(late) as f64;
-    steady.flights().len() >= HELD_FEWEST
+    steady.flights().len() >= FEWEST_FLIGHTS
         && is_steady
         && low as f64 >= STAYS * usual as f64
         && (first as f64) < GREW * usual as f64
@@ -260,6 +261,6 @@ const QUEUE_NS: f64 = 1e6;
 const STAYS: f64 = 0.75;
 /// The first flight over the later ones.
 const GREW: f64 = 0.9;
-const HELD_FEWEST: usize = 10;
+const FEWEST_FLIGHTS: usize = 10;
 /// Losses that came so often are a pattern, however few they are.
 const SEVERAL: u64 = 10;

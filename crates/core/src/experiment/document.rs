@@ -1,4 +1,5 @@
-//! The document of an experiment.
+//! The document of an experiment, the runs that it is built from, and the figures of a run that it
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -143,7 +144,7 @@ pub struct DocumentFinding {
     pub why: Option<String>,
 }
 
-// One run of a cell, as the file of records and the document have it, and the figure of it that a
+// A run of a cell, as the file of records and the document have it, and the figure of it that a
 // column or a finding names.
 
 /// A run of a cell and its results.
@@ -279,7 +280,7 @@ fn lab_sum(record: &Record, direction: &str, key: &str) -> Option<f64> {
     (!counts.is_empty()).then(|| counts.iter().sum())
 }
 
-// Builds the document of an experiment from its runs.
+// The document, built from its runs.
 
 /// How an experiment ended.
 #[derive(Debug, Clone, Default, PartialEq)]

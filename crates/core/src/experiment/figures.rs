@@ -8,7 +8,7 @@ use super::document::{
 use super::model::{Column, Experiment, Finding};
 use crate::stats::{Agreement, Summary, figure};
 
-// The figures as the report's table has them: rows by levels, one factor's levels as columns.
+// The report's table: rows by levels, one factor's levels as columns.
 
 /// The table of all cells, each with its runs; `unavailable` are cells that could not be run, and
 /// why.
@@ -126,7 +126,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-// Checks a report's findings against the figures, computed from runs and tables.
+// The report's findings, checked against the figures of runs and tables.
 
 /// Checks each finding against the runs of its cells.
 pub(super) fn outcomes(experiment: &Experiment, runs: &[Vec<&Run>]) -> Vec<DocumentFinding> {

@@ -9,9 +9,9 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `file` | the format, and what can be wrong with a file |
-//! | `model` | the keys of `[workload]`; what is run that is no network test; `model` | an experiment with everything resolved |
-//! | `document` | a run, and which figure of it is meant; `document` | what is kept of runs, and the document |
-//! | `figures` | figures, tables and findings from runs |
+//! | `model` | an experiment with everything resolved; the keys of `[workload]` |
+//! | `document` | a run with its figures, and the document of all runs |
+//! | `figures` | the report's table and findings, from the figures of runs |
 
 mod document;
 mod figures;
@@ -35,12 +35,6 @@ use crate::plan::{MAX_REPEATS, Repeats};
 use crate::stats::{Precision, precision_reached};
 use crate::units::Dice;
 
-// The order of an experiment's runs.
-//
-// Every repeat runs all cells, in an order drawn from the seed, so that a drift of the hosts or
-// the path falls on all cells alike. The next run follows from the runs that there are: an
-// experiment that was stopped goes on where it was.
-
 /// A run to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
@@ -58,6 +52,10 @@ pub const MAX_ATTEMPTS: u32 = 3;
 impl Experiment {
     /// The next run, after those in `runs`; `None` when the experiment is done. The cells in
     /// `unavailable` are left out: something that they need is not there.
+    ///
+    /// Every repeat runs all cells, in an order drawn from the seed, so that a drift of the hosts
+    /// or the path falls on all cells alike. The next run follows from the runs that there are: an
+    /// experiment that was stopped goes on where it was.
     pub fn next(&self, runs: &[Run], unavailable: &[usize]) -> Option<Slot> {
         let runs = self.by_cell(runs);
         for repeat in 1..=self.max_repeats() {

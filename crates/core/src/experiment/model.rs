@@ -1,4 +1,5 @@
-//! An experiment with everything resolved, as plain data.
+//! An experiment with everything resolved, as plain data; and what a cell runs: a test of the path,
+//! a load, or something special.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -247,8 +248,8 @@ impl fmt::Display for Place {
     }
 }
 
-// `[workload]`: a command and its keys, which are the options of a test
-// ([`crate::plan::options`]); the commands that are no test of the path have keys of their own.
+// `[workload]`: a command and its keys. Those of a test are its options (`crate::plan::options`);
+// the other commands have keys of their own.
 
 /// The workload of a cell.
 #[derive(Debug, Clone, PartialEq)]

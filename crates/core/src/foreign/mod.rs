@@ -17,7 +17,7 @@ use crate::record::{Caveat, CaveatKind, EndReport, Record, Status, TcpEvidence};
 use crate::session::message::{FlowHalf, HalfReport, Limits};
 use crate::units::{BitRate, Family};
 
-// Checks what a client of another tool asks for against the owner's limits.
+// The demand of a client, checked against the owner's limits.
 
 /// What a test would need.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -201,9 +201,6 @@ fn forget_other(record: &mut Record, role: Role) {
 
 // The other end's account of a flow, checked against what this end has seen of it.
 
-/// Rate that no link exceeds, bytes per second.
-const FASTEST_LINK: f64 = 1e12 / 8.0;
-
 /// Whether the other end can have counted that many bytes of a flow that this end has seen: a
 /// receiver has no more than was sent, and a sender no more than any link carries. A warm-up ends
 /// at different moments at the two ends, so that twice as much is still possible.
@@ -236,6 +233,9 @@ fn other_half(
         ..FlowHalf::new(flow.id, flow.direction, sends)
     }
 }
+
+/// Rate that no link exceeds, bytes per second.
+const FASTEST_LINK: f64 = 1e12 / 8.0;
 
 #[cfg(test)]
 mod tests {

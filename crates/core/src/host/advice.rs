@@ -1,4 +1,5 @@
-//! The recommended value of each setting: a pure function of the need and of the host's state.
+//! What a host is needed for, the state that it is in, and the recommended value of each setting: a
+//! pure function of both, and the document of `linerate host`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,7 +99,7 @@ fn report(need: &Need, view: &HostView, key: &str) -> Option<SettingReport> {
     })
 }
 
-// What a host is needed for: a path to fill, connections to hold, or the needs of a profile.
+// The need for a host: a path to fill, connections to hold, or the needs of a profile.
 
 /// What a host is needed for.
 #[skip_serializing_none]
@@ -210,7 +211,7 @@ impl FromStr for Profile {
     }
 }
 
-// A host's current settings and resources, as the engine reads them.
+// The state of a host: its settings and resources, as the engine reads them.
 
 /// A host's settings, and the facts on which their recommended values depend.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -8,13 +8,12 @@
 //! reads.
 //!
 //! Keys are those of sysctl(8); `device.eth0.rx_ring` is of a network device, `cpu.governor` of the
-//! processors and
-//! `process.nofile` of a process.
+//! processors and `process.nofile` of a process.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `setting` | what a setting is, the table of them, finding one by its key; `setting` | `KEY=VALUE`, checked; `setting` | the file in sysctl.d |
-//! | `advice` | what is needed of a host, and the profiles; `advice` | what should be, from both; `advice` | what is there; `advice` | the document `linerate.host/1` |
+//! | `setting` | the table of settings; `KEY=VALUE`, checked; the file in sysctl.d |
+//! | `advice` | need, state and what should be; the document `linerate.host/1` |
 //! | `rules` | the formulas |
 
 mod advice;
@@ -24,12 +23,11 @@ mod setting;
 #[cfg(test)]
 mod tests;
 
-pub use advice::advise;
 pub use advice::{
-    ChangeOutcome, HOST_SCHEMA, HostAbout, HostDocument, SettingChange, SettingReport, SettingState,
+    ChangeOutcome, DeviceView, HOST_SCHEMA, HostAbout, HostDocument, HostView, Need, NeedOrigin,
+    NeededPath, Profile, Reading, SettingChange, SettingReport, SettingState, advise,
 };
-pub use advice::{DeviceView, HostView, Reading};
-pub use advice::{Need, NeedOrigin, NeededPath, Profile};
-pub use setting::SysctlFile;
-pub use setting::{Assignment, assignments, check_keys};
-pub use setting::{DeviceKey, HostError, Place, Setting, device_key, find, settings};
+pub use setting::{
+    Assignment, DeviceKey, HostError, Place, Setting, SysctlFile, assignments, check_keys,
+    device_key, find, settings,
+};

@@ -1,4 +1,5 @@
-//! The table of a host's settings, and how a setting is found by its key.
+//! The table of a host's settings, how a setting is found by its key, the values that settings are
+//! to get, and the file in sysctl.d that keeps them.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -239,7 +240,7 @@ impl Assignment {
 }
 
 /// Whether a key is one of sysctl(8).
-pub(super) fn is_sysctl(key: &str) -> bool {
+fn is_sysctl(key: &str) -> bool {
     ["fs.", "kernel.", "net.", "vm."].iter().any(|begin| key.starts_with(begin))
 }
 
@@ -279,10 +280,10 @@ pub fn check_keys<S: AsRef<str>>(keys: &[S]) -> Result<(), HostError> {
 const OF_PROCESS: &str = "each process has it from what started it: `ulimit -n` in a shell, \
     LimitNOFILE= in a systemd unit, /etc/security/limits.conf for logins";
 
-// The one file in sysctl.d that is ours: lines `KEY = VALUE` under a header. Lines that others
-// have put into it are kept.
+// The file in sysctl.d.
 
-/// The parsed file.
+/// The one file in sysctl.d that is ours, parsed: lines `KEY = VALUE` under a header. Lines that
+/// others have put into it are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysctlFile {
     lines: Vec<String>,

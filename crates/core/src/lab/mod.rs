@@ -10,7 +10,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `topology` | the parts of a lab, as plain data; `topology` | the topology of one path; `topology` | the shortest routes; `topology` | networks, and the addresses of links; `topology` | adds nodes and links, with interfaces and MTUs |
+//! | `topology` | the parts of a lab as plain data; one path; addresses; the shortest routes |
 //! | `file` | the topology of a TOML file, and the mistakes in it |
 
 mod file;

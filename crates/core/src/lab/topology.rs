@@ -1,11 +1,11 @@
-//! The parts of a lab, as plain data.
+//! The topology of a lab: its parts as plain data, how it is put together from nodes and links, the
+//! addresses of links, and the routes.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::topology;
 use crate::link::{LinkSpec, PathSpec};
 
 /// Hosts, routers and the links between them, fully resolved.
@@ -117,11 +117,7 @@ impl Topology {
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
     }
-}
 
-// The topology of one path: client, routers, server.
-
-impl Topology {
     /// The hosts `client` and `server`, and `spec.hops` routers `r1`, `r2`, … between them. One
     /// link is emulated, in the middle, the nearer one to the client where there are two; the
     /// others are plain. `up` leads from the client to the server.
@@ -164,16 +160,63 @@ impl Topology {
         topology.add_routes();
         topology
     }
+
+    /// Adds a node without links, and returns its index.
+    pub(super) fn add_node(&mut self, name: impl Into<String>, role: Role) -> usize {
+        self.nodes.push(Node {
+            name: name.into(),
+            role,
+            interfaces: Vec::new(),
+            routes: Vec::new(),
+            sysctls: Default::default(),
+        });
+        self.nodes.len() - 1
+    }
+
+    /// Adds a link, and an interface to each of its nodes.
+    pub(super) fn add_link(&mut self, wanted: Wanted) {
+        let link = self.links.len();
+        let named = wanted.nodes.into_iter().zip(wanted.interfaces);
+        let ends: Vec<_> = named
+            .zip(wanted.addresses)
+            .map(|((node, name), addresses)| {
+                let interfaces = &mut self.nodes[node].interfaces;
+                let number = interfaces.len();
+                interfaces.push(Interface {
+                    name: name.unwrap_or_else(|| format!("eth{number}")),
+                    link,
+                    addresses,
+                    mtu: wanted.mtu,
+                });
+                (node, number)
+            })
+            .collect();
+        self.links.push(Join {
+            name: wanted.name,
+            ends: [ends[0], ends[1]],
+            up: wanted.spec.up,
+            down: wanted.spec.down,
+            mtu: wanted.mtu,
+        });
+    }
+
+    /// Gives each node its computed routes.
+    pub(super) fn add_routes(&mut self) {
+        let routes = shortest_routes(self);
+        for (node, routes) in self.nodes.iter_mut().zip(routes) {
+            node.routes = routes;
+        }
+    }
 }
 
-// Routes: the shortest ways, by hops, where only routers forward; of two as short the first in the
-// file.
-//
-// Each route leads one hop nearer to its destination, as counted from the destination, so no
-// packet goes in circles.
+// Routes.
 
 /// The computed routes of all nodes, for one family after the other, as if no other were given.
-pub(super) fn shortest(topology: &Topology) -> Vec<Vec<Route>> {
+///
+/// The routes are the shortest ways, by hops, where only routers forward; of two as short the first
+/// in the file. Each leads one hop nearer to its destination, as counted from the destination, so
+/// no packet goes in circles.
+pub(super) fn shortest_routes(topology: &Topology) -> Vec<Vec<Route>> {
     let mut routes = vec![Vec::new(); topology.nodes.len()];
     for is_ipv4 in [true, false] {
         let graph = Graph::new(topology, is_ipv4);
@@ -396,7 +439,7 @@ impl FromStr for Prefix {
     }
 }
 
-// Adds nodes, links and routes to a topology.
+// Nodes, links and routes that are added to a topology.
 
 /// A link that is to be added.
 pub(super) struct Wanted {
@@ -437,55 +480,6 @@ impl Wanted {
     }
 }
 
-impl Topology {
-    /// Adds a node without links, and returns its index.
-    pub(super) fn add_node(&mut self, name: impl Into<String>, role: Role) -> usize {
-        self.nodes.push(Node {
-            name: name.into(),
-            role,
-            interfaces: Vec::new(),
-            routes: Vec::new(),
-            sysctls: Default::default(),
-        });
-        self.nodes.len() - 1
-    }
-
-    /// Adds a link, and an interface to each of its nodes.
-    pub(super) fn add_link(&mut self, wanted: Wanted) {
-        let link = self.links.len();
-        let named = wanted.nodes.into_iter().zip(wanted.interfaces);
-        let ends: Vec<_> = named
-            .zip(wanted.addresses)
-            .map(|((node, name), addresses)| {
-                let interfaces = &mut self.nodes[node].interfaces;
-                let number = interfaces.len();
-                interfaces.push(Interface {
-                    name: name.unwrap_or_else(|| format!("eth{number}")),
-                    link,
-                    addresses,
-                    mtu: wanted.mtu,
-                });
-                (node, number)
-            })
-            .collect();
-        self.links.push(Join {
-            name: wanted.name,
-            ends: [ends[0], ends[1]],
-            up: wanted.spec.up,
-            down: wanted.spec.down,
-            mtu: wanted.mtu,
-        });
-    }
-
-    /// Gives each node its computed routes.
-    pub(super) fn add_routes(&mut self) {
-        let routes = topology::shortest(self);
-        for (node, routes) in self.nodes.iter_mut().zip(routes) {
-            node.routes = routes;
-        }
-    }
-}
-
 /// The MTU that the interfaces of a link need, bytes: the smallest that limits neither direction.
 /// The link itself drops packets for a smaller MTU in one direction, and for a black hole.
 pub(super) fn interface_mtu(spec: &PathSpec) -> u32 {
@@ -498,7 +492,7 @@ pub(super) fn interface_mtu(spec: &PathSpec) -> u32 {
 }
 
 /// The MTU of Ethernet, bytes.
-pub(super) const DEFAULT_MTU: u32 = 1500;
+const DEFAULT_MTU: u32 = 1500;
 
 /// RFC 8200, section 5.
 const MIN_IPV6_MTU: u32 = 1280;

@@ -1,4 +1,5 @@
-//! The document of a mix: the JSON contract. Its arithmetic is in `figures`.
+//! The document of a mix: the JSON contract; and the quality of a call. The document's arithmetic
+//! is in `figures`.
 //!
 //! As in [`crate::record`]: adding a key is free, renaming one is a new version; a key is absent
 //! where its figure is not known.

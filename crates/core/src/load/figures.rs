@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::document::{
     CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
-    WayDelay,
+    WayDelay, mos, rating,
 };
-use super::document::{mos, rating};
 use super::mix::{Member, Mix};
 use crate::one_way::{Clock, Probe};
 use crate::plan::{Direction, Protocol, Workload};

@@ -1,11 +1,11 @@
-//! A mix: its members, when each starts, and what an endpoint must allow for it.
+//! A mix: its members, when each starts, what an endpoint must allow for it; its file, and the
+//! mixes that are built in.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::document::Codec;
-use super::document::LoadDocument;
+use super::document::{Codec, LoadDocument};
 use crate::plan::{
     Direction, Draft, Extent, PlanError, Protocol, Test, Traffic, Workload, option_of, options,
 };
@@ -163,6 +163,43 @@ impl Mix {
             })
         })
     }
+
+    /// Reads a mix from the text of a file.
+    ///
+    /// | table | key | value |
+    /// |---|---|---|
+    /// | the file | `title` | what it is; required |
+    /// | | `time` | measured time, default `"10s"` |
+    /// | | `warm-up` | left out before it, default a tenth, at most `"1s"` |
+    /// | | `idle` | how long the probes are measured alone before, default `"3s"` |
+    /// | `[[member]]` | `name` | required, each once |
+    /// | | `start`, `time` | after the others, default 0; default to the mix's end |
+    /// | | `probe` | requests that tell the latency of their class |
+    /// | | `codec` | `g711` or `g729a`: UDP that is a call |
+    /// | | `ecn` | its TCP connections negotiate ECN, or must not |
+    /// | | `scales` | its `streams` are those of `--flows`; several endpoints share them |
+    /// | | `gathers` | with several endpoints its streams come from them |
+    /// | | `workload` | `command`: `stream`, `rr` or `crr`; and its long options |
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and column.
+    pub fn from_toml(name: &str, text: &str, choice: &MixChoice) -> Result<Self, FileError> {
+        read(name, text, choice).map_err(|fault| fault.located(text))
+    }
+
+    /// The mix of linerate's that has that name.
+    ///
+    /// # Errors
+    /// There is none, with one that looks like it; the choice does not fit it.
+    pub fn named(name: &str, choice: &MixChoice) -> Result<Self, String> {
+        let Some(text) = built_in(name) else {
+            let known: Vec<&str> = names().collect();
+            let hint = suggestion(name, &known)
+                .unwrap_or_else(|| format!("there are {}", listed(&known, "and")));
+            return Err(format!("there is no mix `{}`; {hint}", shortened(name)));
+        };
+        Self::from_toml(name, text, choice).map_err(|error| error.problem)
+    }
 }
 
 impl Member {
@@ -204,7 +241,7 @@ impl Member {
 /// Members of a mix at most: what an endpoint lets one address have unless told otherwise.
 pub const MAX_MEMBERS: usize = 48;
 
-// Reads the file of a mix, and holds the built-in mixes.
+// The file of a mix, and the built-in mixes.
 
 /// The user's choices for a mix.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -217,43 +254,18 @@ pub struct MixChoice {
     pub seed: u64,
 }
 
-impl Mix {
-    /// Reads a mix from the text of a file.
-    ///
-    /// | table | key | value |
-    /// |---|---|---|
-    /// | the file | `title` | what it is; required |
-    /// | | `time` | measured time, default `"10s"` |
-    /// | | `warm-up` | left out before it, default a tenth, at most `"1s"` |
-    /// | | `idle` | how long the probes are measured alone before, default `"3s"` |
-    /// | `[[member]]` | `name` | required, each once |
-    /// | | `start`, `time` | after the others, default 0; default to the mix's end |
-    /// | | `probe` | requests that tell the latency of their class |
-    /// | | `codec` | `g711` or `g729a`: UDP that is a call |
-    /// | | `ecn` | its TCP connections negotiate ECN, or must not |
-    /// | | `scales` | its `streams` are those of `--flows`; several endpoints share them |
-    /// | | `gathers` | with several endpoints its streams come from them |
-    /// | | `workload` | `command`: `stream`, `rr` or `crr`; and its long options |
-    ///
-    /// # Errors
-    /// The first thing that is wrong, with its line and column.
-    pub fn from_toml(name: &str, text: &str, choice: &MixChoice) -> Result<Self, FileError> {
-        read(name, text, choice).map_err(|fault| fault.located(text))
-    }
+/// The default mix.
+pub const DEFAULT_MIX: &str = "rrul";
 
-    /// The mix of linerate's that has that name.
-    ///
-    /// # Errors
-    /// There is none, with one that looks like it; the choice does not fit it.
-    pub fn named(name: &str, choice: &MixChoice) -> Result<Self, String> {
-        let Some(text) = built_in(name) else {
-            let known: Vec<&str> = names().collect();
-            let hint = suggestion(name, &known)
-                .unwrap_or_else(|| format!("there are {}", listed(&known, "and")));
-            return Err(format!("there is no mix `{}`; {hint}", shortened(name)));
-        };
-        Self::from_toml(name, text, choice).map_err(|error| error.problem)
-    }
+/// The text of a built-in mix.
+pub fn built_in(name: &str) -> Option<&'static str> {
+    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text)
+}
+
+/// The names of the built-in mixes.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
 }
 
 fn read(name: &str, text: &str, choice: &MixChoice) -> Result<Mix, Fault> {
@@ -431,9 +443,6 @@ const DEFAULT_TIME: Span = Span(Duration::from_secs(10));
 const DEFAULT_IDLE: Span = Span(Duration::from_secs(3));
 const MAX_WARM_UP: Duration = Duration::from_secs(1);
 
-/// The default mix.
-pub const DEFAULT_MIX: &str = "rrul";
-
 const BUILT_IN: &[(&str, &str)] = &[
     ("rrul", include_str!("mixes/rrul.toml")),
     ("rrul_be", include_str!("mixes/rrul_be.toml")),
@@ -447,14 +456,3 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("incast", include_str!("mixes/incast.toml")),
     ("burst", include_str!("mixes/burst.toml")),
 ];
-
-/// The text of a built-in mix.
-pub fn built_in(name: &str) -> Option<&'static str> {
-    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
-    found.map(|(_, text)| *text)
-}
-
-/// The names of the built-in mixes.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().map(|(name, _)| *name)
-}

@@ -6,21 +6,20 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `mix` | a mix, over several endpoints, what one must allow for it; `mix` | its file, and the files that are built in |
-//! | `document` | the document: the JSON contract; `document` | what a call is worth: the E-model |
-//! | `figures` | its arithmetic |
+//! | `mix` | a mix, what an endpoint must allow for it; its file, those that are built in |
+//! | `document` | the document: the JSON contract; what a call is worth: the E-model |
+//! | `figures` | the document's arithmetic |
 
 mod document;
 mod figures;
 mod mix;
 
-pub use document::Codec;
 pub use document::{
-    CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
+    CallQuality, ClassLatency, Codec, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
     WayDelay,
 };
-pub use mix::{DEFAULT_MIX, MixChoice, built_in, names};
-pub use mix::{MAX_MEMBERS, Member, Mix};
+
+pub use mix::{DEFAULT_MIX, MAX_MEMBERS, Member, Mix, MixChoice, built_in, names};
 
 pub(crate) use figures::LOAD_FIGURES;
 

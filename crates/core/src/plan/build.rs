@@ -1,4 +1,5 @@
-//! Makes a test from the given options: fills in defaults, and refuses contradictions.
+//! Makes a test from the given options: fills in defaults, and refuses contradictions. Also the
+//! roles of the two ends of a path, and the error of an option.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -22,6 +23,28 @@ use crate::value::Value;
 pub struct Draft {
     workload: Workload,
     given: Vec<Given>,
+}
+
+/// The role of an end in one direction.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// It sends the payload.
+    Sender,
+    /// It receives the payload.
+    Receiver,
+}
+
+/// An option with a value that it cannot have, or not in this test.
+///
+/// It holds options as data, since a file and a command line name them differently.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", self.written(|name| format!("`{name}`")))]
+pub struct PlanError {
+    key: &'static str,
+    pub(super) message: Vec<Piece>,
 }
 
 #[derive(Debug, Clone)]
@@ -196,7 +219,10 @@ impl Draft {
         let have = if of.len() == 1 { "has" } else { "have" };
         let of = listed(&of, "and");
         let has_not = format!("{workload} has no option ").into();
-        PlanError::new(name, [has_not, self::option(name), format!("; {of} {have} it").into()])
+        PlanError::new(
+            name,
+            [has_not, Piece::Option(name, None), format!("; {of} {have} it").into()],
+        )
     }
 
     fn check_alone(&self, given: &Given, before: &[Given]) -> Result<(), PlanError> {
@@ -212,7 +238,7 @@ impl Draft {
             let is_same = other.option.key == option.key;
             if is_same || excludes(option, other.option) || excludes(other.option, option) {
                 let cannot = " cannot be used with ".into();
-                return forbidden(given.name(), [cannot, self::option(other.name())]);
+                return forbidden(given.name(), [cannot, Piece::Option(other.name(), None)]);
             }
         }
         Ok(())
@@ -255,23 +281,6 @@ fn empty(workload: Workload, seed: u64) -> Test {
     }
 }
 
-#[cfg(test)]
-mod tests;
-
-// The roles of the two ends of a path.
-
-/// The role of an end in one direction.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// It sends the payload.
-    Sender,
-    /// It receives the payload.
-    Receiver,
-}
-
 impl Role {
     /// The end with this role; with both directions, in that up.
     pub fn end(self, direction: Direction) -> End {
@@ -294,17 +303,6 @@ impl Role {
     pub fn at(end: End, direction: Direction) -> Self {
         if Self::Sender.end(direction) == end { Self::Sender } else { Self::Receiver }
     }
-}
-
-// The error of an option. It holds options as data, since a file and a command line name them
-// differently.
-
-/// An option with a value that it cannot have, or not in this test.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", self.written(|name| format!("`{name}`")))]
-pub struct PlanError {
-    key: &'static str,
-    pub(super) message: Vec<Piece>,
 }
 
 /// A piece of a message.
@@ -364,3 +362,6 @@ impl PlanError {
         pieces.collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,9 +19,7 @@ use crate::wire::STAMP_BYTES;
 use build::{Piece, option};
 
 pub use crate::units::End;
-pub use build::Draft;
-pub use build::PlanError;
-pub use build::Role;
+pub use build::{Draft, PlanError, Role};
 pub use options::{Default, Over, Shorthand, SocketTreatment, TestOption, option_of, options};
 
 /// The kind of traffic.

@@ -1,12 +1,11 @@
-//! The document of a profile.
+//! The document of a profile, and how it is built from a record and the profiles of both ends.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::attribution::{Attribution, Owner, Place, Role, attribute, owner};
-use super::count::Layer;
-use super::count::{End, count};
+use super::count::{End, Layer, count};
 use super::projection::{CostModel, Projection, Unprojected};
 use super::sample::{EndProfile, FoldedStack};
 use crate::plan::Direction;
@@ -140,8 +139,6 @@ pub struct DiskBeside {
     /// wait for.
     pub path_over_disk: f64,
 }
-
-// Builds the document from a record and the profiles of both ends.
 
 impl ProfileDocument {
     /// The document of a run of one direction, with what each end's profiler took.

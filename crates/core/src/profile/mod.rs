@@ -8,10 +8,10 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `sample` | what a client asks of an end's profiler, with its limits; `sample` | what an end took: folded stacks, counts by CPU, how, at what cost; `sample` | how much time a sample of cycles stands for |
-//! | `count` | the layers; `count` | samples of an end to its layers, their costs and intervals |
+//! | `sample` | what a client asks of an end's profiler; what the end took: folded stacks, rates |
+//! | `count` | the layers; samples of an end → its layers, their costs and intervals |
 //! | [`attribution`] | from a call chain to its layer, and to the end whose work it is |
-//! | `document` | a record and two profiles make a document; `document` | the document |
+//! | `document` | the document, built from a record and two profiles |
 //! | [`projection`] | what a change would bring, computed from what was measured |
 
 pub mod attribution;
@@ -20,13 +20,11 @@ mod document;
 pub mod projection;
 mod sample;
 
-pub use count::Layer;
-pub use count::{End, count};
+pub use count::{End, Layer, count};
 pub use document::{
     DiskBeside, EndLayers, FunctionCost, LayerCost, PROFILE_SCHEMA, ProfileDocument,
 };
 pub use sample::{
-    CpuSamples, EndProfile, FoldedStack, How, MAX_FRAMES, MAX_FUNCTION, MAX_STACKS, Overhead,
-    SampleClock, TaskClass, USER_FRAME,
+    CpuSamples, EndProfile, FoldedStack, How, MAX_FRAMES, MAX_FUNCTION, MAX_HZ, MAX_STACKS, MIN_HZ,
+    Overhead, ProfileRequest, SampleClock, TaskClass, USER_FRAME,
 };
-pub use sample::{MAX_HZ, MIN_HZ, ProfileRequest};

@@ -1,4 +1,4 @@
-//! The samples that an end's profiler took.
+//! The samples that an end's profiler is asked for, and those that it took.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,23 @@ impl FoldedStack {
     /// Whether these samples were taken within a soft interrupt.
     pub fn in_softirq(&self) -> bool {
         self.softirq_frames > 0
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let frames = self.frames.len();
+        let within = |count: u32| count as usize <= frames;
+        if frames > MAX_FRAMES || !within(self.softirq_frames) || !within(self.kernel_frames) {
+            return Err(format!("a stack of {frames} frames"));
+        }
+        let is_name = |name: &String| {
+            (1..=MAX_FUNCTION).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
+        };
+        match self.frames.iter().find(|name| !is_name(name)) {
+            Some(name) => {
+                Err(format!("a function called {:?}", name.chars().take(60).collect::<String>()))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -235,30 +252,43 @@ impl EndProfile {
         let rest = self.folded.split_off(stacks.min(self.folded.len()));
         self.other_samples += rest.iter().map(|stack| stack.count).sum::<u64>();
     }
+
+    /// Puts the rate that the run had in place of the one that was asked for: a sample that a cycle
+    /// counter triggered stands for a number of cycles, and how long those took depends on the
+    /// CPU's clock. The run tells: so many samples came in so much busy time. `busy_seconds` is the
+    /// CPU time, by the kernel's account, of what was sampled: of the CPUs all that was neither
+    /// idle nor stolen, of threads their own. Nothing changes where a timer gave the samples, which
+    /// has its rate by itself; false where the rate should be known and is not.
+    ///
+    /// Samples that met an idle CPU (on its way to sleep, or kept from it) are left out, as its
+    /// time is.
+    pub fn calibrate(&mut self, busy_seconds: Option<f64>) -> bool {
+        let How::Sampled { clock: SampleClock::Cycles, .. } = self.how else {
+            return true;
+        };
+        let is_idle = |stack: &&FoldedStack| stack.task == TaskClass::Idle && !stack.in_softirq();
+        let idle = self.folded.iter().filter(is_idle).map(|stack| stack.count);
+        let busy = self.samples.saturating_sub(idle.sum());
+        let found =
+            busy_seconds.and_then(|seconds| sample_rate(busy, self.samples, self.lost, seconds));
+        self.hz = found.unwrap_or(self.hz);
+        found.is_some()
+    }
 }
 
-impl FoldedStack {
-    fn check(&self) -> Result<(), String> {
-        let frames = self.frames.len();
-        let within = |count: u32| count as usize <= frames;
-        if frames > MAX_FRAMES || !within(self.softirq_frames) || !within(self.kernel_frames) {
-            return Err(format!("a stack of {frames} frames"));
-        }
-        let is_name = |name: &String| {
-            (1..=MAX_FUNCTION).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
-        };
-        match self.frames.iter().find(|name| !is_name(name)) {
-            Some(name) => {
-                Err(format!("a function called {:?}", name.chars().take(60).collect::<String>()))
-            }
-            None => Ok(()),
-        }
+/// Samples a second; those that were lost are taken for busy as often as those that came.
+fn sample_rate(busy: u64, all: u64, lost: u64, seconds: f64) -> Option<u32> {
+    if busy == 0 || seconds <= 0.0 {
+        return None;
     }
+    let lengthened = busy as f64 * (1.0 + lost as f64 / all as f64);
+    let hz = (lengthened / seconds).round();
+    (1.0..=f64::from(MAX_COUNTED_HZ)).contains(&hz).then_some(hz as u32)
 }
 
 /// Samples a second at most that a counter of cycles can have given: of a CPU that is faster than
 /// its usual clock.
-pub(super) const MAX_COUNTED_HZ: u32 = 10 * MAX_HZ;
+const MAX_COUNTED_HZ: u32 = 10 * MAX_HZ;
 /// Threads of a test at most, with room for more flows than this version allows.
 const MAX_THREADS: usize = 4096;
 /// CPUs of a host at most (`NR_CPUS` of x86).
@@ -268,10 +298,6 @@ const LARGEST_TIME: f64 = 1e11;
 
 // A client's request to an end's profiler.
 
-/// Samples a second of each CPU, unless asked otherwise, over both ends if they run on one kernel.
-/// No multiple of a usual timer's rate, so that the samples do not march in step with it. In a
-/// virtual machine whose timer interrupts cost 20 µs each they take 1 % of a busy CPU.
-const DEFAULT_HZ: u32 = 499;
 /// Fewest samples a second.
 pub const MIN_HZ: u32 = 10;
 /// Most samples a second: beyond it, the samples themselves are what is measured.
@@ -310,41 +336,10 @@ impl ProfileRequest {
     }
 }
 
-// The CPU time that a sample stands for when a cycle counter triggered it.
-//
-// Each sample then stands for the same number of cycles, but how long those took depends on the
-// clock that the CPU ran at. The run itself tells: so many samples came in so much busy time.
-
-impl EndProfile {
-    /// Puts the rate that the run had in place of the one that was asked for. `busy_seconds` is the
-    /// CPU time, by the kernel's account, of what was sampled: of the CPUs all that was neither
-    /// idle nor stolen, of threads their own. Nothing changes where a timer gave the samples, which
-    /// has its rate by itself; false where the rate should be known and is not.
-    ///
-    /// Samples that met an idle CPU (on its way to sleep, or kept from it) are left out, as its
-    /// time is.
-    pub fn calibrate(&mut self, busy_seconds: Option<f64>) -> bool {
-        let How::Sampled { clock: SampleClock::Cycles, .. } = self.how else {
-            return true;
-        };
-        let is_idle = |stack: &&FoldedStack| stack.task == TaskClass::Idle && !stack.in_softirq();
-        let idle = self.folded.iter().filter(is_idle).map(|stack| stack.count);
-        let busy = self.samples.saturating_sub(idle.sum());
-        let found = busy_seconds.and_then(|seconds| rate(busy, self.samples, self.lost, seconds));
-        self.hz = found.unwrap_or(self.hz);
-        found.is_some()
-    }
-}
-
-/// Samples a second; those that were lost are taken for busy as often as those that came.
-fn rate(busy: u64, all: u64, lost: u64, seconds: f64) -> Option<u32> {
-    if busy == 0 || seconds <= 0.0 {
-        return None;
-    }
-    let lengthened = busy as f64 * (1.0 + lost as f64 / all as f64);
-    let hz = (lengthened / seconds).round();
-    (1.0..=f64::from(MAX_COUNTED_HZ)).contains(&hz).then_some(hz as u32)
-}
+/// Samples a second of each CPU, unless asked otherwise, over both ends if they run on one kernel.
+/// No multiple of a usual timer's rate, so that the samples do not march in step with it. In a
+/// virtual machine whose timer interrupts cost 20 µs each they take 1 % of a busy CPU.
+const DEFAULT_HZ: u32 = 499;
 
 #[cfg(test)]
 mod tests {
@@ -452,7 +447,7 @@ mod tests {
         assert_eq!(few.of_each_end(true).check(), Ok(()));
     }
 
-    fn rate_stack(
+    fn sampled_stack(
         task: TaskClass,
         frames: &[&str],
         softirq_frames: u32,
@@ -467,18 +462,18 @@ mod tests {
         }
     }
 
-    fn rate_profile(clock: SampleClock) -> EndProfile {
+    fn sampled_profile(clock: SampleClock) -> EndProfile {
         let folded = vec![
-            rate_stack(TaskClass::Flow, &["tcp_ack"], 0, 600),
-            rate_stack(TaskClass::Idle, &["ip_rcv", "handle_softirqs"], 2, 100),
-            rate_stack(TaskClass::Other, &[], 0, 100),
-            rate_stack(TaskClass::Idle, &[], 0, 50),
+            sampled_stack(TaskClass::Flow, &["tcp_ack"], 0, 600),
+            sampled_stack(TaskClass::Idle, &["ip_rcv", "handle_softirqs"], 2, 100),
+            sampled_stack(TaskClass::Other, &[], 0, 100),
+            sampled_stack(TaskClass::Idle, &[], 0, 50),
         ];
         EndProfile {
             how: How::Sampled { clock, kernel_seen: true, all_cpus: true },
             hz: 499,
             seconds: 2.0,
-            samples: folded.iter().map(|rate_stack| rate_stack.count).sum(),
+            samples: folded.iter().map(|stack| stack.count).sum(),
             lost: 0,
             throttled: 0,
             cpus: Vec::new(),
@@ -495,7 +490,7 @@ mod tests {
     #[test]
     fn a_sample_of_cycles_is_the_busy_time_over_the_samples_of_it() {
         // A CPU at 4/5 of its usual clock: 800 samples that are not idle in 2 s, of 499 a second.
-        let mut cycles = rate_profile(SampleClock::Cycles);
+        let mut cycles = sampled_profile(SampleClock::Cycles);
         assert!(cycles.calibrate(Some(2.0)));
         assert_eq!(cycles.hz, 400);
         assert_eq!(cycles.check(), Ok(()));
@@ -507,7 +502,7 @@ mod tests {
 
     #[test]
     fn lost_samples_are_of_the_busy_time_too() {
-        let mut lossy = rate_profile(SampleClock::Cycles);
+        let mut lossy = sampled_profile(SampleClock::Cycles);
         lossy.lost = 85;
         assert!(lossy.calibrate(Some(2.0)));
         assert_eq!(lossy.hz, 440);
@@ -515,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_timer_has_its_rate_by_itself() {
-        let mut timed = rate_profile(SampleClock::CpuClock);
+        let mut timed = sampled_profile(SampleClock::CpuClock);
         assert!(timed.calibrate(Some(2.0)));
         assert_eq!(timed.hz, 499);
     }
@@ -525,7 +520,7 @@ mod tests {
         for (seconds, samples) in
             [(None, 850), (Some(0.0), 850), (Some(2.0), 50), (Some(1e-9), 850)]
         {
-            let mut cycles = rate_profile(SampleClock::Cycles);
+            let mut cycles = sampled_profile(SampleClock::Cycles);
             cycles.samples = samples;
             assert!(!cycles.calibrate(seconds), "{seconds:?} {samples}");
             assert_eq!(cycles.hz, 499);

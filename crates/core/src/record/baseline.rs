@@ -421,8 +421,7 @@ mod tests {
 
     use super::*;
     use crate::compare::samples::record;
-    use crate::plan::Draft;
-    use crate::plan::Workload;
+    use crate::plan::{Draft, Workload};
     use crate::units::Span;
 
     #[test]

@@ -1,4 +1,5 @@
-//! The documents of runs: record, sweep and check.
+//! The documents of runs: record, sweep and check; what a verdict is, and the tools that can be at
+//! the far end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -445,7 +446,7 @@ pub struct HiddenFault {
     pub found: bool,
 }
 
-// The ceilings and the verdict that [`crate::ceilings`] finds.
+// Ceilings and the verdict, which `crate::ceilings` finds.
 
 /// A cause that can hold a transfer back.
 #[derive(
@@ -565,8 +566,6 @@ names! {
         CpuSend "cpu_send", CpuReceive "cpu_receive", CpuHost "cpu_host", QosClass "qos_class",
         Startup "startup", AsAsked "as_asked", Unexplained "unexplained";
 }
-
-// Other measuring tools that can be at the far end of a test.
 
 /// A measuring tool that is not linerate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

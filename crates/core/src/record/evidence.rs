@@ -1,4 +1,4 @@
-//! The figures of both ends' kernels about a run.
+//! The figures of both ends' kernels about a run: of CPUs, sockets, a host's policy, UDP and TCP.
 
 use std::collections::BTreeMap;
 
@@ -163,7 +163,7 @@ pub struct UdpEvidence {
     pub train_bps: Option<f64>,
 }
 
-// The counts of a host's policy for the path's device.
+// Counts of a host's policy for the path's device.
 
 /// The DiffServ policy of the path's device with the counts of its classes and meters in the
 /// measured time. Classes of an HTB that is not linerate's are reported as well, without a policy's

@@ -14,16 +14,16 @@ pub use crate::units::{Caveat, CaveatKind, CaveatRemedy};
 pub use baseline::{
     Baseline, BottleneckChange, Change, Observed, Significance, asked, is_cost, message_sizes,
 };
-pub use document::Tool;
 pub use document::{
-    CHECK_SCHEMA, Check, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain, RECORD_SCHEMA,
-    Record, SWEEP_SCHEMA, SizeFigure, Status, Sweep, median_run,
+    CHECK_SCHEMA, Cause, Ceiling, Check, FlowRecord, HiddenFault, Interval, PathFacts, PathTrain,
+    RECORD_SCHEMA, Record, RunnerUp, SWEEP_SCHEMA, SizeFigure, Status, Sweep, Tool, Verdict,
+    median_run,
 };
-pub use document::{Cause, Ceiling, RunnerUp, Verdict};
 pub use environment::{
     CpuFacts, DeviceFacts, Environment, HostFacts, LabDirection, LabFacts, LabLink,
 };
-pub use evidence::{CpuQuota, CpuSeconds, EndReport, GapSummary, SocketMemory, UdpEvidence};
-pub use evidence::{QosClass, QosEvidence, QosPolicy};
-pub use evidence::{SenderEvidence, TcpEvidence, TcpReceiver, TcpSample, TcpSender};
+pub use evidence::{
+    CpuQuota, CpuSeconds, EndReport, GapSummary, QosClass, QosEvidence, QosPolicy, SenderEvidence,
+    SocketMemory, TcpEvidence, TcpReceiver, TcpSample, TcpSender, UdpEvidence,
+};
 pub use leg::{Leg, StepRates};

@@ -1,4 +1,5 @@
-//! The requests that an endpoint refuses before it tries anything, the same for every host.
+//! The requests that an endpoint refuses before it tries anything, the same for every host; and the
+//! limit of the numbers in a message.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -121,10 +122,6 @@ fn refuse(reason: Reason, message: impl Into<String>) -> Result<(), Refusal> {
 
 // A limit on the numbers of a peer's message, whatever their field.
 
-/// Largest count that an endpoint may report. Counters of a run are summed over its flows, of which
-/// there are at most 256: below this no sum overflows, and no run reaches it.
-const LARGEST: u64 = 1 << 55;
-
 /// Any JSON all of whose counts are within [`LARGEST`]. Rates are not summed, and the kernel's
 /// pacing rate on loopback has no bound that a host would keep to.
 pub(super) struct Bounded;
@@ -187,3 +184,7 @@ impl<'de> Visitor<'de> for BoundsWalk {
         Ok(Bounded)
     }
 }
+
+/// Largest count that an endpoint may report. Counters of a run are summed over its flows, of which
+/// there are at most 256: below this no sum overflows, and no run reaches it.
+const LARGEST: u64 = 1 << 55;

@@ -7,8 +7,9 @@ use super::message::{
     ClientMessage, MAX_SERVER_FRAME, Progress, Refusal, RefusalReason, ServerMessage, Welcome,
 };
 use super::operation::{Operation, Reply, Request, Stage};
-use super::{ALIVE_EVERY, GREETING_TIMEOUT, OPENING_TIMEOUT, SessionError, Silence};
-use super::{Channel, Incoming};
+use super::{
+    ALIVE_EVERY, Channel, GREETING_TIMEOUT, Incoming, OPENING_TIMEOUT, SessionError, Silence,
+};
 use crate::capacity::HoldProgress;
 use crate::wire::{Hello, HelloKind, Key, Seal, is_hello_start};
 

@@ -63,8 +63,8 @@ use thiserror::Error;
 
 use crate::wire::{Frame, FrameKind, FrameReader, Seal, WireError};
 
-/// From the connection to the end of the handshake: long enough for three lost segments in a row, which
-/// Linux sends again after 1, 3 and 7 s, and for a host that is busy with something else.
+/// From the connection to the end of the handshake: long enough for three lost segments in a row,
+/// which Linux sends again after 1, 3 and 7 s, and for a host that is busy with something else.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time between two requests of a client while no test runs.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -182,9 +182,6 @@ pub fn refusal_frame(refusal: Refusal) -> Vec<u8> {
     channel.poll_transmit().unwrap_or_default()
 }
 
-#[cfg(test)]
-mod tests;
-
 // Frames and messages over a byte stream, in clear or sealed.
 
 /// Converts bytes to messages and back. It knows neither which end is the client nor what messages
@@ -295,3 +292,6 @@ impl Channel {
 
 /// Longest text about a message that cannot be read, characters.
 const QUOTED: usize = 300;
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,9 @@ use super::message::{
     ClientMessage, MAX_CLIENT_FRAME, Progress, Refusal, RefusalReason, ServerMessage, Welcome,
 };
 use super::operation::{Reply, Request, Stage};
-use super::{Channel, Incoming};
 use super::{
-    GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, OPENING_TIMEOUT, SILENCE_TIMEOUT, SessionError, Silence,
+    Channel, GRACE, GREETING_TIMEOUT, IDLE_TIMEOUT, Incoming, OPENING_TIMEOUT, SILENCE_TIMEOUT,
+    SessionError, Silence,
 };
 use crate::capacity::HoldProgress;
 use crate::wire::{Key, Seal};

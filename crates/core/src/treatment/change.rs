@@ -1,4 +1,5 @@
-//! One change of a host: what travels to an endpoint, and what the engine applies.
+//! One change of a host: what travels to an endpoint, and what the engine applies. Also the kernel
+//! settings that a change may set, the end at which treatments act, and the errors of treatments.
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
@@ -95,7 +96,7 @@ impl HostChange {
     /// As [`HostChange::check`].
     pub fn value(&self) -> Result<Value, TreatmentError> {
         let (setting, text) = match self {
-            Self::Sysctl { key, value } => return read(key, value),
+            Self::Sysctl { key, value } => return read_sysctl(key, value),
             Self::Device { setting, value } => (Setting::Device(*setting), value),
             Self::Route { setting, value } => (Setting::Route(*setting), value),
             Self::Qos(policy) => return complete(policy),
@@ -128,6 +129,69 @@ impl fmt::Display for RouteSetting {
     }
 }
 
+/// A text that is no treatment, treatments that cannot be applied as they stand (nothing was
+/// changed then), or one that had no effect.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum TreatmentError {
+    /// A text that is no treatment, or treatments that cannot be applied as they stand.
+    #[error("{0}")]
+    Invalid(String),
+    /// The test has the option already, on both sides.
+    #[error(
+        "`{name}` is set for all runs already: give it as a treatment or as an option, not as both"
+    )]
+    Given {
+        /// The treatment.
+        name: &'static str,
+    },
+    /// The record of a run shows something else than was asked for.
+    #[error("`{treatment}` did not take: the run had {found}: {why}")]
+    NotTaken {
+        /// The treatment.
+        treatment: String,
+        /// What the record shows.
+        found: String,
+        /// What may be the reason.
+        why: &'static str,
+    },
+    /// With the treatment the test is outside its limits.
+    #[error(transparent)]
+    Test(#[from] PlanError),
+}
+
+impl TreatmentError {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+
+    /// A treatment that is given twice for one end.
+    pub fn repeated(name: &str) -> Self {
+        Self::new(format!("`{name}` is given twice"))
+    }
+
+    /// A treatment that is known, and refused.
+    pub(super) fn refused(name: &str, why: &str) -> Self {
+        Self::new(format!("`{name}` is refused: {why}"))
+    }
+
+    /// A value of another kind than `wanted`, or out of its range.
+    pub(super) fn value(name: &str, value: &str, wanted: impl Display) -> Self {
+        let value = shortened(value);
+        Self::new(format!("`{name}={value}`: it must be {wanted}"))
+    }
+
+    /// Two treatments of one side that exclude each other.
+    pub(super) fn excluded(one: impl Display, other: impl Display, why: &str) -> Self {
+        Self::new(format!("`{one}` and `{other}` exclude each other: {why}"))
+    }
+
+    /// A test whose traffic does not have what is treated.
+    pub(super) fn unfit(name: &str, why: &str) -> Self {
+        Self::new(format!("`{name}` does not fit this test: {why}"))
+    }
+}
+
 fn complete(policy: &QosPolicy) -> Result<Value, TreatmentError> {
     if policy.is_complete() {
         Ok(Value::Policy(policy.clone()))
@@ -146,11 +210,7 @@ pub(super) fn source_of(change: &HostChange) -> Option<IpAddr> {
     }
 }
 
-// The kernel settings that a treatment may change (`sysctls.toml`): those of `net.*` that decide
-// what a transfer gets or costs.
-//
-// Other settings are refused, at this host and at an endpoint: a setting that outlives its
-// comparison, opens the host to others or removes routes cannot be a treatment.
+// The kernel settings that a treatment may change (`sysctls.toml`).
 
 /// A kernel setting.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -171,6 +231,10 @@ pub struct Sysctl {
 }
 
 /// The kernel settings that a treatment may change, by key.
+///
+/// They are those of `net.*` that decide what a transfer gets or costs. Other settings are refused,
+/// at this host and at an endpoint: a setting that outlives its comparison, opens the host to
+/// others or removes routes cannot be a treatment.
 pub fn sysctls() -> &'static [Sysctl] {
     &SYSCTLS
 }
@@ -184,7 +248,7 @@ pub fn sysctl_of(key: &str) -> Option<&'static Sysctl> {
 ///
 /// # Errors
 /// The key is not in the list; the value is of another kind or out of range.
-pub(super) fn read(key: &str, text: &str) -> Result<Value, TreatmentError> {
+pub(super) fn read_sysctl(key: &str, text: &str) -> Result<Value, TreatmentError> {
     let entry = sysctl_of(key).ok_or_else(|| {
         let (key, hint) = (shortened(key), hint(key));
         TreatmentError::new(format!(
@@ -312,71 +376,6 @@ impl Pair {
 
 const SENDER_CPU: &str = "sender.service_demand_threads_us_per_kib";
 const RECEIVER_CPU: &str = "receiver.service_demand_threads_us_per_kib";
-
-// The errors of treatments.
-
-/// A text that is no treatment, treatments that cannot be applied as they stand (nothing was
-/// changed then), or one that had no effect.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-pub enum TreatmentError {
-    /// A text that is no treatment, or treatments that cannot be applied as they stand.
-    #[error("{0}")]
-    Invalid(String),
-    /// The test has the option already, on both sides.
-    #[error(
-        "`{name}` is set for all runs already: give it as a treatment or as an option, not as both"
-    )]
-    Given {
-        /// The treatment.
-        name: &'static str,
-    },
-    /// The record of a run shows something else than was asked for.
-    #[error("`{treatment}` did not take: the run had {found}: {why}")]
-    NotTaken {
-        /// The treatment.
-        treatment: String,
-        /// What the record shows.
-        found: String,
-        /// What may be the reason.
-        why: &'static str,
-    },
-    /// With the treatment the test is outside its limits.
-    #[error(transparent)]
-    Test(#[from] PlanError),
-}
-
-impl TreatmentError {
-    pub(super) fn new(message: impl Into<String>) -> Self {
-        Self::Invalid(message.into())
-    }
-
-    /// A treatment that is given twice for one end.
-    pub fn repeated(name: &str) -> Self {
-        Self::new(format!("`{name}` is given twice"))
-    }
-
-    /// A treatment that is known, and refused.
-    pub(super) fn refused(name: &str, why: &str) -> Self {
-        Self::new(format!("`{name}` is refused: {why}"))
-    }
-
-    /// A value of another kind than `wanted`, or out of its range.
-    pub(super) fn value(name: &str, value: &str, wanted: impl Display) -> Self {
-        let value = shortened(value);
-        Self::new(format!("`{name}={value}`: it must be {wanted}"))
-    }
-
-    /// Two treatments of one side that exclude each other.
-    pub(super) fn excluded(one: impl Display, other: impl Display, why: &str) -> Self {
-        Self::new(format!("`{one}` and `{other}` exclude each other: {why}"))
-    }
-
-    /// A test whose traffic does not have what is treated.
-    pub(super) fn unfit(name: &str, why: &str) -> Self {
-        Self::new(format!("`{name}` does not fit this test: {why}"))
-    }
-}
 
 #[cfg(test)]
 mod tests {

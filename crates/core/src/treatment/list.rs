@@ -1,4 +1,4 @@
-//! Treatments as people write them: `mss=536,server.tso=off`.
+//! Treatments as people write them, `mss=536,server.tso=off`, and the two sides of a comparison.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::change::{self, DeviceSetting, HostChange, TreatmentError};
+use super::change::{DeviceSetting, HostChange, TreatmentError, read_sysctl};
 use super::table::{Entry, Scope, Setting, entry_of, find};
 use crate::plan::End;
 use crate::units::shortened;
@@ -233,7 +233,7 @@ impl FromStr for Treatment {
         check_end(entry, end)?;
         let written = written.trim();
         let (value, key) = match (entry.setting, key) {
-            (Setting::Sysctl, Some(key)) => (change::read(key, written)?, Some(key.to_owned())),
+            (Setting::Sysctl, Some(key)) => (read_sysctl(key, written)?, Some(key.to_owned())),
             (Setting::Sysctl, None) => {
                 return Err(malformed("write the key, as in sysctl:net.ipv4.tcp_sack=0"));
             }
@@ -308,8 +308,8 @@ impl From<Treatments> for String {
 
 const NONE: &str = "none";
 
-// The two sides of a comparison, and the control that a treatment needs to change only what its
-// name says.
+// The two sides of a comparison, and the control with which a treatment changes only what its name
+// says.
 
 /// The two sides of a comparison, with their controls.
 #[derive(Debug, Clone, PartialEq)]
@@ -391,7 +391,7 @@ type Exclusion = (&'static str, &'static str, fn(&Value, &Value) -> bool, &'stat
 
 /// # Errors
 /// Two treatments of one side exclude each other.
-pub(super) fn check_exclusions(treatments: &Treatments) -> Result<(), TreatmentError> {
+fn check_exclusions(treatments: &Treatments) -> Result<(), TreatmentError> {
     for end in [End::Client, End::Server] {
         let here: Vec<&Treatment> = treatments.iter().filter(|one| one.is_at(end)).collect();
         for (first, second, excludes, why) in EXCLUSIONS {

@@ -17,11 +17,9 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `table` | the treatments, and the kernel settings among them; `table` | puts treatments of sockets into a plan; checks in a record that they had effect |
-//! | `value` | kinds of values with their ranges |
-//! | `list` | [`Treatments`]: reading and writing them; `list` | contradictions between treatments; the two sides with their controls |
-//! | `change` | [`HostChange`]: what is changed on a host; `change` | at which end of the payload a treatment acts; `change` | the errors |
-//! | `policy` | the value of `qos`: a policy with the text of its file |
+//! | `table` | the treatments; those of sockets in a plan, and their effect in a record |
+//! | `list` | [`Treatments`]: reading and writing them; the two sides with their controls |
+//! | `change` | [`HostChange`] and the kernel settings; the end that is acted on; the errors |
 
 mod change;
 mod list;
@@ -32,9 +30,8 @@ mod table;
 mod tests;
 
 pub use crate::value::{MAX_POLICY_BYTES, MAX_REMOTE_POLICY_BYTES, QosPolicy, Value, ValueKind};
-pub use change::TreatmentError;
-pub use change::{DeviceSetting, HostChange, RouteSetting};
-pub use change::{Sysctl, sysctl_of, sysctls};
-pub use list::{Pair, pair};
-pub use list::{Treatment, Treatments};
+pub use change::{
+    DeviceSetting, HostChange, RouteSetting, Sysctl, TreatmentError, sysctl_of, sysctls,
+};
+pub use list::{Pair, Treatment, Treatments, pair};
 pub use table::{Entry, Scope, acts_words, refused, table};

@@ -86,6 +86,35 @@ impl Entry {
             _ => self.value.to_string(),
         }
     }
+
+    /// Whether iperf3, iproute2, ethtool or the kernel has it under that name.
+    fn is_also(&self, name: &str) -> bool {
+        let name = name.replace('-', "_");
+        let aliases = match self.setting {
+            Setting::Socket(option) => option.aliases,
+            _ => &[],
+        };
+        aliases.iter().any(|alias| alias.replace('-', "_") == name)
+            || elsewhere(self.name).split_whitespace().any(|own| own == name)
+    }
+
+    /// What an entry of `hosts.toml` sets, by its name.
+    fn host_setting(&self) -> Option<Setting> {
+        let name = |name: &'static str| IntoDeserializer::<Error>::into_deserializer(name);
+        match (self.scope, self.name) {
+            (Scope::Host, "sysctl") => Some(Setting::Sysctl),
+            (Scope::Device, "qos") => Some(Setting::Qos),
+            (Scope::Device, device) => {
+                let setting = DeviceSetting::deserialize(name(device));
+                setting.ok().map(Setting::Device)
+            }
+            (Scope::Route, route) => {
+                let setting = RouteSetting::deserialize(name(route.strip_prefix("route_")?));
+                setting.ok().map(Setting::Route)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Where a treatment acts, in words.
@@ -158,19 +187,6 @@ fn hint(name: &str) -> String {
     suggestion(name, &names).unwrap_or_else(listed)
 }
 
-impl Entry {
-    /// Whether iperf3, iproute2, ethtool or the kernel has it under that name.
-    fn is_also(&self, name: &str) -> bool {
-        let name = name.replace('-', "_");
-        let aliases = match self.setting {
-            Setting::Socket(option) => option.aliases,
-            _ => &[],
-        };
-        aliases.iter().any(|alias| alias.replace('-', "_") == name)
-            || elsewhere(self.name).split_whitespace().any(|own| own == name)
-    }
-}
-
 /// The names of a treatment elsewhere, with `_` between words.
 fn elsewhere(treatment: &str) -> &'static str {
     match treatment {
@@ -236,28 +252,8 @@ static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     sockets.chain(hosts).collect()
 });
 
-impl Entry {
-    /// What an entry of `hosts.toml` sets, by its name.
-    fn host_setting(&self) -> Option<Setting> {
-        let name = |name: &'static str| IntoDeserializer::<Error>::into_deserializer(name);
-        match (self.scope, self.name) {
-            (Scope::Host, "sysctl") => Some(Setting::Sysctl),
-            (Scope::Device, "qos") => Some(Setting::Qos),
-            (Scope::Device, device) => {
-                let setting = DeviceSetting::deserialize(name(device));
-                setting.ok().map(Setting::Device)
-            }
-            (Scope::Route, route) => {
-                let setting = RouteSetting::deserialize(name(route.strip_prefix("route_")?));
-                setting.ok().map(Setting::Route)
-            }
-            _ => None,
-        }
-    }
-}
-
-// Checks in the record of a run whether a treatment had its effect: reading an option back shows
-// what the kernel was told, not what it did.
+// The effect of treatments: how those of sockets get into a plan, and what the record of a run
+// shows of them. Reading an option back shows what the kernel was told, not what it did.
 
 impl Treatments {
     /// Checks each treatment whose effect a record shows: segments and path MTU on the wire, the
@@ -278,6 +274,53 @@ impl Treatments {
             }
         }
         Ok(())
+    }
+
+    /// Sets the socket options of a test. Changes of hosts are in [`Treatments::host_changes`].
+    ///
+    /// # Errors
+    /// The test has the option already, its traffic has no such option, or the changed test is
+    /// outside its limits. The test may have been changed in part.
+    pub fn apply_to(&self, test: &mut Test) -> Result<(), TreatmentError> {
+        for treatment in self.iter() {
+            let entry = treatment.entry();
+            if let Setting::Socket(option) = entry.setting {
+                set(option, entry.name, treatment.value(), test)?;
+            }
+        }
+        self.name_route_source(test)?;
+        self.check_routes(test)?;
+        test.check()?;
+        Ok(())
+    }
+
+    /// A change of the route to the peer. The endpoint knows the address of the control connection,
+    /// and changes the route to that address.
+    fn check_routes(&self, test: &Test) -> Result<(), TreatmentError> {
+        let route = self.iter().find(|treatment| {
+            treatment.entry().scope == Scope::Route && treatment.is_at(End::Server)
+        });
+        match (test.options.source, route) {
+            (Some(_), Some(route)) => Err(TreatmentError::unfit(
+                route.entry().name,
+                "the endpoint's route is that to the address of the control connection, and the \
+                 data connections come from another one (source, route_source)",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// An endpoint accepts data connections only from the address that the test names. So a source
+    /// address that a route prefers is named in the test, and sockets are bound to it, too.
+    fn name_route_source(&self, test: &mut Test) -> Result<(), TreatmentError> {
+        let changes = self.host_changes(End::Client);
+        let Some(address) = changes.iter().find_map(source_of) else {
+            return Ok(());
+        };
+        match find("source")?.setting {
+            Setting::Socket(source) => set(source, "route_source", &Value::Address(address), test),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -364,63 +407,6 @@ fn fault_of_end(treatment: &Treatment, record: &Record) -> Option<Fault> {
     fault(other, why)
 }
 
-/// Maximum length of a segment's TCP options, bytes (RFC 9293).
-const MAX_OPTIONS: u64 = 40;
-/// The window is adjusted continuously and may exceed the asked value by this factor meanwhile.
-const MAX_WINDOW: f64 = 1.25;
-/// The engine's names of methods without a copy.
-const ZERO_COPY: &[&str] = &["vmsplice", "sendfile"];
-const DISCARD: &[&str] = &["discard"];
-
-impl Treatments {
-    /// Sets the socket options of a test. Changes of hosts are in [`Treatments::host_changes`].
-    ///
-    /// # Errors
-    /// The test has the option already, its traffic has no such option, or the changed test is
-    /// outside its limits. The test may have been changed in part.
-    pub fn apply_to(&self, test: &mut Test) -> Result<(), TreatmentError> {
-        for treatment in self.iter() {
-            let entry = treatment.entry();
-            if let Setting::Socket(option) = entry.setting {
-                set(option, entry.name, treatment.value(), test)?;
-            }
-        }
-        self.name_route_source(test)?;
-        self.check_routes(test)?;
-        test.check()?;
-        Ok(())
-    }
-
-    /// A change of the route to the peer. The endpoint knows the address of the control connection,
-    /// and changes the route to that address.
-    fn check_routes(&self, test: &Test) -> Result<(), TreatmentError> {
-        let route = self.iter().find(|treatment| {
-            treatment.entry().scope == Scope::Route && treatment.is_at(End::Server)
-        });
-        match (test.options.source, route) {
-            (Some(_), Some(route)) => Err(TreatmentError::unfit(
-                route.entry().name,
-                "the endpoint's route is that to the address of the control connection, and the \
-                 data connections come from another one (source, route_source)",
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// An endpoint accepts data connections only from the address that the test names. So a source
-    /// address that a route prefers is named in the test, and sockets are bound to it, too.
-    fn name_route_source(&self, test: &mut Test) -> Result<(), TreatmentError> {
-        let changes = self.host_changes(End::Client);
-        let Some(address) = changes.iter().find_map(source_of) else {
-            return Ok(());
-        };
-        match find("source")?.setting {
-            Setting::Socket(source) => set(source, "route_source", &Value::Address(address), test),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// # Errors
 /// The traffic does not have the option, or the test has it already.
 fn set(
@@ -438,3 +424,11 @@ fn set(
     option.put(test, value);
     Ok(())
 }
+
+/// Maximum length of a segment's TCP options, bytes (RFC 9293).
+const MAX_OPTIONS: u64 = 40;
+/// The window is adjusted continuously and may exceed the asked value by this factor meanwhile.
+const MAX_WINDOW: f64 = 1.25;
+/// The engine's names of methods without a copy.
+const ZERO_COPY: &[&str] = &["vmsplice", "sendfile"];
+const DISCARD: &[&str] = &["discard"];

@@ -1,4 +1,4 @@
-//! Encryption and authentication of the control channel by a shared key.
+//! The frames of the control channel, and their encryption and authentication by a shared key.
 //!
 //! Noise `NNpsk0_25519_ChaChaPoly_BLAKE2s` (noiseprotocol.org, revision 34): both ends prove the
 //! key in the first message, and each session has fresh keys. The ephemeral keys are the one thing
@@ -196,9 +196,6 @@ impl Seal {
 
 // Frames: type, length, body.
 
-/// Bytes before the body: type, and a 24-bit big-endian length.
-const FRAME_HEADER: usize = 4;
-
 /// The content of a frame's body, with its byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
@@ -292,6 +289,9 @@ impl FrameReader {
         Ok(Some(Frame { kind, body }))
     }
 }
+
+/// Bytes before the body: type, and a 24-bit big-endian length.
+const FRAME_HEADER: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -609,8 +609,7 @@ const BATCH: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use super::super::socket::Udp;
-    use super::super::socket::{PLAIN, Tcp};
+    use super::super::socket::{PLAIN, Tcp, Udp};
     use super::*;
     use linerate_core::capacity::HoldPort;
     use linerate_core::capacity::wire::{DATAGRAM_BYTES, Datagram, opening};

@@ -21,8 +21,7 @@ use crate::{
     Filter, HistoryError, NewAlarm, NewRun, PairFigures, PairRun, Period, Point, Result, Rollup,
     RollupFilter, Run, Store, Untold, first_moment,
 };
-use sql::json_without_nul;
-use sql::{Values, select};
+use sql::{Values, json_without_nul, select};
 
 /// How long the server may take to answer at first.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The tables in PostgreSQL, and a filter as its SQL.
+//! The SQL of PostgreSQL: the tables and their partitions, filters, texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +8,7 @@ use ::postgres::{Client, Error, GenericClient, Transaction};
 use super::cannot;
 use crate::{Filter, HistoryError, Result, Since, first_moment};
 
-// The tables in PostgreSQL, in a schema of their own, and their partitions.
-
-/// From each version to the next; the table `version` has the number. Entries are added, never
-/// changed.
-const MIGRATIONS: &[&str] = &[
-    include_str!("schema.sql"),
-    // As the last one of SQLite.
-    "ALTER TABLE linerate.alarms ADD COLUMN owner text NOT NULL DEFAULT '';
-    ALTER TABLE linerate.alarms DROP CONSTRAINT alarms_series_run_key;
-    ALTER TABLE linerate.alarms ADD UNIQUE (owner, series, run);
-    CREATE TABLE linerate.untold (
-        alarm bigint NOT NULL REFERENCES linerate.alarms,
-        channel text NOT NULL,
-        attempts integer NOT NULL DEFAULT 0,
-        PRIMARY KEY (alarm, channel)
-    );
-    INSERT INTO linerate.untold (alarm, channel) SELECT id, unnest('{command,webhook}'::text[])
-        FROM linerate.alarms WHERE NOT told;
-    ALTER TABLE linerate.alarms DROP COLUMN told;
-    UPDATE linerate.version SET number = 2;",
-];
-
-/// The tables that have a partition for each month.
-const PARTITIONED: [&str; 3] = ["results", "figures", "runs"];
-
-/// The number of the lock of all who write; any that no other program uses.
-const WRITERS: i64 = 0x6c69_6e65_7261_7465;
+// Tables in a schema of their own, and their partitions.
 
 /// Brings the tables to the last version. Of two processes the second finds it done.
 pub(super) fn migrate(client: &mut Client) -> Result<()> {
@@ -126,7 +100,33 @@ pub(super) fn drop_empty_partitions(
     Ok(())
 }
 
-// A filter as SQL of PostgreSQL.
+/// From each version to the next; the table `version` has the number. Entries are added, never
+/// changed.
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    // As the last one of SQLite.
+    "ALTER TABLE linerate.alarms ADD COLUMN owner text NOT NULL DEFAULT '';
+    ALTER TABLE linerate.alarms DROP CONSTRAINT alarms_series_run_key;
+    ALTER TABLE linerate.alarms ADD UNIQUE (owner, series, run);
+    CREATE TABLE linerate.untold (
+        alarm bigint NOT NULL REFERENCES linerate.alarms,
+        channel text NOT NULL,
+        attempts integer NOT NULL DEFAULT 0,
+        PRIMARY KEY (alarm, channel)
+    );
+    INSERT INTO linerate.untold (alarm, channel) SELECT id, unnest('{command,webhook}'::text[])
+        FROM linerate.alarms WHERE NOT told;
+    ALTER TABLE linerate.alarms DROP COLUMN told;
+    UPDATE linerate.version SET number = 2;",
+];
+
+/// The tables that have a partition for each month.
+const PARTITIONED: [&str; 3] = ["results", "figures", "runs"];
+
+/// The number of the lock of all who write; any that no other program uses.
+const WRITERS: i64 = 0x6c69_6e65_7261_7465;
+
+// A filter as SQL.
 
 /// The parameters of a statement.
 #[derive(Default)]
@@ -212,7 +212,7 @@ pub(super) fn labels(labels: &[(String, String)]) -> String {
 // Texts as PostgreSQL takes them.
 
 /// A text of PostgreSQL has no character 0.
-pub(super) fn text_without_nul(text: &str) -> String {
+fn text_without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 

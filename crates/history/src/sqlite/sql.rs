@@ -1,4 +1,4 @@
-//! The tables of SQLite, and a filter as its SQL.
+//! The SQL of SQLite: the tables with the changes of their versions, and filters.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, TransactionBehavior};
@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::cannot;
 use crate::{Filter, HistoryError, Result, Since};
 
-// The tables of SQLite, and how those of an older version are changed into them.
+// Tables, and how those of an older version are changed into them.
 
 /// The change from each version to the next; `user_version` is the version of a file. Entries are
 /// added, never changed.
@@ -165,7 +165,7 @@ pub(super) fn migrate(db: &mut Connection) -> Result<()> {
     change.commit().map_err(&cannot)
 }
 
-// A filter as SQL of SQLite.
+// A filter as SQL.
 
 /// An expression for the moment, with the value of its one parameter.
 pub(super) fn since(moment: &Since) -> (&'static str, Value) {

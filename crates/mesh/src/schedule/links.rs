@@ -1,4 +1,5 @@
-//! The links that several sites share, and which of them bandwidth tests fill.
+//! What bandwidth tests use up: the links that several sites share, and budgets of bytes; and sets
+//! of sites and of pairs.
 
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::Direction;
@@ -104,7 +105,7 @@ const OUT: u8 = 1;
 /// Into the group's sites.
 const IN: u8 = 2;
 
-// The bytes that were carried in the last 24 hours.
+// Budgets of bytes, with what was carried in the last 24 hours.
 
 /// A budget of bytes in any 24 hours, and what is used of it.
 #[derive(Debug, Clone, Default)]

@@ -27,9 +27,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use linerate_core::units::Nanos;
 
 use crate::plan::{Mesh, TestKind};
-use links::Links;
-use links::SiteSet;
-use links::{HOUR, Ledger};
+use links::{HOUR, Ledger, Links, SiteSet};
 use tournament::Tournament;
 
 /// Number of one run of a test. Two coordinators give different numbers if their clocks differ.

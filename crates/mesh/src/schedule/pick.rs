@@ -1,13 +1,11 @@
-//! The choice of the next runs.
+//! The choice of the next runs, and what follows from the end of a run.
 
 use std::cmp::Reverse;
 
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::units::Nanos;
 
-use super::links::Ledger;
-use super::links::direction;
-use super::links::members;
+use super::links::{Ledger, direction, members};
 use super::{
     Assignment, BEGINS_WITHIN, Failure, GRACE, HOUR, ILL_FOR, MAX_ATTEMPTS, MAX_ILL_FOR,
     MissReason, PATIENCE, PairKey, PlannedTest, RETRY_AFTER, Retry, RunningTask, STRIKES, Schedule,
@@ -317,14 +315,7 @@ impl Schedule {
         self.each_ledger(from, to, |ledger| ledger.reserve(bytes));
         bytes
     }
-}
 
-/// Most rounds that are opened at once: where nothing waits for them, one after another is.
-const MAX_ROUNDS: usize = 2 * crate::plan::MAX_SITES;
-
-// The end of a run, and what follows from it.
-
-impl Schedule {
     pub(super) fn finished(&mut self, task: TaskId, bytes: u64) {
         let Some(ended) = self.running.get(&task.0).map(|it| it.assignment) else {
             return;
@@ -478,3 +469,6 @@ impl Assignment {
         pair_key(self.test, self.from, self.to)
     }
 }
+
+/// Most rounds that are opened at once: where nothing waits for them, one after another is.
+const MAX_ROUNDS: usize = 2 * crate::plan::MAX_SITES;

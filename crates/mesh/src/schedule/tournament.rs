@@ -1,4 +1,5 @@
-//! The cycles of one test over all pairs: which pairs are due, and for which of them a round waits.
+//! The cycles of one test over all pairs: which pairs are due, for which of them a round waits, and
+//! how a round-robin tournament makes the rounds.
 
 use std::collections::VecDeque;
 
@@ -295,8 +296,6 @@ fn look_ahead(rounds: usize, at_once: usize) -> usize {
     let open = if at_once == 1 { 1 } else { 2 * at_once };
     open.min(rounds.saturating_sub(1)).max(1)
 }
-
-// The rounds of a round-robin tournament.
 
 /// Rounds in which each player meets each other player once, by the circle method (Kirkman, 1850).
 /// In round r those players meet whose numbers add up to r modulo the number of rounds; the player

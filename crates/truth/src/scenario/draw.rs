@@ -5,11 +5,10 @@ use linerate_core::ceilings::Cause;
 use linerate_core::units::Dice;
 use linerate_core::units::checksum::fnv1a;
 
-use super::Scenario;
 use super::assemble::{EVENTS, MAX_S, loss_events_per_s, measured_s};
-use super::causes;
 use super::conditions::{Conditions, CongestionControl, Limit, slow_start_rounds};
 use super::outside::{self, OTHER_PROGRAMS, ScenarioDraft, other_program};
+use super::{Scenario, causes};
 
 /// A family: scenarios of one kind.
 #[derive(Debug, Clone, Copy)]

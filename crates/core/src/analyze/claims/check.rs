@@ -1,8 +1,9 @@
 //! Checks one claim of a report against the rows that it is about.
 
 use super::super::AnalyzeError;
-use super::super::document::{ClaimResult, ClaimRow, ClaimVerdict, Unit};
-use super::super::document::{digits, listed, settings, signed};
+use super::super::document::{
+    ClaimResult, ClaimRow, ClaimVerdict, Unit, digits, listed, settings, signed,
+};
 use super::super::groups::{Grouping, Rows, Split};
 use super::super::table::{Column, Table};
 use super::{Average, Claim, Written};

@@ -4,9 +4,8 @@ mod delimited;
 mod json;
 mod netperf;
 
-use super::MAX_BYTES;
 use super::table::{Builder, Table};
-use super::{AnalyzeError, Place};
+use super::{AnalyzeError, MAX_BYTES, Place};
 use crate::units::shortened;
 
 /// A file as it was read.

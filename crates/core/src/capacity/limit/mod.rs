@@ -119,7 +119,7 @@ pub struct StoppedBy {
 pub fn annotate(document: &mut CapacityDocument) {
     let view = LimitView::of(document);
     let limits = headroom::rows(&view);
-    let stopped = by(&view, &limits);
+    let stopped = stopped_by(&view, &limits);
     let next = limits.iter().find(|row| row.would_stop_at.is_some()).cloned();
     document.limits = limits;
     document.next_limit = next;
@@ -224,7 +224,7 @@ struct Buffers {
 
 /// The limit that ended the run; `None` where all connections were opened and stayed, or where a
 /// user ended the run.
-fn by(view: &LimitView<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
+fn stopped_by(view: &LimitView<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     let kept = view.pool().is_some_and(|pool| pool.alive >= pool.asked);
     let mut halves = view.halves();
     let failed = halves.any(|(_, half)| failures(view, half).next().is_some());

@@ -5,8 +5,7 @@ use super::super::thresholds::{
     BACKLOG, LEFT_BY_A_BACKLOG, MIN_UTILISATION, MODEL_TOLERANCE, NOTHING_UNSENT, READER_WAITS,
     SOCKET_DROPS, USUAL_STATE, WRITER_WAITS,
 };
-use super::super::view::View;
-use super::super::view::percent;
+use super::super::view::{View, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::StreamTest;
 use crate::record::TcpReceiver;

@@ -1,8 +1,7 @@
 //! A sender of datagrams that kept to the rate it was asked for: nothing holds it back.
 
 use super::super::thresholds::{DATAGRAMS_LOST, EXACT_TOLERANCE, MODEL_TOLERANCE};
-use super::super::view::View;
-use super::super::view::{bps, percent};
+use super::super::view::{View, bps, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 
 pub(super) const RULE: Rule = Rule {

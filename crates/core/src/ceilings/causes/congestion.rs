@@ -7,8 +7,7 @@ use super::super::thresholds::{
     EVENTS_STEADY, MODEL_TOLERANCE, QUEUE_INFLATION, SMALL_WINDOW, SMALL_WINDOW_CUBIC,
     TIMEOUTS_COUNT, USUAL_STATE, WINDOW_USED,
 };
-use super::super::view::percent;
-use super::super::view::{TcpFlow, View};
+use super::super::view::{TcpFlow, View, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::record::TcpSender;
 use crate::remedy::Remedy;

@@ -8,8 +8,7 @@ use super::super::thresholds::{
     EXACT_TOLERANCE, HOST_SHARE, MIN_UTILISATION, MODEL_TOLERANCE, QUOTA_OWN, QUOTA_PERIODS,
     QUOTA_USED_UP, SOFTIRQ_FULL_PERCENT, WRITER_WAITS,
 };
-use super::super::view::View;
-use super::super::view::percent;
+use super::super::view::{View, percent};
 use super::application::reader_is_late;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;

@@ -3,8 +3,7 @@
 use super::super::formulas::ETHERNET_HEADER_BYTES;
 use super::super::signals::positive;
 use super::super::thresholds::{EXACT_TOLERANCE, PACED, WINDOW_USED};
-use super::super::view::View;
-use super::super::view::{bps, percent};
+use super::super::view::{View, bps, percent};
 use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::remedy::{Remedy, RunOption};
 

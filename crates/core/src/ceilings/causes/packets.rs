@@ -2,8 +2,7 @@
 
 use super::super::signals::positive;
 use super::super::thresholds::{BACKLOG, MODEL_TOLERANCE, USUAL_STATE};
-use super::super::view::View;
-use super::super::view::percent;
+use super::super::view::{View, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 
 /// A writer that had nothing to send for most of the time.

@@ -8,8 +8,7 @@ use super::super::thresholds::{
     CPU_TAKEN, DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU,
     QUEUE_DELAY_US, QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_USED,
 };
-use super::super::view::View;
-use super::super::view::{bps, percent};
+use super::super::view::{View, bps, percent};
 use super::{Cause, Ceiling, Rule, Signs, policer};
 use crate::record::{DeviceFacts, HostFacts};
 use crate::remedy::{Remedy, RunOption};

@@ -7,8 +7,7 @@ use super::super::thresholds::{
     POLICER_EVENTS_BBR, POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND,
     POLICER_SHORT_TRAIN, POLICER_TRAIN, SAME_WINDOW, STEADY,
 };
-use super::super::view::View;
-use super::super::view::{bps, percent};
+use super::super::view::{View, bps, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::remedy::{Remedy, RunOption};
 

@@ -7,8 +7,7 @@ use super::super::remedy::rate;
 use super::super::thresholds::{
     CLASS_CARRIES, CLASS_FULL, EXACT_TOLERANCE, POLICER_LOSS, QDISC_HEADER_BYTES,
 };
-use super::super::view::View;
-use super::super::view::{bps, percent};
+use super::super::view::{View, bps, percent};
 use super::path_rate::believable_speed;
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;

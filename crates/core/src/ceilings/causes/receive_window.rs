@@ -10,8 +10,7 @@ use super::super::thresholds::{
     SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_ALWAYS_FULL, WINDOW_COUNTED, WINDOW_FULL,
     WINDOW_HELD, WINDOW_OFTEN, WINDOW_ROOM, WINDOW_SEEN, WINDOW_USED,
 };
-use super::super::view::{TcpFlow, View};
-use super::super::view::{bytes, percent};
+use super::super::view::{TcpFlow, View, bytes, percent};
 use super::application::reader_is_late;
 use super::send_buffer::asked_share;
 use super::{Cause, Ceiling, Rule, Signs};

@@ -3,8 +3,7 @@
 use super::super::signals::positive;
 use super::super::small_segments::{queue_of_cpu, segmentation_offload, small_segments};
 use super::super::thresholds::{MIN_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
-use super::super::view::View;
-use super::super::view::percent;
+use super::super::view::{View, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::remedy::Remedy;
 

@@ -7,8 +7,7 @@ use super::super::thresholds::{
     ALL_SENT, BUFFER_FILLED, BUFFER_LEAKS, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE,
     NOTHING_UNSENT, PARTLY_UNSENT, QUEUE_INFLATION, SNDBUF_SHARE, USUAL_STATE, WINDOW_USED,
 };
-use super::super::view::{TcpFlow, View};
-use super::super::view::{bytes, percent};
+use super::super::view::{TcpFlow, View, bytes, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::TcpSender;

@@ -3,8 +3,7 @@
 use super::super::formulas::{INITIAL_WINDOW_SEGMENTS, SlowStart};
 use super::super::signals::{is_bbr, lost, positive, rtt_s};
 use super::super::thresholds::{MODEL_TOLERANCE, READINGS_OF_A_RATE, SLOW_START_SHARE};
-use super::super::view::percent;
-use super::super::view::{TcpFlow, View};
+use super::super::view::{TcpFlow, View, percent};
 use super::{Cause, Ceiling, Rule, Signs};
 use crate::plan::{Direction, MAX_SECONDS};
 use crate::record::TcpSender;

@@ -3,8 +3,9 @@
 
 use std::net::IpAddr;
 
-use super::super::model::{COMMANDS, Command, EXTENTS, Work, WorkDraft};
-use super::super::model::{Cell, ExperimentPath, Place};
+use super::super::model::{
+    COMMANDS, Cell, Command, EXTENTS, ExperimentPath, Place, Work, WorkDraft,
+};
 use super::levels::{FileFactor, LevelSetting, PathKeys, all_levels};
 use super::{Files, file_text};
 use crate::lab::Topology;

@@ -7,8 +7,7 @@ mod levels;
 
 use std::fmt::Display;
 
-use super::model::Experiment;
-use super::model::Work;
+use super::model::{Experiment, Work};
 use crate::plan::{MAX_REPEATS, Repeats};
 use crate::toml_reader::{self, At, Fault, FileError, Section};
 use crate::units::{EndpointName, Family, Percent, shortened};

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Cookie, ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Results, State};
-use super::{Reader, framed};
+use super::{
+    Cookie, ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Reader, Results, State,
+    framed,
+};
 
 /// Longest time from the parameters to the start of the test: a server waits no longer for the
 /// streams.

@@ -100,9 +100,8 @@ pub fn stream_id(index: u32) -> u32 {
     }
 }
 
-// The messages of one byte on the control connection.
-
-/// A message of one byte. Any byte can arrive; the constants are those that iperf3 sends.
+/// A message of one byte on the control connection. Any byte can arrive; the constants are those
+/// that iperf3 sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State(pub u8);
 
@@ -133,9 +132,9 @@ impl State {
     pub const SERVER_ERROR: Self = Self(0xfe);
 }
 
-// iperf3's error numbers: a server sends them, a client prints their texts.
-
-/// An error number.
+/// An error number of iperf3's.
+///
+/// A server sends it, a client prints its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub i32);
 
@@ -202,12 +201,8 @@ impl ErrorCode {
     }
 }
 
-// Splits the bytes of the control connection into messages.
-
-/// Most bytes that may wait for their turn.
-const MAX_WAITING: usize = 64 << 10;
-
-/// Takes bytes, and gives states and JSON when asked. Its errors say in words what is wrong.
+/// Splits the bytes of the control connection into messages: takes bytes, and gives states and JSON
+/// when asked. Its errors say in words what is wrong.
 #[derive(Debug, Default)]
 struct Reader {
     buffer: Vec<u8>,
@@ -263,6 +258,9 @@ fn framed(json: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(json);
     bytes
 }
+
+/// Most bytes that may wait for their turn.
+const MAX_WAITING: usize = 64 << 10;
 
 // Numbers and flags as the different versions of iperf3 write them.
 

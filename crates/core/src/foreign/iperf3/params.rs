@@ -11,8 +11,7 @@ use crate::plan::{
 };
 use crate::units::{BitRate, ByteCount, Dscp, Span};
 
-use super::{ErrorCode, Layout, ServerError};
-use super::{count, flag};
+use super::{ErrorCode, Layout, ServerError, count, flag};
 
 /// Streams in each direction (iperf3: MAX_STREAMS).
 const MAX_STREAMS: u64 = 128;

@@ -1,4 +1,5 @@
-//! The results of each end, which both send after the test.
+//! The results of each end, which both send after the test; made from the report of linerate's end,
+//! and read as a report of iperf3's.
 
 use std::collections::HashSet;
 
@@ -119,56 +120,7 @@ impl Results {
         }
         results.to_string().into_bytes()
     }
-}
 
-impl StreamResult {
-    /// Reads the results of a stream; `None` if its number or its bytes are no figures.
-    fn read(raw: &Value) -> Option<Self> {
-        // Sums of them must not overflow.
-        let is_sane = |count: &u64| *count < 1 << 55;
-        let known = |value: &Value| count_if_known(value).filter(is_sane).unwrap_or(0);
-        Some(Self {
-            id: u32::try_from(count(&raw["id"])?).ok()?,
-            bytes: count(&raw["bytes"]).filter(is_sane)?,
-            retransmits: count_if_known(&raw["retransmits"]).filter(is_sane),
-            jitter_s: measure(&raw["jitter"], MAX_SECONDS).unwrap_or(0.0),
-            errors: known(&raw["errors"]).saturating_sub(known(&raw["omitted_errors"])),
-            packets: known(&raw["packets"]),
-            omitted: count_if_known(&raw["omitted_packets"]).filter(is_sane),
-            seconds: measure(&raw["end_time"], MAX_SECONDS).filter(|seconds| *seconds >= 1e-6),
-        })
-    }
-
-    fn as_json(&self) -> Value {
-        let retransmits = self.retransmits.map_or(json!(-1), |count| json!(count));
-        let mut json = json!({
-            "id": self.id,
-            "bytes": self.bytes,
-            "retransmits": retransmits,
-            "jitter": self.jitter_s,
-            "errors": self.errors,
-            "packets": self.packets,
-            "start_time": 0,
-            "end_time": self.seconds.unwrap_or(0.0),
-        });
-        // Both or neither.
-        if let Some(omitted) = self.omitted {
-            json["omitted_packets"] = json!(omitted);
-            json["omitted_errors"] = json!(0);
-        }
-        json
-    }
-}
-
-/// A figure from 0 to `most`.
-fn measure(value: &Value, most: f64) -> Option<f64> {
-    let figure = value.as_f64()?;
-    (0.0..=most).contains(&figure).then_some(figure)
-}
-
-// Converts the report of one end to iperf3's results, and back.
-
-impl Results {
     /// The results of this end.
     pub fn of_half(half: &HalfReport, test: &Test) -> Self {
         let seconds = longest(half);
@@ -226,6 +178,43 @@ impl Results {
 }
 
 impl StreamResult {
+    /// Reads the results of a stream; `None` if its number or its bytes are no figures.
+    fn read(raw: &Value) -> Option<Self> {
+        // Sums of them must not overflow.
+        let is_sane = |count: &u64| *count < 1 << 55;
+        let known = |value: &Value| count_if_known(value).filter(is_sane).unwrap_or(0);
+        Some(Self {
+            id: u32::try_from(count(&raw["id"])?).ok()?,
+            bytes: count(&raw["bytes"]).filter(is_sane)?,
+            retransmits: count_if_known(&raw["retransmits"]).filter(is_sane),
+            jitter_s: measure(&raw["jitter"], MAX_SECONDS).unwrap_or(0.0),
+            errors: known(&raw["errors"]).saturating_sub(known(&raw["omitted_errors"])),
+            packets: known(&raw["packets"]),
+            omitted: count_if_known(&raw["omitted_packets"]).filter(is_sane),
+            seconds: measure(&raw["end_time"], MAX_SECONDS).filter(|seconds| *seconds >= 1e-6),
+        })
+    }
+
+    fn as_json(&self) -> Value {
+        let retransmits = self.retransmits.map_or(json!(-1), |count| json!(count));
+        let mut json = json!({
+            "id": self.id,
+            "bytes": self.bytes,
+            "retransmits": retransmits,
+            "jitter": self.jitter_s,
+            "errors": self.errors,
+            "packets": self.packets,
+            "start_time": 0,
+            "end_time": self.seconds.unwrap_or(0.0),
+        });
+        // Both or neither.
+        if let Some(omitted) = self.omitted {
+            json["omitted_packets"] = json!(omitted);
+            json["omitted_errors"] = json!(0);
+        }
+        json
+    }
+
     fn of_flow(flow: &FlowHalf) -> Self {
         let mut result = Self {
             id: stream_id(flow.id),
@@ -297,6 +286,12 @@ impl StreamResult {
             ..UdpReceived::default()
         }
     }
+}
+
+/// A figure from 0 to `most`.
+fn measure(value: &Value, most: f64) -> Option<f64> {
+    let figure = value.as_f64()?;
+    (0.0..=most).contains(&figure).then_some(figure)
 }
 
 fn longest(half: &HalfReport) -> f64 {

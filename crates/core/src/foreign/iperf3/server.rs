@@ -6,9 +6,9 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::{
-    ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Results, STREAM_TIMEOUT, State,
+    ErrorCode, GRACE, PARAMS_TIMEOUT, Params, RESULTS_TIMEOUT, Reader, Results, STREAM_TIMEOUT,
+    State, framed,
 };
-use super::{Reader, framed};
 
 /// An action for the server's engine.
 #[derive(Debug, Clone, PartialEq)]

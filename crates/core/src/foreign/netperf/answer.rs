@@ -1,9 +1,8 @@
 //! The two answers of a server: it is ready, and the results.
 
 use super::super::{are_possible, other_half};
-use super::kind;
 use super::request::{Message, Refusal};
-use super::{Block, Width};
+use super::{Block, Width, kind};
 use crate::session::message::{FlowHalf, UdpReceived};
 
 /// The server is ready: the port for the data, and the settings in force.

@@ -7,8 +7,7 @@ use thiserror::Error;
 
 use super::answer::{Ready, Results};
 use super::request::{DataTest, Length, Message, Role, Transport};
-use super::{Block, WIDE_BYTES, Width};
-use super::{PAD_SECONDS, errno, kind};
+use super::{Block, PAD_SECONDS, WIDE_BYTES, Width, errno, kind};
 
 /// Longest time from a message to its answer, beside the length of the test.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

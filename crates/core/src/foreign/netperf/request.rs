@@ -3,8 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::classic::Classic;
-use super::{Block, Width};
-use super::{errno, kind};
+use super::{Block, Width, errno, kind};
 use crate::foreign::Demand;
 use crate::plan::MAX_MESSAGE;
 use crate::session::message::Limits;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::answer::{self, Ready, Results};
 use super::request::{DataTest, Message, Refusal};
-use super::{Block, NARROW_BYTES, WIDE_BYTES, Width};
-use super::{PAD_SECONDS, kind};
+use super::{Block, NARROW_BYTES, PAD_SECONDS, WIDE_BYTES, Width, kind};
 use crate::session::message::Limits;
 use crate::wire::is_same_secret;
 

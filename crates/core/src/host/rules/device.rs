@@ -1,8 +1,6 @@
 //! Rules for network devices and the CPUs that serve them.
 
-use super::super::advice::DeviceView;
-use super::super::advice::{Advice, Question};
-use super::super::advice::{NeededPath, Profile};
+use super::super::advice::{Advice, DeviceView, NeededPath, Profile, Question};
 use super::{PATH, at_least, at_most, change, fine, not_judged, open, power_of_two};
 
 /// `netdev_max_backlog`: packets of a tick of 4 ms.

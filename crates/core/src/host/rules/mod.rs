@@ -13,8 +13,7 @@ mod connections;
 mod device;
 mod protocol;
 
-use super::advice::SettingState;
-use super::advice::{Advice, Question};
+use super::advice::{Advice, Question, SettingState};
 
 type Rule = fn(&Question<'_>) -> Advice;
 

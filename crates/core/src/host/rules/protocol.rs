@@ -1,7 +1,6 @@
 //! Rules for TCP's behaviour and for the queue below it.
 
-use super::super::advice::Profile;
-use super::super::advice::{Advice, Question};
+use super::super::advice::{Advice, Profile, Question};
 use super::{PATH, change, fine, open};
 
 /// A switch that should be on.

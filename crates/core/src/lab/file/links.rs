@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::de::DeValue;
 
-use super::super::topology::{MAX_LINKS, block};
-use super::super::topology::{Wanted, interface_mtu};
+use super::super::topology::{MAX_LINKS, Wanted, block, interface_mtu};
 use super::{Nodes, check_name};
 use crate::lab::{Prefix, Role, Topology};
 use crate::link::PathSpec;

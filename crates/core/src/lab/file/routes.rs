@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::super::topology::{most_specific_first, shortest};
+use super::super::topology::{most_specific_first, shortest_routes};
 use super::Nodes;
 use super::links::prefix;
 use crate::lab::{Prefix, Route, Topology};
@@ -12,7 +12,7 @@ pub(super) const KEYS: &str = "host to via mtu advmss quickack source";
 
 /// Gives each node its routes.
 pub(super) fn add(root: &Section<'_>, topology: &mut Topology, nodes: &Nodes) -> Result<(), Fault> {
-    let computed = shortest(topology);
+    let computed = shortest_routes(topology);
     let mut given: Vec<Vec<Route>> = vec![Vec::new(); topology.nodes.len()];
     for section in root.sections("route", "[[route]]", KEYS)? {
         let host = nodes.find(section.required("host", "the host or router that has it")?)?;

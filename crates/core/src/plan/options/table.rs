@@ -8,8 +8,10 @@ use super::super::{
     Closer, Direction, Extent, MAX_BATCH, MAX_DEPTH, MAX_MESSAGE, MAX_OBJECTS, MAX_SECONDS,
     MAX_STREAMS, Protocol, Role, StreamTest, Test, Workload,
 };
-use super::{Default, Over, Shorthand, SocketTreatment, TestOption};
-use super::{Field, exchange, exchange_mut, put, stream, stream_mut};
+use super::{
+    Default, Field, Over, Shorthand, SocketTreatment, TestOption, exchange, exchange_mut, put,
+    stream, stream_mut,
+};
 use crate::units::{BitRate, ByteCount, Dscp, Span};
 use crate::value::{NO_LIMIT, Value, ValueKind};
 use crate::video::UNIT_BYTES;

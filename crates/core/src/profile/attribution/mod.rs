@@ -12,9 +12,6 @@
 //! payload (`tcp_sendmsg`), and else their caller's: a header that GSO moves is GSO's.
 //! `csum_and_copy_*` copies and sums in one pass; it is not known which of both an instruction was
 //! for, so each gets half of its samples.
-//!
-//! | module | what is in it |
-//! |---|---|
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -129,7 +126,7 @@ pub fn path_from_root(stack: &FoldedStack) -> impl Iterator<Item = &str> {
 
 const PREFIXES: [&str; 3] = ["__pfx_", "__cfi_", "__pi_"];
 
-// The table of functions and their layers: reads `functions.txt`, which explains its format.
+// The table of functions and their layers. It reads `functions.txt`, which explains its format.
 
 /// The meaning of a function in a call chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,32 +259,6 @@ impl<T: Copy> Index<T> {
 }
 
 // The end whose work a stack is.
-//
-// A thread's own system calls are its end's. Work in a soft interrupt is done in whatever thread
-// the CPU happens to run: if the ends are on two hosts, all that belongs to the network is the
-// host's end's. Over loopback or veth both ends share a host, and the packet that one end sends is
-// received in a soft interrupt *of the sender's thread*: counted by thread, the sender would pay
-// for the receiver. So it is split by call chain:
-//
-// 1. Within the soft interrupt the function nearest to the leaf decides that only one end has:
-//    `tcp_ack`,
-//    `tcp_write_xmit` are the data sender's, `tcp_data_queue`, `__tcp_send_ack`,
-//    `udp_queue_rcv_skb` the data receiver's.
-// 2. What both have (`ip_rcv`, `tcp_v4_rcv`, the device's receive path, freeing a buffer there) is
-//    told by what the thread sent when the soft interrupt began: data arrive at the receiver, an
-//    acknowledgement at the sender.
-// 3. Where that is not seen either (the soft interrupt came from a hardware interrupt or an
-//    unlocked socket, or the thread is `ksoftirqd`) it is the receiver's, as most packets carry
-//    data. This counts the acknowledgements' way through IP too high for the receiver and too low
-//    for the sender; a soft interrupt that works off packets of both kinds is told by the one that
-//    began it.
-//
-// Entering and leaving soft interrupts (`handle_softirqs` itself) stays with the thread: the chain
-// does not say what for.
-//
-// Where both ends send and receive (both directions, request and response), the functions do not
-// tell the ends apart: what a thread of this end sends arrives at the other end, and the other way
-// round; soft interrupts that begin in no thread of either cannot be told.
 
 /// The place of the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -316,6 +287,31 @@ pub enum Owner {
 
 /// Whose work a stack is that was taken on the host of an end with this role; `None` of an end that
 /// sends and receives: in two directions at once, or requests and responses.
+///
+/// A thread's own system calls are its end's. Work in a soft interrupt is done in whatever thread
+/// the CPU happens to run: if the ends are on two hosts, all that belongs to the network is the
+/// host's end's. Over loopback or veth both ends share a host, and the packet that one end sends is
+/// received in a soft interrupt *of the sender's thread*: counted by thread, the sender would pay
+/// for the receiver. So it is split by call chain:
+///
+/// 1. Within the soft interrupt the function nearest to the leaf decides that only one end has:
+///    `tcp_ack`, `tcp_write_xmit` are the data sender's, `tcp_data_queue`, `__tcp_send_ack`,
+///    `udp_queue_rcv_skb` the data receiver's.
+/// 2. What both have (`ip_rcv`, `tcp_v4_rcv`, the device's receive path, freeing a buffer there)
+///    is told by what the thread sent when the soft interrupt began: data arrive at the receiver,
+///    an acknowledgement at the sender.
+/// 3. Where that is not seen either (the soft interrupt came from a hardware interrupt or an
+///    unlocked socket, or the thread is `ksoftirqd`) it is the receiver's, as most packets carry
+///    data. This counts the acknowledgements' way through IP too high for the receiver and too low
+///    for the sender; a soft interrupt that works off packets of both kinds is told by the one that
+///    began it.
+///
+/// Entering and leaving soft interrupts (`handle_softirqs` itself) stays with the thread: the chain
+/// does not say what for.
+///
+/// Where both ends send and receive (both directions, request and response), the functions do not
+/// tell the ends apart: what a thread of this end sends arrives at the other end, and the other way
+/// round; soft interrupts that begin in no thread of either cannot be told.
 pub fn owner(stack: &FoldedStack, role: impl Into<Option<Role>>, peer: Place) -> Owner {
     let role = role.into();
     let kernel = kernel_part(stack);
@@ -686,7 +682,7 @@ mod tests {
     }
 
     /// Frames from leaf to root; those up to `handle_softirqs` ran in a soft interrupt.
-    fn owner_stack(task: TaskClass, frames: &str) -> FoldedStack {
+    fn kernel_stack(task: TaskClass, frames: &str) -> FoldedStack {
         let frames: Vec<String> = frames.split_whitespace().map(str::to_owned).collect();
         let entered = frames.iter().position(|name| name == "handle_softirqs");
         FoldedStack {
@@ -707,8 +703,8 @@ mod tests {
     const DEVICE: &str = "process_backlog __napi_poll net_rx_action handle_softirqs";
 
     fn owners(inside: &str, outside: &str, task: TaskClass) -> [Owner; 2] {
-        let owner_stack = owner_stack(task, &format!("{inside} {DEVICE} {outside}"));
-        [Role::Sender, Role::Receiver].map(|role| owner(&owner_stack, role, Place::Here))
+        let stack = kernel_stack(task, &format!("{inside} {DEVICE} {outside}"));
+        [Role::Sender, Role::Receiver].map(|role| owner(&stack, role, Place::Here))
     }
 
     const RECEIVERS_WORK: [Owner; 2] = [Owner::Other, Owner::This];
@@ -756,7 +752,7 @@ mod tests {
         for outside in [DATA_SENT, ACKNOWLEDGING, INTERRUPTED] {
             let enters = format!("handle_softirqs {outside}");
             for role in [Role::Sender, Role::Receiver] {
-                let ask = |task| owner(&owner_stack(task, &enters), role, Place::Here);
+                let ask = |task| owner(&kernel_stack(task, &enters), role, Place::Here);
                 assert_eq!(ask(TaskClass::Flow), Owner::This);
                 assert_eq!(ask(TaskClass::Other), Owner::Foreign);
                 assert_eq!(ask(TaskClass::Idle), Owner::Idle);
@@ -776,7 +772,7 @@ mod tests {
         for task in [TaskClass::Flow, TaskClass::Idle, TaskClass::Kernel, TaskClass::Other] {
             for role in [Some(Role::Sender), Some(Role::Receiver), None] {
                 assert_eq!(
-                    owner(&owner_stack(task, &network), role, Place::Elsewhere),
+                    owner(&kernel_stack(task, &network), role, Place::Elsewhere),
                     Owner::This
                 );
             }
@@ -796,7 +792,7 @@ mod tests {
             (TaskClass::Idle, "do_idle", Owner::Idle),
         ] {
             for place in [Place::Here, Place::Elsewhere] {
-                let found = owner(&owner_stack(task, frames), Role::Receiver, place);
+                let found = owner(&kernel_stack(task, frames), Role::Receiver, place);
                 assert_eq!(found, expected, "{frames}");
             }
         }
@@ -805,8 +801,8 @@ mod tests {
     #[test]
     fn with_data_both_ways_what_a_thread_sends_arrives_at_the_other_end() {
         let ask = |task| {
-            let owner_stack = owner_stack(task, &format!("tcp_data_queue {DEVICE} {DATA_SENT}"));
-            owner(&owner_stack, None, Place::Here)
+            let stack = kernel_stack(task, &format!("tcp_data_queue {DEVICE} {DATA_SENT}"));
+            owner(&stack, None, Place::Here)
         };
         assert_eq!(ask(TaskClass::Flow), Owner::Other);
         assert_eq!(ask(TaskClass::Other), Owner::This);

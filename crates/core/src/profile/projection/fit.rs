@@ -1,4 +1,4 @@
-//! Fits the model of an end's CPU time to the runs.
+//! Fits the model of an end's CPU time to the runs, by least squares.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -237,7 +237,7 @@ const MIN_FIT: f64 = 1e-3;
 // columns the rows cannot tell apart.
 
 /// A matrix as rows of equal length; at least one row.
-pub(super) type Matrix = Vec<Vec<f64>>;
+type Matrix = Vec<Vec<f64>>;
 
 /// The matrix of the selected columns, in order.
 fn of_columns(a: &Matrix, columns: &[usize]) -> Matrix {
@@ -261,7 +261,7 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// The x for which |Ax − y| is least; `None` where the columns depend on each other to the accuracy
 /// of the arithmetic, or there are fewer rows than columns. Householder (1958); the columns are
 /// scaled first, so that "depend" does not hang on their units.
-pub(super) fn least_squares(a: &Matrix, y: &[f64]) -> Option<Vec<f64>> {
+fn least_squares(a: &Matrix, y: &[f64]) -> Option<Vec<f64>> {
     let (rows, columns) = (a.len(), a[0].len());
     let lengths = lengths(a);
     if rows < columns || lengths.iter().any(|length| !(*length > 0.0 && length.is_finite())) {
@@ -310,7 +310,7 @@ fn reflect(r: &mut [Vec<f64>], y: &mut [f64], column: usize) -> Option<()> {
 
 /// The x ≥ 0 for which |Ax − y| is least (Lawson and Hanson, Solving Least Squares Problems, 1974,
 /// chapter 23). Of columns that depend on each other some stay at 0.
-pub(super) fn non_negative(a: &Matrix, y: &[f64]) -> Vec<f64> {
+fn non_negative(a: &Matrix, y: &[f64]) -> Vec<f64> {
     let (lengths, columns) = (lengths(a), a[0].len());
     let scale = dot(y, y).sqrt();
     let mut x = vec![0.0; columns];
@@ -376,7 +376,7 @@ fn settle(a: &Matrix, y: &[f64], passive: &mut Vec<usize>, x: &mut [f64]) -> boo
 /// Groups of columns that the rows cannot tell apart, by Belsley, Kuh and Welsch, Regression
 /// Diagnostics (1980), section 3.2: of each condition index above 30 the columns more than half of
 /// whose variance it makes. Columns of zeros are in none.
-pub(super) fn collinear(a: &Matrix) -> Vec<Vec<usize>> {
+fn collinear(a: &Matrix) -> Vec<Vec<usize>> {
     let lengths = lengths(a);
     let used: Vec<usize> = (0..lengths.len()).filter(|c| lengths[*c] > 0.0).collect();
     let entry = |i: usize, j: usize| -> f64 {

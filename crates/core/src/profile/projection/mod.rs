@@ -12,8 +12,8 @@
 //! |---|---|
 //! | `design` | the points of the design |
 //! | `observation` | a run's record as counts and CPU time |
-//! | `state` | the terms; `state` | the runs of the design; what a change does to the counts |
-//! | `fit` | least squares, non-negative least squares, collinearity; `fit` | the model, with intervals by resampling |
+//! | `state` | the terms; the runs of the design; what a change does to the counts |
+//! | `fit` | the model, by least squares, with intervals by resampling |
 //! | `what_if` | the table of what-ifs |
 //! | `project` | CPU time, throughput and ceiling under a change; what a profile adds |
 
@@ -29,14 +29,14 @@ mod what_if;
 pub use design::{
     ETHERNET_MTU, Point, check_transport, design_of, in_random_order, points, points_on,
 };
+
 pub use fit::{CostModel, EndModel, TermCost, fit};
 pub use observation::{EndWork, Observation};
 pub use project::{Known, LayerShares, project, project_all};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
-pub use state::{Designed, LeftOut};
-pub use state::{PerTerm, Term};
+pub use state::{Designed, LeftOut, PerTerm, Term};
 use thiserror::Error;
 pub use what_if::{Change, Provable, WhatIf, what_ifs, what_ifs_of};
 
@@ -45,8 +45,6 @@ use crate::compare::ComparisonVerdict;
 use crate::plan::Protocol;
 use crate::stats::Summary;
 use crate::units::words;
-
-// The part of the document that holds projections.
 
 /// The projected effect of one change.
 #[skip_serializing_none]
@@ -227,8 +225,6 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     Some(Summary::new(&values).ok()?.median())
 }
-
-// The reason why there is no model, no projection, or no use for a run.
 
 /// Why a run says nothing, a model cannot be fitted, or a change is not projected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -1,8 +1,7 @@
 //! One short run as the model uses it: each end's CPU time, and its count of each term.
 
-use super::End;
-use super::NotProjected;
 use super::state::{PerTerm, Term};
+use super::{End, NotProjected};
 use crate::plan::{Protocol, SendMethod, Traffic, Workload};
 use crate::record::{EndReport, HostFacts, Leg, Record};
 use crate::units::Family;

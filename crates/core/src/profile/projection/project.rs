@@ -1,12 +1,10 @@
 //! Projects the effect of a change from the model.
 
-use super::NotProjected;
 use super::fit::{CostModel, EndModel, interval};
 use super::observation::EndWork;
-use super::state::{Designed, ProjectionState};
-use super::state::{PerTerm, Term};
+use super::state::{Designed, PerTerm, ProjectionState, Term};
 use super::what_if::{Change, WhatIf, what_ifs_of};
-use super::{Basis, ProjectedEnd, Projection, Unprojected};
+use super::{Basis, NotProjected, ProjectedEnd, Projection, Unprojected};
 use crate::ceilings::{Cause, Ceiling};
 use crate::profile::{EndLayers, Layer, ProfileDocument};
 use crate::units::Dice;

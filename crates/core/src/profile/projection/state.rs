@@ -1,4 +1,5 @@
-//! The state of the path under given settings, per byte sent, and how a change alters it.
+//! The terms of the model, and the state of the path under given settings, per byte sent, which a
+//! change alters.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -14,10 +14,9 @@ use linerate_core::plan::{
 use linerate_core::record::HostFacts;
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, End, Span};
-use linerate_sys::idle;
-use linerate_sys::poll;
 use linerate_sys::proc::stat::{CpuStat, CpuStatReader};
 use linerate_sys::socket::{self, ListenOptions, Mptcp};
+use linerate_sys::{idle, poll};
 
 use crate::endpoint::terms;
 use crate::measure::flow::{Flow, FlowSocket, one_flow};

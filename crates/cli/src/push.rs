@@ -1,4 +1,5 @@
-//! Sends metrics by OTLP 1 over HTTP, in JSON, to an OpenTelemetry collector or a store of metrics.
+//! Sends metrics by OTLP 1 over HTTP, in JSON, to an OpenTelemetry collector or a store of metrics;
+//! and has the HTTP client that posts to the user's own servers.
 //!
 //! A thread of its own sends, so that a slow or absent receiver delays no test. A bounded queue
 //! waits for the receiver; what does not fit is dropped.
@@ -146,10 +147,7 @@ fn may_be_taken_later(status: u16) -> bool {
     matches!(status, 429 | 502..=504)
 }
 
-// Posts to the user's own servers: to a webhook for alarms, to a receiver of metrics.
-
-/// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+// The HTTP client, which posts alarms to a webhook and metrics to a receiver.
 
 /// What posts. It trusts the certificates that this host trusts.
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
@@ -179,3 +177,6 @@ pub(crate) fn post(to: &HttpUrl, json: &[u8]) -> anyhow::Result<u16> {
     let request = AGENT.post(to.to_string()).header("Content-Type", "application/json");
     Ok(request.send(json)?.status().as_u16())
 }
+
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(20);

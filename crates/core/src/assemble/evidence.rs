@@ -1,4 +1,5 @@
-//! The caveats of a record, found from the record itself.
+//! The evidence of a record: what both ends report of a flow, merged, and that of flows, merged to
+//! a direction's; and the caveats that are found from the record itself.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ const GOOD_CLOCKS: [&str; 5] =
 const MAX_TOLD: usize = 32;
 
 /// All caveats of `record`, which was made from `run`.
-pub(super) fn of(run: &Run, record: &Record) -> Vec<Caveat> {
+pub(super) fn caveats(run: &Run, record: &Record) -> Vec<Caveat> {
     let mut doubts = run.client.caveats.clone();
     let told = run.server.iter().flat_map(|half| &half.caveats).take(MAX_TOLD).cloned();
     doubts.extend(told.map(|caveat| caveat.told_by(End::Server)));
@@ -250,8 +251,7 @@ fn shared_kernel(record: &Record) -> Option<Caveat> {
     record.environment.shared_kernel.then_some(caveat)
 }
 
-// Merges the evidence of two ends to that of a flow, and the evidence of flows to that of a
-// direction.
+// Evidence of two ends, merged to that of a flow, and of flows, merged to that of a direction.
 
 /// TCP evidence of a flow: that of each end from its own report.
 pub(super) fn flow_tcp(

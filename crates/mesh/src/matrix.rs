@@ -1,4 +1,5 @@
-//! The last result of each pair of sites as a document, `linerate.matrix/1`.
+//! The last result of each pair of sites as a document, `linerate.matrix/1`, and the sites,
+//! directions of a site and groups that explain bad pairs.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -192,13 +193,7 @@ fn causes(cells: &[MatrixCell]) -> Vec<CauseCount> {
     counts
 }
 
-// Finds the sites, directions of a site and groups that explain bad pairs.
-//
-// Each candidate has the pairs that it is part of. Their ranks among all pairs are compared with
-// those of the other pairs (Wilcoxon's rank-sum test, one-sided, normal approximation with ties).
-// The candidate with the least p-value becomes a suspect, its pairs are set aside, and the rest is
-// tested again. Bonferroni's correction over all candidates keeps the probability of naming any
-// candidate by chance at [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
+// Suspects: what explains bad pairs.
 
 /// A site, direction of a site or group that explains bad pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -258,7 +253,13 @@ struct RankedPair<'a> {
 type Candidate = (SuspectKind, String);
 
 /// The suspects of a matrix, the surest first.
-pub(crate) fn suspects(matrix: &MatrixDocument) -> Vec<Suspect> {
+///
+/// Each candidate has the pairs that it is part of. Their ranks among all pairs are compared with
+/// those of the other pairs (Wilcoxon's rank-sum test, one-sided, normal approximation with ties).
+/// The candidate with the least p-value becomes a suspect, its pairs are set aside, and the rest is
+/// tested again. Bonferroni's correction over all candidates keeps the probability of naming any
+/// candidate by chance at [`FALSE_ALARMS`]. A suspect must also be worse by [`LEAST_DIFFERENCE`].
+fn suspects(matrix: &MatrixDocument) -> Vec<Suspect> {
     let mut suspects = found(matrix, SuspectMetric::Throughput);
     suspects.extend(found(matrix, SuspectMetric::Loss));
     suspects.sort_by(|a, b| a.p_value.total_cmp(&b.p_value));
@@ -381,7 +382,7 @@ fn surest(
 }
 
 /// Probability of naming a candidate where nothing is wrong, for each metric.
-pub(crate) const FALSE_ALARMS: f64 = 0.05;
+const FALSE_ALARMS: f64 = 0.05;
 /// A throughput is bad if it is lower by this share at least.
 const LEAST_DIFFERENCE: f64 = 0.2;
 /// A loss is bad if it is higher by this at least, percentage points.

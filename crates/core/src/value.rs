@@ -1,4 +1,5 @@
-//! Values and their kinds: what an option of a test, a treatment or a kernel setting takes.
+//! Values and their kinds: what an option of a test, a treatment or a kernel setting takes; and the
+//! value of the treatment `qos`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -407,13 +408,12 @@ fn is_name(text: &str) -> bool {
     (1..16).contains(&text.len()) && text.bytes().all(allowed)
 }
 
-// The treatment `qos`: a DiffServ policy on the device that leads to the peer.
-//
-// Its value is written as the name of a file. This crate reads none: whoever has the treatments
-// gives them the text ([`Treatments::load`](super::Treatments::load)), which then travels with
-// them, to an endpoint too.
+// The value of the treatment `qos`: a DiffServ policy on the device that leads to the peer.
 
 /// Which policy is to be in force.
+///
+/// It is written as the name of a file. This crate reads none: whoever has the treatments gives
+/// them the text (`Treatments::load`), which then travels with them, to an endpoint too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "policy", rename_all = "snake_case")]
 pub enum QosPolicy {

@@ -1,4 +1,5 @@
-//! `capacity`: many connections, held; and the search for the number at which they stop.
+//! `capacity`: many connections, held; and the search for the number at which they stop. The
+//! options become a test, whose progress is shown while it runs.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::site::place;
 /// open.
 pub(crate) fn execute(args: CapacityArgs) -> Result<(), Failure> {
     let format = output::json_or_text(args.document.json);
-    let test = test(&args).map_err(Failure::usage)?;
+    let test = resolve(&args).map_err(Failure::usage)?;
     let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let (site, target) = place(args.host, &args.path, test.seed, &mut progress)?;
@@ -70,7 +71,7 @@ fn shortfall(name: &str, pool: &PoolResult) -> Option<String> {
     (alive < asked || *lost > 0).then(|| format!("{alive} of {asked} {name} are alive{losses}"))
 }
 
-// The progress of a run: a line for each phase, and on a terminal how many connections are open.
+// Progress of a run: a line for each phase, and on a terminal how many connections are open.
 
 /// Shows the progress of a run.
 struct Live {
@@ -179,26 +180,14 @@ fn words(now: &CapacityLive) -> String {
     format!("{doing}: {} of {} open{lost}", now.open, now.asked)
 }
 
-// The options of `capacity` → a [`CapacityTest`] that has passed its own check.
-
-/// TCP connections, if nothing else was asked for.
-const DEFAULT_CONNECTIONS: u64 = 1000;
-const DEFAULT_HOLD: Duration = Duration::from_secs(5);
-/// Time that each round of a search holds its connections.
-const SHORT_HOLD: Duration = Duration::from_secs(1);
-/// Heartbeats a second that cost an end a small part of one CPU.
-const HEARTBEATS_PER_S: u64 = 20_000;
-const DEFAULT_LOAD: Duration = Duration::from_secs(1);
-/// Connections of the load, unless they are named.
-const MAX_ACTIVE: u64 = 1000;
-const DEFAULT_MESSAGE: ByteCount = ByteCount(64);
+// The test that the options ask for.
 
 /// What the options ask for. Of a search, `connections` (or `udp_sockets`) are the most that it may
 /// try.
 ///
 /// # Errors
 /// The first contradiction, or the first figure that is out of range.
-pub(crate) fn test(args: &CapacityArgs) -> anyhow::Result<CapacityTest> {
+fn resolve(args: &CapacityArgs) -> anyhow::Result<CapacityTest> {
     let population = &args.population;
     let (connections, udp_sockets) = counts(population)?;
     let find_limit = population.find_limit;
@@ -288,6 +277,18 @@ fn one_family(sources: &[IpAddr]) -> anyhow::Result<()> {
     }
 }
 
+/// TCP connections, if nothing else was asked for.
+const DEFAULT_CONNECTIONS: u64 = 1000;
+const DEFAULT_HOLD: Duration = Duration::from_secs(5);
+/// Time that each round of a search holds its connections.
+const SHORT_HOLD: Duration = Duration::from_secs(1);
+/// Heartbeats a second that cost an end a small part of one CPU.
+const HEARTBEATS_PER_S: u64 = 20_000;
+const DEFAULT_LOAD: Duration = Duration::from_secs(1);
+/// Connections of the load, unless they are named.
+const MAX_ACTIVE: u64 = 1000;
+const DEFAULT_MESSAGE: ByteCount = ByteCount(64);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,7 +319,7 @@ mod tests {
         let Ok(Command::Capacity(args)) = command("capacity pit") else {
             panic!("capacity was asked for");
         };
-        let test = super::test(&args).unwrap();
+        let test = resolve(&args).unwrap();
         let progress = Progress::new(crate::output::Format::Text, true);
         let mut live = Live::new(progress, &test);
         let mut see = |at_s, phase, open| {
@@ -356,7 +357,7 @@ mod tests {
         let Command::Capacity(args) = command(&format!("capacity pit {options}"))? else {
             panic!("capacity was asked for");
         };
-        test(&args).map_err(|error| error.to_string())
+        resolve(&args).map_err(|error| error.to_string())
     }
 
     #[test]
