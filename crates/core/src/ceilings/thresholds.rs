@@ -149,7 +149,7 @@ pub(super) const SMALL_WINDOW: f64 = 10.0;
 /// (net/ipv4/tcp_cubic.c, bictcp_update): W·√p is 0.8 to 1.0 there, where Reno has 1.05 to 1.25.
 pub(super) const SMALL_WINDOW_CUBIC: f64 = 16.0;
 /// Timeouts over loss events from which on they decide the rate (Padhye's model).
-pub(super) const TIMEOUTS_COUNT: f64 = 0.1;
+pub(super) const TIMEOUTS_DECIDE: f64 = 0.1;
 
 /// Share of the time on a CPU, or waiting for one, that is all that a thread can get.
 pub(super) const THREAD_FULL: f64 = 0.9;

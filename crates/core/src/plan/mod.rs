@@ -255,7 +255,7 @@ pub struct SocketOptions {
     pub send_buffer_bytes: Option<ByteCount>,
     /// The client's port of the first flow; flow N has it plus N.
     pub source_port: Option<u32>,
-    /// `TCP_MAXSEG`, bytes without TCP options.
+    /// `TCP_MAXSEG`, bytes with TCP options.
     pub mss_bytes: Option<u32>,
     /// `SO_MAX_PACING_RATE`, bits per second of each flow.
     pub pacing_bps: Option<BitRate>,

@@ -63,7 +63,7 @@ pub struct TestOption {
 /// options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// Every workload.
+    /// Every transport.
     Any,
     /// TCP and MPTCP.
     Tcp(&'static str, &'static [&'static str]),

@@ -5,7 +5,7 @@ use super::super::remedy::congestion_control;
 use super::super::signals::{is_bbr, loss_events, lost, positive, rtt_s, segments_sent};
 use super::super::thresholds::{
     EVENTS_STEADY, MODEL_TOLERANCE, QUEUE_INFLATION, SMALL_WINDOW, SMALL_WINDOW_CUBIC,
-    TIMEOUTS_COUNT, USUAL_STATE, WINDOW_USED,
+    TIMEOUTS_DECIDE, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View, percent};
 use super::{Cause, Ceiling, Rule, Signs};
@@ -61,7 +61,7 @@ fn model(view: &View<'_>, flow: &TcpFlow<'_>) -> Model {
         Model::Bbr
     } else if view.comes_down() || events < EVENTS_STEADY || is_small(view, flow) {
         Model::Window
-    } else if timeouts > TIMEOUTS_COUNT * events {
+    } else if timeouts > TIMEOUTS_DECIDE * events {
         Model::Timeouts
     } else if flow.tcp.congestion.as_deref() == Some("cubic") {
         Model::Cubic
@@ -79,7 +79,7 @@ fn is_small(view: &View<'_>, flow: &TcpFlow<'_>) -> bool {
         Some("cubic") => SMALL_WINDOW_CUBIC,
         _ => SMALL_WINDOW,
     };
-    segments < small && timeouts <= TIMEOUTS_COUNT * events(view, flow)
+    segments < small && timeouts <= TIMEOUTS_DECIDE * events(view, flow)
 }
 
 /// Loss events of one flow: its share of the kernel's count, which is that of all flows.

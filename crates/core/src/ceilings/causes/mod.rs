@@ -105,7 +105,8 @@ impl Ceiling {
         self
     }
 
-    /// The measured rate over a share of the time, which the rule says is the cause's.
+    /// The rate that the cause would let through if it held all the time, and not a share of it:
+    /// the measured rate over that share.
     fn rate_over(view: &View<'_>, formula: &str, (key, share): (&str, f64)) -> Self {
         Self::new(view.throughput_bps / share, formula)
             .input("throughput_bps", Some(view.throughput_bps))
@@ -113,7 +114,8 @@ impl Ceiling {
             .dependent()
     }
 
-    /// An input is the measured rate itself: such a ceiling cannot confirm.
+    /// An input is the measured rate itself: that the rate agrees with such a ceiling proves nothing.
+    /// A rate outside the tolerance still rules the cause out.
     fn dependent(mut self) -> Self {
         self.independent = false;
         self
