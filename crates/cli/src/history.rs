@@ -24,7 +24,7 @@ use crate::args::{
 use crate::failure::{self, Failure};
 use crate::files::OutputFile;
 use crate::keep::{open, open_at};
-use crate::{gate, output, turn};
+use crate::{gate, output};
 
 /// Does what `linerate history` was asked.
 ///
@@ -273,7 +273,7 @@ pub(crate) fn observed(
         detail: against.detail.clone(),
         most: Some(SEARCHED),
         schemas: schemas.iter().map(|schema| (*schema).to_owned()).collect(),
-        before: Some(until(turn::now())),
+        before: Some(until(linerate_engine::since_1970_s())),
         ..Filter::default()
     };
     let filter = match which {

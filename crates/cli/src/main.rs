@@ -24,7 +24,7 @@
 //! | [`monitor`] | tests on a schedule, alarms, metrics; tests when Prometheus asks |
 //! | [`push`] | metrics that are sent to a collector or a store; posts to webhooks |
 //! | [`mesh`] | many sites: the coordinator, a site's agent |
-//! | [`turn`] | one test of a monitor at a time; the time since 1970 |
+//! | [`turn`] | one test of a monitor at a time |
 //! | [`web`] | the history as pages for a browser |
 //! | [`access`] | who may read pages and metrics |
 //! | [`serve`] | `serve`: the endpoint |

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use linerate_core::monitor::HttpUrl;
+use linerate_engine::since_1970_ns;
 use linerate_report::metrics::Metrics;
 use rustls::crypto::ring;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use super::turn::since_1970;
 use crate::output;
 
 /// Wait before a request that failed is sent again. It doubles up to the longest.
@@ -52,7 +52,7 @@ impl Push {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
             service,
-            began_ns: now_ns(),
+            began_ns: since_1970_ns(),
             host: host.trim_end().to_owned(),
             requests: Some(requests),
             ends,
@@ -62,7 +62,7 @@ impl Push {
 
     /// Queues the metrics as of now, unless the queue is full.
     pub(crate) fn send(&self, metrics: &Metrics) {
-        self.send_at(metrics, now_ns());
+        self.send_at(metrics, since_1970_ns());
     }
 
     /// Queues the metrics as of a time, ns since 1970, unless the queue is full.
@@ -89,10 +89,6 @@ impl Drop for Push {
         // What was not sent by then is lost with the process.
         let _ = self.ended.recv_timeout(LAST);
     }
-}
-
-fn now_ns() -> u64 {
-    since_1970().as_nanos() as u64
 }
 
 /// The sender ended before the receiver took the request.

@@ -1,12 +1,11 @@
 //! One test at a time for each history, whichever process starts it: two tests would share this
-//! host's link. A file beside the history is the lock, and says what runs since when; the clock for
-//! that is here, too.
+//! host's link. A file beside the history is the lock, and says what runs since when.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -77,17 +76,6 @@ fn place(history: &Path) -> PathBuf {
 /// Attempts to take the lock: [`running`] also holds it, for a moment.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Time since 1970, by the clock that can be set. What waits, or asks how long ago something was,
-/// takes `linerate_engine::since_boot`.
-pub(crate) fn since_1970() -> Duration {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default()
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    since_1970().as_secs()
-}
 
 #[cfg(test)]
 mod tests {

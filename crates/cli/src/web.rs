@@ -242,7 +242,7 @@ impl WebSite {
     /// A test that is started by hand may run at any hour, but not beyond a budget.
     fn has_room(&self, monitor: &Monitor, number: usize) -> Result<(), (u16, String)> {
         let history = self.history()?;
-        let now = turn::now();
+        let now = linerate_engine::since_1970_s();
         let schedule = remembered(monitor, &history, now).map_err(unreadable)?;
         let why = match schedule.within_budgets(number, now) {
             Some(at) if at <= now => return Ok(()),
@@ -284,7 +284,7 @@ const DRAWN: usize = 50;
 
 /// Without runs of the future.
 fn up_to_now(runs: &Filter) -> Filter {
-    Filter { before: Some(until(turn::now())), ..runs.clone() }
+    Filter { before: Some(until(linerate_engine::since_1970_s())), ..runs.clone() }
 }
 
 fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Overview> {

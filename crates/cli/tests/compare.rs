@@ -104,8 +104,8 @@ fn a_fault_that_is_forbidden_excludes_and_one_sided_is_an_outcome() {
         runs.iter().filter(seen).count()
     };
     let (a, b) = (with_fault("a"), with_fault("b"));
-    // So many exclusions end it. On a machine that stands still a run of B may end before what it sends
-    // again is counted: its pair counts.
+    // So many exclusions end it. On a machine that stands still a run of B may end before what it
+    // sends again is counted: its pair counts.
     let is_excluded = |pair: &&Value| pair["excluded"].as_array().is_some_and(|it| !it.is_empty());
     let excluded = runs.iter().filter(is_excluded).count();
     assert_eq!(excluded, 10, "{document}");

@@ -10,13 +10,14 @@ pub(crate) fn now() -> Duration {
 }
 
 /// Now by the clock that hosts set to each other, ns since 1970: for what another host is told.
-pub(crate) fn since_1970_ns() -> u64 {
+pub fn since_1970_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, nanos)
 }
 
-/// Now by the clock that hosts set to each other, seconds since 1970.
-pub(crate) fn since_1970_s() -> u64 {
+/// Now by the clock that hosts set to each other, seconds since 1970. What waits, or asks how long ago
+/// something was, takes [`since_boot`](crate::since_boot).
+pub fn since_1970_s() -> u64 {
     since_1970_ns() / 1_000_000_000
 }
 

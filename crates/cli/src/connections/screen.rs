@@ -1,7 +1,7 @@
 //! The full screen of `connections --watch`: a table that keys sort and filter.
 //!
-//! [`ScreenView`] is what is shown, without a terminal; [`Screen`] is the terminal, which is restored at
-//! the end, also after a panic.
+//! [`ScreenView`] is what is shown, without a terminal; [`Screen`] is the terminal, which is restored
+//! at the end, also after a panic.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -17,7 +17,7 @@ use linerate_core::units::{ByteCount, format_rfc3339_seconds};
 use linerate_engine::monitor::{
     Attempt, Described, Health, MonitorCaller, MonitorLoop, MonitorRun, labels, parts, remembered,
 };
-use linerate_engine::{open_lock, since_boot, with_ending};
+use linerate_engine::{open_lock, since_1970_s, since_boot, with_ending};
 use linerate_history::{History, HistoryError, Place, Point};
 use linerate_report::Document;
 use linerate_report::text::series_change;
@@ -28,7 +28,7 @@ use crate::args::MonitorArgs;
 use crate::failure::Failure;
 use crate::history::change;
 use crate::push::{Push, post};
-use crate::turn::{Turn, TurnHolder, now};
+use crate::turn::{Turn, TurnHolder};
 use crate::{access, files, keep, output, run};
 
 pub(crate) use attempt::measure;
@@ -204,7 +204,7 @@ impl MonitorCaller for Own {
     }
 
     fn show(&mut self, monitor: &Monitor, schedule: &Schedule, health: &[Health]) {
-        let metrics = metrics::page(monitor, schedule, health, now());
+        let metrics = metrics::page(monitor, schedule, health, since_1970_s());
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = metrics.page();
         self.receiver.iter().for_each(|to| to.send(&metrics));
     }
@@ -212,14 +212,14 @@ impl MonitorCaller for Own {
 
 /// Prints a line for a run that was saved.
 pub(crate) fn print_saved(what: &str, document: &dyn Document, run: i64) {
-    let (at, answer) = (format_rfc3339_seconds(now()), document.answer());
+    let (at, answer) = (format_rfc3339_seconds(since_1970_s()), document.answer());
     // The run is saved, whether or not anybody reads the line.
     let _ = output::print(&format!("{at} {what}: {answer} (run {run})\n"));
 }
 
 /// The runs of the next 24 hours, if each carries the most that it may.
 fn forecast(monitor: &Monitor, history: Option<&History>) -> anyhow::Result<String> {
-    let begin = now();
+    let begin = since_1970_s();
     let mut schedule = match history {
         Some(history) => remembered(monitor, history, begin)?,
         None => Schedule::new(monitor),

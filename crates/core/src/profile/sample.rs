@@ -473,17 +473,7 @@ mod tests {
             how: How::Sampled { clock, kernel_seen: true, all_cpus: true },
             hz: 499,
             seconds: 2.0,
-            samples: folded.iter().map(|stack| stack.count).sum(),
-            lost: 0,
-            throttled: 0,
-            cpus: Vec::new(),
-            folded,
-            other_samples: 0,
-            threads: CpuSeconds::default(),
-            each_thread: Vec::new(),
-            softirq_seconds: None,
-            overhead: Overhead::default(),
-            caveats: Vec::new(),
+            ..profile(folded)
         }
     }
 

@@ -1,6 +1,6 @@
 //! The connections, or the UDP sockets, of one of the client's workers: it opens them, keeps them
-//! alive, sends requests over them and replaces them. [`PoolTransport`] is what differs between TCP and
-//! UDP.
+//! alive, sends requests over them and replaces them. [`PoolTransport`] is what differs between TCP
+//! and UDP.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

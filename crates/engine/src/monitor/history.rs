@@ -47,8 +47,8 @@ pub fn of_one_metric(mut points: Vec<Point>) -> Vec<Point> {
     points
 }
 
-/// The end of the runs that began by `now`, in seconds since 1970: those of the future were saved by
-/// a wrong clock, and would hide the others.
+/// The end of the runs that began by `now`, in seconds since 1970: those of the future were saved
+/// by a wrong clock, and would hide the others.
 pub fn until(now: u64) -> Since {
     Since::Moment(format_rfc3339_seconds(now + 1))
 }
@@ -297,8 +297,8 @@ fn last_day(times: impl Iterator<Item = u64>, gap_s: u64) -> Option<u64> {
 mod tests {
     use linerate_core::monitor::{Monitor, Next, Outcome, Schedule};
     use linerate_core::units::SplitMix64;
-    use linerate_history::NewRun;
 
+    use super::super::tests::saved_run;
     use super::*;
     use crate::monitor::{CARRIED, remembered};
 
@@ -372,21 +372,10 @@ mod tests {
 
         fn save(&mut self, now: u64) {
             let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-            let run = NewRun {
-                started_at: &format_rfc3339_seconds(now),
-                schema: "linerate.record/1",
-                path: "pit",
-                workload: "rr",
-                detail: "tcp",
-                series: "asks to loop",
-                answer: "",
-                cause: None,
-                figures: &[(CARRIED.to_owned(), BYTES as f64)],
-                pairs: &[],
-                labels: &[label("test", "asks"), label("path", "loop")],
-                document: "{}",
-            };
-            self.history.save(&run).unwrap();
+            let started_at = format_rfc3339_seconds(now);
+            let figures = [(CARRIED.to_owned(), BYTES as f64)];
+            let labels = [label("test", "asks"), label("path", "loop")];
+            self.history.save(&saved_run(&started_at, &figures, &labels)).unwrap();
             self.runs.push(self.time);
         }
 

@@ -417,6 +417,28 @@ mod tests {
         fn show(&mut self, _: &Monitor, _: &Schedule, _: &[Health]) {}
     }
 
+    /// A run of the test `asks`, as a monitor saves it.
+    pub(super) fn saved_run<'a>(
+        started_at: &'a str,
+        figures: &'a [(String, f64)],
+        labels: &'a [(String, String)],
+    ) -> NewRun<'a> {
+        NewRun {
+            started_at,
+            schema: "linerate.record/1",
+            path: "pit",
+            workload: "rr",
+            detail: "tcp",
+            series: "asks to loop",
+            answer: "",
+            cause: None,
+            figures,
+            pairs: &[],
+            labels,
+            document: "{}",
+        }
+    }
+
     #[test]
     fn a_run_that_was_started_elsewhere_counts_in_budget_schedule_and_metrics() {
         let directory = tempfile::tempdir().unwrap();
@@ -435,21 +457,9 @@ mod tests {
         let carried = [("transactions_per_s".to_owned(), 7.0), (CARRIED.to_owned(), 1e6)];
         let mut elsewhere = linerate_history::open(&place).unwrap();
         let mut save = || {
-            let run = NewRun {
-                started_at: &format_rfc3339_seconds(since_1970_s()),
-                schema: "linerate.record/1",
-                path: "pit",
-                workload: "rr",
-                detail: "tcp",
-                series: "asks to loop",
-                answer: "",
-                cause: None,
-                figures: &carried,
-                pairs: &[],
-                labels: &labels(&watch.monitor, watch.tasks[0]),
-                document: "{}",
-            };
-            elsewhere.save(&run).unwrap()
+            let started_at = format_rfc3339_seconds(since_1970_s());
+            let labels = labels(&watch.monitor, watch.tasks[0]);
+            elsewhere.save(&saved_run(&started_at, &carried, &labels)).unwrap()
         };
         save();
         let own = save();

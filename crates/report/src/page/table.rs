@@ -7,8 +7,8 @@ use crate::number::{UNKNOWN, count};
 
 /// Declares a table of `rows`, or more columns of one with `to TABLE` in their place: for each
 /// column its alignment, its head and its cell, an expression of the row's pattern in which `?`
-/// stands for a figure that is not known. On a narrow terminal the columns with the highest `@N` are
-/// left out first, all of one `N` together; a column without it stays.
+/// stands for a figure that is not known. On a narrow terminal the columns with the highest `@N`
+/// are left out first, all of one `N` together; a column without it stays.
 macro_rules! table {
     (to $table:expr, $row:pat => $($align:ident $(@$rank:literal)? $head:expr => $cell:expr;)*) => {
         $table$(.$align(

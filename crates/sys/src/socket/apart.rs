@@ -136,8 +136,8 @@ mod tests {
         }
     }
 
-    /// Takes the listener out of the group. A process that another test is about to start may have a
-    /// copy of the descriptor, with which it would stay in when it is dropped.
+    /// Takes the listener out of the group. A process that another test is about to start may have
+    /// a copy of the descriptor, with which it would stay in when it is dropped.
     fn end(second: &TcpListener) {
         SockRef::from(second).shutdown(Shutdown::Both).unwrap();
     }

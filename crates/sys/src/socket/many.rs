@@ -29,8 +29,8 @@ pub struct Begun {
 /// The result is `None` if the local port is taken: bound by another socket, or in use for `peer`.
 ///
 /// # Errors
-/// Out of descriptors or memory; `AddrNotAvailable` if this host does not have the local address; no
-/// way there.
+/// Out of descriptors or memory; `AddrNotAvailable` if this host does not have the local address;
+/// no way there.
 pub fn begin_connect(peer: SocketAddr, local: Option<SocketAddr>) -> io::Result<Option<Begun>> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new_raw(Domain::for_address(peer), kind, Some(Protocol::TCP))?;

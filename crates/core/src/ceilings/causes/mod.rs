@@ -114,8 +114,8 @@ impl Ceiling {
             .dependent()
     }
 
-    /// An input is the measured rate itself: that the rate agrees with such a ceiling proves nothing.
-    /// A rate outside the tolerance still rules the cause out.
+    /// An input is the measured rate itself: that the rate agrees with such a ceiling proves
+    /// nothing. A rate outside the tolerance still rules the cause out.
     fn dependent(mut self) -> Self {
         self.independent = false;
         self
