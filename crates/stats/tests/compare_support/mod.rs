@@ -48,7 +48,16 @@ pub(crate) struct Model {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     /// The logs of so many runs without any treatment, in the order in which they are made.
-    series: fn(&mut Source, usize) -> Vec<f64>,
+    pub(crate) series: fn(&mut Source, usize) -> Vec<f64>,
+}
+
+impl Model {
+    /// A path in a quiet lab.
+    pub(crate) fn quiet() -> Self {
+        let series =
+            |source: &mut Source, runs| (0..runs).map(|_| 0.01 * source.normal()).collect();
+        Self { name: "quiet", what: "each run scatters by 1 %, normal", series }
+    }
 }
 
 pub(crate) const MODELS: [Model; 6] = [
