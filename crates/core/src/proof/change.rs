@@ -7,7 +7,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::predict;
-use super::predict::{Predicted, Watched};
+use super::predict::{Case, Predicted, Watched};
 use crate::ceilings::formulas::TIMESTAMP_BYTES;
 use crate::plan::{
     Extent, MAX_STREAMS, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test, Traffic,
@@ -16,7 +16,7 @@ use crate::record::Cause;
 use crate::units::{BitRate, ByteCount, End, Family, Span};
 
 /// What the plain runs of one direction showed; what is not known is `None`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlainRuns {
     /// Goodput over all flows, payload bits per second.
     pub rate_bps: f64,
@@ -24,8 +24,8 @@ pub struct PlainRuns {
     pub rtt_min_s: Option<f64>,
     /// The mean RTT under load, seconds.
     pub rtt_s: Option<f64>,
-    /// Address family: the size of IP's header.
-    pub family: Family,
+    /// Address family: the size of IP's header; IPv4's if it is not known.
+    pub family: Option<Family>,
     /// Payload of a full segment, bytes.
     pub mss_bytes: Option<f64>,
     /// The window that the receiver offers each flow, bytes.
@@ -63,32 +63,6 @@ pub struct PlainRuns {
 }
 
 impl PlainRuns {
-    /// Plain runs of which only the rate and the family are known.
-    pub fn new(rate_bps: f64, family: Family) -> Self {
-        Self {
-            rate_bps,
-            rtt_min_s: None,
-            rtt_s: None,
-            family,
-            mss_bytes: None,
-            receive_window_bytes: None,
-            max_receive_window_bytes: None,
-            send_buffer_bytes: None,
-            max_send_buffer_bytes: None,
-            congestion: None,
-            allowed_congestion: Vec::new(),
-            retransmitted_share: None,
-            max_pacing_bps: None,
-            has_class: None,
-            thread_shares: [None; 2],
-            core_shares: [None; 2],
-            host_shares: [None; 2],
-            train_bps: None,
-            can_send_without_copy: false,
-            can_discard: false,
-        }
-    }
-
     /// The RTT under load above the smallest, seconds.
     pub fn queue_s(&self) -> Option<f64> {
         Some((self.rtt_s? - self.rtt_min_s?).max(0.0))
@@ -145,12 +119,21 @@ pub struct Intervention {
     /// The end that it concerns.
     pub end: ChangedEnd,
     /// Makes the changed test.
-    change: fn(&Test, &PlainRuns) -> Result<Test, Refusal>,
-    /// The ratio of a figure to its plain value, if this cause is the limit.
-    predict: fn(&Test, &PlainRuns, Watched, Cause) -> Option<Predicted>,
+    change: Change,
+    /// The ratio of the rates.
+    rate: Predict,
+    /// The ratio of the other figures, if they tell more than the rate.
+    others: Option<Predict>,
 }
 
+type Change = fn(&Test, &PlainRuns) -> Result<Test, Refusal>;
+type Predict = fn(&Case<'_>) -> Option<Predicted>;
+
 impl Intervention {
+    const fn new(name: &'static str, end: ChangedEnd, change: Change, rate: Predict) -> Self {
+        Self { name, end, change, rate, others: None }
+    }
+
     /// The changed test, checked.
     ///
     /// # Errors
@@ -161,16 +144,13 @@ impl Intervention {
         Ok(test)
     }
 
-    /// What the changed runs have of a figure over what the plain runs have, if `cause` is the
-    /// limit; `None` where the cause says nothing about it.
-    pub fn predicted(
-        &self,
-        plain: &Test,
-        seen: &PlainRuns,
-        watched: Watched,
-        cause: Cause,
-    ) -> Option<Predicted> {
-        (self.predict)(plain, seen, watched, cause).filter(|predicted| predicted.is_valid())
+    /// What the changed runs have of a figure over what the plain runs have; `None` where the cause
+    /// says nothing about it.
+    pub fn predicted(&self, case: &Case<'_>) -> Option<Predicted> {
+        let is_rate = case.watched == Watched::Rate;
+        let predict = if is_rate { Some(self.rate) } else { self.others };
+        let is_cause = case.cause != Cause::Unexplained;
+        predict?(case).filter(|predicted| is_cause && predicted.is_valid())
     }
 }
 
@@ -178,55 +158,44 @@ impl Intervention {
 ///
 /// A change that makes a byte dearer for the CPU (a work factor of reads and writes) has its place
 /// after those that make it cheaper; the test needs an option for it first.
-pub static INTERVENTIONS: [Intervention; 18] = [
-    entry("pacing=2", ChangedEnd::Sender, twice_the_pace, predict::pacing),
-    entry("write_rate=2", ChangedEnd::Sender, faster_writes, predict::writes),
-    entry("read_rate=2", ChangedEnd::Receiver, faster_reads, predict::reads),
-    entry("streams=2", ChangedEnd::Both, twice_the_streams, predict::streams),
-    entry("receive_window=2", ChangedEnd::Receiver, window::<20>, predict::window::<20>),
-    entry("receive_window=0.6", ChangedEnd::Receiver, window::<6>, predict::window::<6>),
-    entry("send_buffer=2", ChangedEnd::Sender, buffer::<20>, predict::buffer::<20>),
-    entry("send_buffer=0.6", ChangedEnd::Sender, buffer::<6>, predict::buffer::<6>),
-    entry("mss=0.6", ChangedEnd::Both, smaller_segments, predict::mss),
-    entry("pace=0.9", ChangedEnd::Sender, slower, predict::slower),
-    entry("congestion=bbr", ChangedEnd::Sender, |t, s| algorithm(t, s, "bbr"), predict::algorithm),
-    entry(
-        "congestion=cubic",
-        ChangedEnd::Sender,
-        |t, s| algorithm(t, s, "cubic"),
-        predict::algorithm,
-    ),
-    entry("cpu=less", ChangedEnd::Both, cheaper_at_both, predict::cheaper_at_both),
-    entry("cpu_send=less", ChangedEnd::Sender, cheaper_to_send, predict::cheaper_to_send),
-    entry(
-        "cpu_receive=less",
-        ChangedEnd::Receiver,
-        cheaper_to_receive,
-        predict::cheaper_to_receive,
-    ),
-    entry("rate=1.2", ChangedEnd::Sender, datagrams::<12>, predict::datagrams::<12>),
-    entry("rate=0.8", ChangedEnd::Sender, datagrams::<8>, predict::datagrams::<8>),
-    entry("time=3", ChangedEnd::Both, longer, predict::longer),
-];
+pub static INTERVENTIONS: [Intervention; 18] = {
+    use ChangedEnd::{Both, Receiver, Sender};
+    [
+        Intervention::new("pacing=2", Sender, twice_the_pace, predict::pacing),
+        Intervention::new("write_rate=2", Sender, faster_writes, predict::writes),
+        Intervention::new("read_rate=2", Receiver, faster_reads, predict::reads),
+        Intervention::new("streams=2", Both, twice_the_streams, predict::streams),
+        Intervention::new("receive_window=2", Receiver, window::<20>, predict::window::<20>),
+        Intervention::new("receive_window=0.6", Receiver, window::<6>, predict::window::<6>),
+        Intervention::new("send_buffer=2", Sender, buffer::<20>, predict::buffer::<20>),
+        Intervention::new("send_buffer=0.6", Sender, buffer::<6>, predict::buffer::<6>),
+        Intervention::new("mss=0.6", Both, smaller_segments, predict::mss),
+        Intervention {
+            others: Some(predict::drained),
+            ..Intervention::new("pace=0.9", Sender, slower, |_| None)
+        },
+        Intervention::new("congestion=bbr", Sender, to_bbr, predict::algorithm),
+        Intervention::new("congestion=cubic", Sender, to_cubic, predict::algorithm),
+        Intervention::new("cpu=less", Both, cheaper, predict::cheaper),
+        Intervention::new("cpu_send=less", Sender, cheaper_to_send, predict::cheaper_to_send),
+        Intervention::new(
+            "cpu_receive=less",
+            Receiver,
+            cheaper_to_receive,
+            predict::cheaper_to_receive,
+        ),
+        Intervention::new("rate=1.2", Sender, datagrams::<12>, predict::datagrams::<12>),
+        Intervention::new("rate=0.8", Sender, datagrams::<8>, predict::datagrams::<8>),
+        Intervention::new("time=3", Both, longer, predict::longer),
+    ]
+};
 
 /// The intervention with this name.
 pub fn intervention(name: &str) -> Option<&'static Intervention> {
     INTERVENTIONS.iter().find(|intervention| intervention.name == name)
 }
 
-type Change = fn(&Test, &PlainRuns) -> Result<Test, Refusal>;
-type Predict = fn(&Test, &PlainRuns, Watched, Cause) -> Option<Predicted>;
-
-const fn entry(
-    name: &'static str,
-    end: ChangedEnd,
-    change: Change,
-    predict: Predict,
-) -> Intervention {
-    Intervention { name, end, change, predict }
-}
-
-/// Makes a number of tenths a factor: constants of functions cannot be floats.
+/// Makes a number of tenths a factor: a parameter of a function's type cannot be a float.
 pub(super) const fn tenths(n: u32) -> f64 {
     n as f64 / 10.0
 }
@@ -340,6 +309,14 @@ fn algorithm(test: &Test, seen: &PlainRuns, name: &str) -> Result<Test, Refusal>
     Ok(test)
 }
 
+fn to_bbr(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    algorithm(test, seen, "bbr")
+}
+
+fn to_cubic(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    algorithm(test, seen, "cubic")
+}
+
 fn longer(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
     let mut test = test.clone();
     stream(&mut test)?;
@@ -376,7 +353,7 @@ fn cheaper_to_receive(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     Ok(test)
 }
 
-fn cheaper_at_both(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+fn cheaper(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     cheaper_to_receive(&cheaper_to_send(test, seen)?, seen)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::change::{INTERVENTIONS, Intervention, PlainRuns, Refusal};
 use super::conclude::Evidence;
 use super::document::NotMade;
-use super::predict::{CAUSES, Predicted, WATCHED, Watched, ruled_out};
+use super::predict::{CAUSES, Case, Predicted, WATCHED, Watched, ruled_out};
 use super::scatter::mean;
 use crate::plan::{Extent, Test};
 use crate::record::Cause;
@@ -58,8 +58,8 @@ impl Offer {
         let pairs =
             WATCHED.iter().flat_map(|watched| causes.iter().map(|cause| (*watched, *cause)));
         let predicted = pairs.filter_map(|(watched, cause)| {
-            let predicted = intervention.predicted(plain, seen, watched, cause)?;
-            Some(((watched, cause), predicted))
+            let case = Case { test: plain, seen, watched, cause };
+            Some(((watched, cause), intervention.predicted(&case)?))
         });
         Ok(Self {
             change: intervention.name,
@@ -197,7 +197,7 @@ pub struct Prover {
 
 /// Plain runs before the first change: two, so that there is a scatter.
 const FIRST_PLAIN: usize = 2;
-/// Blocks of one change at most: what four do not tell, the scatter hides.
+/// Blocks of one change at most: what five do not tell, the scatter hides.
 const MAX_BLOCKS: usize = 5;
 /// Weight of a cause that the evidence does not name, where all that it names have 1 together: it
 /// is less likely, but must be excluded like the others.
@@ -265,7 +265,7 @@ impl Prover {
     pub fn next_run(&mut self) -> Option<ProofRun> {
         if self.block.is_none() {
             if self.plain.len() < FIRST_PLAIN {
-                return self.affords_first().then_some(ProofRun::Plain);
+                return self.affords_plain().then_some(ProofRun::Plain);
             }
             let offer = self.choose()?;
             let is_plain_first = self.offers[offer].is_plain_first(&mut self.dice);
@@ -328,10 +328,14 @@ impl Prover {
         self.spent.bytes += figures.bytes();
     }
 
-    /// Whether one plain run more is allowed; of the first its time is not known yet.
-    fn affords_first(&self) -> bool {
-        let next = self.plain.last().map_or(0.0, |run| run.seconds);
-        self.spent.runs < self.budget.runs && self.spent.seconds + next <= self.budget.seconds
+    /// Whether one plain run more is allowed, beside another one. What the first one takes is not
+    /// known before.
+    fn affords_plain(&self) -> bool {
+        let (seconds, bytes) =
+            self.plain.last().map_or((0.0, 0.0), |run| (run.seconds, run.bytes()));
+        self.spent.runs < self.budget.runs
+            && self.spent.seconds + seconds <= self.budget.seconds
+            && self.spent.bytes + bytes <= self.budget.bytes
     }
 
     /// Whether there is enough for so many blocks: a plain run each, and a changed one, which may
@@ -386,7 +390,10 @@ impl Prover {
             return gaps.map(|(watched, gap)| for_each_block(watched, gap)).fold(0.0, f64::max);
         }
         let weight = |cause: &Candidate| cause.weight + UNNAMED_WEIGHT;
-        let mut gain = 0.0;
+        let mut gain = match left[..] {
+            [one, other] => for_each_block(Watched::Rate, evidence.near_gap(at, one, other)),
+            _ => 0.0,
+        };
         for (first, one) in left.iter().enumerate() {
             for other in &left[first + 1..] {
                 let tells = WATCHED.iter().map(|watched| {

@@ -179,20 +179,27 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the rate rose with one of the two, but by less than a quarter, because the other one
-    /// came next. A quarter: [`APART`], and half as much for the interval.
+    /// Whether the rate rose with one of the two, but by less than [`NEAR`], because the other one
+    /// came next.
     fn are_near(&self, one: Cause, other: Cause) -> bool {
         let near = |(at, state): (usize, &OfferState)| {
-            let predicted = [one, other].map(|cause| state.predicted(Watched::Rate, cause));
-            let [Some(one), Some(other)] = predicted else {
-                return false;
-            };
-            let raises_one = (one.low > 1.0) != (other.low > 1.0);
             let interval = self.intervals[at][Watched::Rate as usize];
-            raises_one && interval.is_some_and(|[low, high]| low > 0.0 && high < 1.25_f64.ln())
+            raises_one(state, one, other)
+                && interval.is_some_and(|[low, high]| low > 0.0 && high < NEAR.ln())
         };
-        self.offers().any(near)
-            && [one, other].iter().any(|cause| self.offers().any(|(at, _)| self.tests(at, *cause)))
+        self.offers().any(near) && [one, other].iter().any(|cause| self.is_tested(*cause))
+    }
+
+    /// How narrow the interval of a change must be to show that two causes are near to each other;
+    /// 0 if it does not look so.
+    pub(super) fn near_gap(&self, at: usize, one: Candidate, other: Candidate) -> f64 {
+        let state = &self.prover.offers[at];
+        let ratios = &state.ratios[Watched::Rate as usize];
+        if ratios.is_empty() || !raises_one(state, one.cause, other.cause) {
+            return 0.0;
+        }
+        let seen = mean(ratios);
+        seen.min(NEAR.ln() - seen).max(0.0)
     }
 
     /// Why the runs prove nothing.
@@ -206,6 +213,16 @@ impl<'a> Evidence<'a> {
         (scatter > MOST_SCATTER).then_some(ProofDoubt::Scatter)
     }
 }
+
+/// Whether a change raises the rate for one of two causes alone.
+fn raises_one(state: &OfferState, one: Cause, other: Cause) -> bool {
+    let raises = |cause| Some(state.predicted(Watched::Rate, cause)?.low > 1.0);
+    raises(one).zip(raises(other)).is_some_and(|(one, other)| one != other)
+}
+
+/// The most by which the rate rises where two limits are near to each other: [`APART`], and half as
+/// much for the interval.
+const NEAR: f64 = 1.25;
 
 /// How far from its prediction the mean of a proved cause's figure may be: as far as a tenth, which
 /// is twice the error of two blocks of runs that scatter by 5 %.

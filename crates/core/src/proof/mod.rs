@@ -35,8 +35,7 @@
 //!     PlainRuns, ProofBudget, ProofLevel, ProofRun, Prover, RunFigures,
 //! };
 //! use linerate_core::record::Cause;
-//! use linerate_core::units::{Family, Span};
-//!
+//! //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut test = Test::stream().resolve(7)?;
 //! test.extent = Extent::Time("1.3s".parse()?);
@@ -53,7 +52,8 @@
 //!     host_shares: [Some(0.1); 2],
 //!     max_pacing_bps: Some(f64::INFINITY),
 //!     has_class: Some(false),
-//!     ..PlainRuns::new(100e6, Family::Ipv4)
+//!     rate_bps: 100e6,
+//!     ..PlainRuns::default()
 //! };
 //! let ranking = [(Cause::ReceiveWindow, 0.9), (Cause::PathRate, 0.1)];
 //! let mut prover = Prover::new(&test, &seen, &ranking, &[], ProofBudget::default(), 7);
@@ -95,4 +95,4 @@ mod tests;
 pub use change::{ChangedEnd, INTERVENTIONS, Intervention, PlainRuns, Refusal, intervention};
 pub use choice::{Offer, ProofBudget, ProofRun, Prover, RunFigures};
 pub use document::{InterventionEntry, NotMade, ProofDoubt, ProofFindings, ProofLevel, RuledOut};
-pub use predict::{Predicted, Watched, ruled_out};
+pub use predict::{Case, Predicted, Watched, ruled_out};

@@ -5,10 +5,11 @@
 
 use super::change::{PlainRuns, tenths};
 use crate::ceilings::formulas::{
-    ETHERNET_BYTES, INITIAL_WINDOW_SEGMENTS, TCP_HEADER_BYTES, TIMESTAMP_BYTES, ip_header_bytes,
+    ETHERNET_BYTES, TCP_HEADER_BYTES, TIMESTAMP_BYTES, ip_header_bytes,
 };
 use crate::plan::{Protocol, Test, Traffic};
 use crate::record::Cause;
+use crate::units::Family;
 
 /// A figure of a run that tells causes apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,23 +122,83 @@ fn same(cause: Cause) -> Predicted {
     }
 }
 
-/// The prediction for the rate alone.
-fn of_rate(watched: Watched, predicted: Option<Predicted>) -> Option<Predicted> {
-    predicted.filter(|_| watched == Watched::Rate)
+/// What is asked of an intervention: its effect on a figure, if a cause is the limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// The plain test.
+    pub test: &'a Test,
+    /// What its runs showed.
+    pub seen: &'a PlainRuns,
+    /// The figure.
+    pub watched: Watched,
+    /// The cause that is the limit.
+    pub cause: Cause,
+}
+
+impl Case<'_> {
+    /// What lifts one resource raises the rate if that is the limit, and nothing else.
+    fn lifted(&self, own: Cause) -> Option<Predicted> {
+        Some(if self.cause == own { TWICE } else { same(self.cause) })
+    }
+
+    /// A window or buffer of `factor` times these bytes. The one that limits is followed; any other
+    /// holds the rate back from where it is the smaller one. `usable` is the least share of it that
+    /// holds payload.
+    fn held(&self, own: Cause, factor: f64, bytes: Option<f64>, usable: f64) -> Option<Predicted> {
+        if factor > 1.0 {
+            return self.lifted(own);
+        }
+        if self.cause == own {
+            return Some(Predicted::new(factor * (1.0 - HELD), factor, factor * (1.0 + HELD)));
+        }
+        // What it lets through at the smallest RTT, if a queue made the RTT under load, and at the
+        // mean RTT, if the path's own jitter did.
+        let flow_bytes_per_s = self.seen.rate_bps / 8.0 / f64::from(self.test.streams.max(1));
+        let share = |rtt: Option<f64>| Some((factor * bytes? / (flow_bytes_per_s * rtt?)).min(1.0));
+        let expected = share(self.seen.rtt_min_s).unwrap_or(1.0);
+        let low = usable * share(self.seen.rtt_s).unwrap_or(factor);
+        Some(Predicted::new(low.min(SAME.low * expected), expected, same(self.cause).high))
+    }
+
+    /// A copy less for each byte at the ends with a prediction.
+    fn without_copy(&self, [sender, receiver]: [Option<Predicted>; 2]) -> Option<Predicted> {
+        Some(match self.cause {
+            Cause::CpuSend => sender.unwrap_or(SAME),
+            Cause::CpuReceive => receiver.unwrap_or(SAME),
+            // Of both ends' work on one host either may be the smaller part.
+            Cause::CpuHost if sender.is_some() && receiver.is_some() => WITHOUT_COPY[0],
+            Cause::CpuHost => Predicted::new(1.0, 1.2, 2.5),
+            // What a packet costs stays; the copy of its bytes is a part beside it.
+            Cause::SegmentSize => Predicted::new(0.93, 1.03, 1.15),
+            cause => same(cause),
+        })
+    }
+
+    fn runs_bbr(&self) -> bool {
+        self.seen.congestion.as_deref().is_some_and(is_bbr)
+    }
+}
+
+/// Twice the pace that the test has set.
+pub(super) fn pacing(case: &Case<'_>) -> Option<Predicted> {
+    case.lifted(Cause::Pacing)
+}
+
+pub(super) fn writes(case: &Case<'_>) -> Option<Predicted> {
+    case.lifted(Cause::ApplicationSend)
+}
+
+pub(super) fn reads(case: &Case<'_>) -> Option<Predicted> {
+    case.lifted(Cause::ApplicationReceive)
 }
 
 /// Twice the flows. What each flow has of its own is there twice; what they share is not.
-pub(super) fn streams(
-    test: &Test,
-    _: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    let predicted = match cause {
+pub(super) fn streams(case: &Case<'_>) -> Option<Predicted> {
+    Some(match case.cause {
         // A share beside one flow of a neighbour: 2n/(2n+1) over n/(n+1), which is 4/3 of one flow
         // (Chiu and Jain 1989: equal windows). Random loss has twice the rate.
         Cause::Congestion => {
-            let n = f64::from(test.streams.max(1));
+            let n = f64::from(case.test.streams.max(1));
             let beside_one = 2.0 * (n + 1.0) / (2.0 * n + 1.0);
             Predicted::new(APART.min(0.95 * beside_one), 1.6, 2.2)
         }
@@ -146,41 +207,9 @@ pub(super) fn streams(
         // More threads want the same CPUs: never much faster, and slower by their switches.
         Cause::CpuHost => Predicted::new(0.7, 1.0, 1.1),
         // Another core may have room, or not.
-        Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize | Cause::Unexplained => {
-            return None;
-        }
+        Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize => return None,
         _ => TWICE,
-    };
-    of_rate(watched, Some(predicted))
-}
-
-/// A window or buffer `factor` times as large. The one that limits is followed; any other holds
-/// the rate back from where it is the smaller one.
-fn held(
-    (own, cause): (Cause, Cause),
-    factor: f64,
-    bytes: Option<f64>,
-    usable: f64,
-    (test, seen): (&Test, &PlainRuns),
-) -> Option<Predicted> {
-    if cause == Cause::Unexplained {
-        return None;
-    }
-    if factor > 1.0 {
-        return Some(if cause == own { TWICE } else { same(cause) });
-    }
-    if cause == own {
-        return Some(Predicted::new(factor * (1.0 - HELD), factor, factor * (1.0 + HELD)));
-    }
-    // What it lets through at the smallest RTT, if a queue made the RTT under load, and at the mean
-    // RTT, if the path's own jitter did.
-    let share = |rtt: Option<f64>| {
-        let flow_bytes_per_s = seen.rate_bps / 8.0 / f64::from(test.streams.max(1));
-        Some((factor * bytes? / (flow_bytes_per_s * rtt?)).min(1.0))
-    };
-    let expected = share(seen.rtt_min_s).unwrap_or(1.0);
-    let low = usable * share(seen.rtt_s).unwrap_or(factor);
-    Some(Predicted::new(low.min(SAME.low * expected), expected, same(cause).high))
+    })
 }
 
 /// Tolerance of a rate that follows a window: windows are rounded to segments and to the scale
@@ -188,43 +217,31 @@ fn held(
 /// (`ceilings::EXACT_TOLERANCE`), and 2 % for the RTT.
 const HELD: f64 = 0.12;
 
-pub(super) fn window<const TENTHS: u32>(
-    test: &Test,
-    seen: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    let bytes = seen.receive_window_bytes;
-    let causes = (Cause::ReceiveWindow, cause);
-    of_rate(watched, held(causes, tenths(TENTHS), bytes, 1.0 - HELD, (test, seen)))
+pub(super) fn window<const TENTHS: u32>(case: &Case<'_>) -> Option<Predicted> {
+    let bytes = case.seen.receive_window_bytes;
+    case.held(Cause::ReceiveWindow, tenths(TENTHS), bytes, 1.0 - HELD)
 }
 
 /// The kernel charges a buffer with the memory of its packets, of which payload is 70 % at least
 /// where segments are full.
-pub(super) fn buffer<const TENTHS: u32>(
-    test: &Test,
-    seen: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    let causes = (Cause::SendBuffer, cause);
-    of_rate(watched, held(causes, tenths(TENTHS), seen.send_buffer_bytes, 0.7, (test, seen)))
+pub(super) fn buffer<const TENTHS: u32>(case: &Case<'_>) -> Option<Predicted> {
+    case.held(Cause::SendBuffer, tenths(TENTHS), case.seen.send_buffer_bytes, 0.7)
 }
 
 /// Smaller segments over the MSS.
 pub(super) const MSS_FACTOR: f64 = 0.6;
 
-pub(super) fn mss(_: &Test, seen: &PlainRuns, watched: Watched, cause: Cause) -> Option<Predicted> {
-    let headers =
-        ip_header_bytes(seen.family) + TCP_HEADER_BYTES + TIMESTAMP_BYTES + ETHERNET_BYTES;
+pub(super) fn mss(case: &Case<'_>) -> Option<Predicted> {
+    let ip = case.seen.family.map_or(ip_header_bytes(Family::Ipv4), ip_header_bytes);
+    let headers = ip + TCP_HEADER_BYTES + TIMESTAMP_BYTES + ETHERNET_BYTES;
     let share = |mss: f64| mss / (mss + headers);
-    let full = seen.mss_bytes?;
+    let full = case.seen.mss_bytes?;
     let payload = share(MSS_FACTOR * full) / share(full);
-    let predicted = match cause {
+    Some(match case.cause {
+        // BBR follows the rate of delivery and not the MSS.
+        Cause::Congestion if case.runs_bbr() => return None,
         // The rate is a number of segments for each RTT: Mathis 1997, and CUBIC's is such a number
-        // too (RFC 9438). Beside one neighbour of equal window: 0.6/1.6 over 1/2. BBR follows the
-        // rate of delivery and not the MSS.
-        Cause::Congestion if seen.congestion.as_deref().is_some_and(is_bbr) => return None,
+        // too (RFC 9438). Beside one neighbour of equal window: 0.6/1.6 over 1/2.
         Cause::Congestion => Predicted::new(0.52, MSS_FACTOR, 0.75),
         // A cost for each packet; 10 % for what a byte costs beside it.
         Cause::SegmentSize => Predicted::new(0.54, MSS_FACTOR, 0.67),
@@ -240,80 +257,46 @@ pub(super) fn mss(_: &Test, seen: &PlainRuns, watched: Watched, cause: Cause) ->
         Cause::PathRate | Cause::QosClass | Cause::Pacing => {
             Predicted::new(0.95 * payload, payload, 1.04)
         }
-        Cause::Unexplained => return None,
         _ => SAME,
-    };
-    of_rate(watched, Some(predicted))
+    })
 }
 
 /// The pace of the slower runs over the measured rate: below what any limit of the path allows,
-/// far enough for a queue to drain, and near enough to lose little.
+/// far enough for a queue to drain, and near enough to lose little. The rate falls to it whatever
+/// the limit is, and tells nothing.
 pub(super) const SLOWER: f64 = 0.9;
 
-/// The rate falls to the pace whatever the limit is; what tells causes apart is what becomes of
-/// the queue and the losses.
-pub(super) fn slower(
-    _: &Test,
-    seen: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
+/// What becomes of queue and losses at a slower pace.
+pub(super) fn drained(case: &Case<'_>) -> Option<Predicted> {
     use Cause::{
         ApplicationReceive, ApplicationSend, Congestion, Pacing, PathRate, Policer, QosClass,
         ReceiveWindow, SendBuffer,
     };
-    let (plain, gone, stays): (_, &[Cause], &[Cause]) = match watched {
+    let is_outside = matches!(case.cause, PathRate | QosClass);
+    let (plain, ends, stays) = match case.watched {
         Watched::Rate => return None,
         // A queue of our own drains; that of jitter, of a neighbour or of a window's own bursts
         // stays. Where a CPU is the limit packets may wait for it: that says nothing.
-        Watched::Queue => (
-            seen.queue_s()?,
-            &[PathRate, QosClass],
-            &[
-                Policer,
-                Congestion,
-                ReceiveWindow,
-                SendBuffer,
-                Pacing,
-                ApplicationSend,
-                ApplicationReceive,
-            ],
-        ),
+        Watched::Queue => {
+            let by_itself = matches!(case.cause, Policer | Congestion | ReceiveWindow | SendBuffer)
+                || matches!(case.cause, Pacing | ApplicationSend | ApplicationReceive);
+            (case.seen.queue_s()?, is_outside, by_itself)
+        }
         // Losses of a bucket or a full queue end, random ones do not care for the rate.
         Watched::Retransmissions => {
-            (seen.retransmitted_share?, &[Policer, PathRate, QosClass], &[Congestion])
+            let ends = is_outside || case.cause == Policer;
+            (case.seen.retransmitted_share?, ends, case.cause == Congestion)
         }
     };
     // Of less than three floors the fall would not be seen.
-    let floor = watched.floor();
+    let floor = case.watched.floor();
     if plain < 3.0 * floor {
         return None;
     }
     // A third may be left: what the path has by itself.
     let least = floor / (plain + floor);
-    if gone.contains(&cause) {
-        Some(Predicted::new(0.9 * least, 1.2 * least, (1.0 / 3.0_f64).max(1.3 * least)))
-    } else {
-        stays.contains(&cause).then_some(Predicted::new(0.6, 1.0, 1.8))
-    }
-}
-
-/// Twice the pace that the test has set.
-pub(super) fn pacing(_: &Test, _: &PlainRuns, watched: Watched, cause: Cause) -> Option<Predicted> {
-    lifted(Cause::Pacing, watched, cause)
-}
-
-pub(super) fn writes(_: &Test, _: &PlainRuns, watched: Watched, cause: Cause) -> Option<Predicted> {
-    lifted(Cause::ApplicationSend, watched, cause)
-}
-
-pub(super) fn reads(_: &Test, _: &PlainRuns, watched: Watched, cause: Cause) -> Option<Predicted> {
-    lifted(Cause::ApplicationReceive, watched, cause)
-}
-
-fn lifted(own: Cause, watched: Watched, cause: Cause) -> Option<Predicted> {
-    let predicted = if cause == own { TWICE } else { same(cause) };
-    of_rate(watched, (cause != Cause::Unexplained).then_some(predicted))
+    let gone = Predicted::new(0.9 * least, 1.2 * least, (1.0 / 3.0_f64).max(1.3 * least));
+    if ends { Some(gone) } else { stays.then_some(Predicted::new(0.6, 1.0, 1.8)) }
 }
 
 /// Whether an algorithm follows the rate of delivery and not losses.
@@ -323,132 +306,76 @@ pub(super) fn is_bbr(name: &str) -> bool {
 
 /// An algorithm that answers to other signs. It changes the rate where the algorithm's answer was
 /// the limit: up at random loss (7.3 times in the trials), up or down beside others.
-pub(super) fn algorithm(
-    _: &Test,
-    seen: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    let predicted = match cause {
-        Cause::Congestion => Predicted {
-            is_not_one: true,
-            ..match seen.congestion.as_deref().is_some_and(is_bbr) {
-                true => Predicted::new(0.05, 0.5, 20.0),
-                false => Predicted::new(0.05, 2.0, 20.0),
-            }
-        },
+pub(super) fn algorithm(case: &Case<'_>) -> Option<Predicted> {
+    let expected = if case.runs_bbr() { 0.5 } else { 2.0 };
+    Some(match case.cause {
+        Cause::Congestion => Predicted { is_not_one: true, ..Predicted::new(0.05, expected, 20.0) },
         // BBR's timers cost CPU time, and make nothing cheaper.
         Cause::CpuSend | Cause::CpuReceive | Cause::CpuHost | Cause::SegmentSize => {
             Predicted::new(0.6, 0.97, 1.12)
         }
         // Its start is another.
-        Cause::Startup | Cause::Unexplained => return None,
+        Cause::Startup => return None,
         // It fills 86 % of a window (`ceilings/thresholds.rs`, `HELD_TOLERANCE`), and gets a little
         // more out of a bucket or a short queue.
         _ => Predicted::new(0.8, 1.0, 1.14),
+    })
+}
+
+/// A copy less for each byte: a tenth of the time at least. Half of a sender's and three quarters
+/// of a receiver's time at most are copies.
+const WITHOUT_COPY: [Predicted; 2] = [Predicted::new(1.1, 1.3, 2.5), Predicted::new(1.1, 1.5, 4.0)];
+
+pub(super) fn cheaper_to_send(case: &Case<'_>) -> Option<Predicted> {
+    case.without_copy([Some(WITHOUT_COPY[0]), None])
+}
+
+pub(super) fn cheaper_to_receive(case: &Case<'_>) -> Option<Predicted> {
+    case.without_copy([None, Some(WITHOUT_COPY[1])])
+}
+
+pub(super) fn cheaper(case: &Case<'_>) -> Option<Predicted> {
+    case.without_copy(WITHOUT_COPY.map(Some))
+}
+
+/// UDP at another rate than was asked for. More than a path carries does not arrive.
+pub(super) fn datagrams<const TENTHS: u32>(case: &Case<'_>) -> Option<Predicted> {
+    let Traffic::Stream(stream) = &case.test.traffic else {
+        return None;
     };
-    of_rate(watched, Some(predicted))
+    let factor = tenths(TENTHS);
+    let asked = stream.rate_bps?.as_f64() * f64::from(case.test.streams);
+    let offered = (factor * asked / case.seen.rate_bps).min(1.0);
+    Some(match case.cause {
+        // A clock keeps the rate: 4 %, so that 1.2 and 0.8 are far from 1.
+        Cause::AsAsked => Predicted::new(0.96 * factor, factor, 1.04 * factor),
+        // Datagrams that are lost later cost CPU time too.
+        Cause::CpuSend | Cause::CpuReceive | Cause::CpuHost => {
+            Predicted::new(0.7 * offered, offered, SAME.high)
+        }
+        _ => Predicted::new(0.93 * offered, offered, SAME.high * offered),
+    })
 }
 
 /// Factor of the length of longer runs.
 pub(super) const LONGER: u32 = 3;
 
 /// Runs three times as long: slow start has tripled the bytes and more.
-pub(super) fn longer(
-    test: &Test,
-    seen: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    let predicted = match cause {
+pub(super) fn longer(case: &Case<'_>) -> Option<Predicted> {
+    Some(match case.cause {
         Cause::Startup => {
-            // A window that doubles in each round has sent 2^rounds - 1 first windows.
-            let rounds = |times: f64| Some(times * test.seconds()? / seen.rtt_s?);
-            let sent = |times: f64| Some(rounds(times)?.min(60.0).exp2() - 1.0);
+            // A window that doubles in each round has sent 2^rounds - 1 first windows; after 60
+            // rounds any other limit has come. A hundredfold is beyond what is worth telling apart.
+            let rounds = case.test.seconds().zip(case.seen.rtt_s).map(|(time, rtt)| time / rtt);
+            let sent = |rounds: f64| rounds.min(60.0).exp2() - 1.0;
             let times = f64::from(LONGER);
-            let grown = sent(times).zip(sent(1.0)).map_or(8.0, |(long, short)| long / short);
-            // How far the next limit is, is not known: the first window over the rounds is the
-            // least that a run has had.
-            let high = (grown / times).clamp(3.0, 100.0 * INITIAL_WINDOW_SEGMENTS);
-            Predicted::new(APART, 3.0, high)
+            let grown = rounds.map_or(9.0, |rounds| sent(times * rounds) / sent(rounds) / times);
+            Predicted::new(APART, 3.0, grown.clamp(3.0, 100.0))
         }
-        Cause::Unexplained => return None,
         // The window that losses left has more time to settle.
         Cause::Congestion => Predicted::new(0.8, 1.0, 1.12),
-        _ => same(cause),
-    };
-    of_rate(watched, Some(predicted))
-}
-
-/// A copy less for each byte: a tenth at least, in `profile`'s layers a fifth to a half of a
-/// sender's and a third to three quarters of a receiver's time.
-const WITHOUT_COPY: [Predicted; 2] = [Predicted::new(1.1, 1.3, 2.5), Predicted::new(1.1, 1.5, 4.0)];
-
-pub(super) fn cheaper_to_send(
-    _: &Test,
-    _: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    of_rate(watched, cheaper(cause, [Some(WITHOUT_COPY[0]), None]))
-}
-
-pub(super) fn cheaper_to_receive(
-    _: &Test,
-    _: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    of_rate(watched, cheaper(cause, [None, Some(WITHOUT_COPY[1])]))
-}
-
-pub(super) fn cheaper_at_both(
-    _: &Test,
-    _: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    of_rate(watched, cheaper(cause, WITHOUT_COPY.map(Some)))
-}
-
-fn cheaper(cause: Cause, [sender, receiver]: [Option<Predicted>; 2]) -> Option<Predicted> {
-    match cause {
-        Cause::CpuSend => sender.or(Some(SAME)),
-        Cause::CpuReceive => receiver.or(Some(SAME)),
-        // Of both ends' work on one host either may be the smaller part.
-        Cause::CpuHost if sender.is_some() && receiver.is_some() => Some(WITHOUT_COPY[0]),
-        Cause::CpuHost => Some(Predicted::new(1.0, 1.2, 2.5)),
-        // What a packet costs stays; the copy of its bytes is a part beside it.
-        Cause::SegmentSize => Some(Predicted::new(0.93, 1.03, 1.15)),
-        Cause::Unexplained => None,
-        _ => Some(same(cause)),
-    }
-}
-
-/// UDP at another rate than was asked for. More than a path carries does not arrive.
-pub(super) fn datagrams<const TENTHS: u32>(
-    test: &Test,
-    seen: &PlainRuns,
-    watched: Watched,
-    cause: Cause,
-) -> Option<Predicted> {
-    let Traffic::Stream(stream) = &test.traffic else {
-        return None;
-    };
-    let factor = tenths(TENTHS);
-    let asked = stream.rate_bps?.as_f64() * f64::from(test.streams);
-    let offered = (factor * asked / seen.rate_bps).min(1.0);
-    let predicted = match cause {
-        // A clock keeps the rate: 4 %, so that 1.2 and 0.8 are far from 1.
-        Cause::AsAsked => Predicted::new(0.96 * factor, factor, 1.04 * factor),
-        Cause::Unexplained => return None,
-        // Datagrams that are lost later cost CPU time too.
-        Cause::CpuSend | Cause::CpuReceive | Cause::CpuHost => {
-            Predicted::new(0.7 * offered, offered, SAME.high)
-        }
-        _ => Predicted::new(0.93 * offered, offered, SAME.high * offered),
-    };
-    of_rate(watched, Some(predicted))
+        cause => same(cause),
+    })
 }
 
 /// Why exact evidence leaves a cause out before anything is changed; `None` if it is possible.

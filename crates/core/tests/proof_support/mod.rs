@@ -85,7 +85,9 @@ impl Scene {
             host_shares: [Some(0.2); 2],
             can_send_without_copy: true,
             can_discard: true,
-            ..PlainRuns::new(RATE, Family::Ipv4)
+            rate_bps: RATE,
+            family: Some(Family::Ipv4),
+            ..PlainRuns::default()
         };
         match truth {
             Cause::ReceiveWindow => seen.receive_window_bytes = Some(held),
@@ -145,14 +147,23 @@ impl Scene {
 }
 
 /// The log of what a figure has with a change, over what it has without.
-fn answer(offer: &Offer, watched: Watched, truth: Cause, answers: Answers, source: &mut Source) -> f64 {
-    let silent = if offer.change == "pace=0.9" && watched == Watched::Rate { 0.9_f64.ln() } else { 0.0 };
+fn answer(
+    offer: &Offer,
+    watched: Watched,
+    truth: Cause,
+    answers: Answers,
+    source: &mut Source,
+) -> f64 {
+    let silent =
+        if offer.change == "pace=0.9" && watched == Watched::Rate { 0.9_f64.ln() } else { 0.0 };
     let own = offer.predicted.get(&(watched, truth));
     match (answers, own) {
         (Answers::Deaf, _) => silent,
         (Answers::Foreign, _) => foreign(offer, watched, source).unwrap_or(silent),
         // What the cause does not tell may be anything from nothing to twice the rate.
-        (_, None) if watched == Watched::Rate && offer.change == "streams=2" => 0.6 * source.uniform(),
+        (_, None) if watched == Watched::Rate && offer.change == "streams=2" => {
+            0.6 * source.uniform()
+        }
         (_, None) => silent,
         (Answers::Expected, Some(own)) => own.expected.ln(),
         (Answers::Drawn, Some(own)) if own.is_not_one => {
@@ -167,7 +178,11 @@ fn answer(offer: &Offer, watched: Watched, truth: Cause, answers: Answers, sourc
         (Answers::Edge, Some(own)) if own.low > 1.0 => own.low.ln(),
         (Answers::Edge, Some(own)) if own.high < 1.0 => own.high.ln(),
         (Answers::Edge, Some(own)) => {
-            if source.chance(0.5) { own.low.ln() } else { own.high.ln() }
+            if source.chance(0.5) {
+                own.low.ln()
+            } else {
+                own.high.ln()
+            }
         }
     }
 }
@@ -181,12 +196,11 @@ fn foreign(offer: &Offer, watched: Watched, source: &mut Source) -> Option<f64> 
     logs.into_iter().find(|log| said.iter().all(|p| !p.meets([log - 0.1, log + 0.1])))
 }
 
-/// Simulates one proof.
+/// Simulates one proof; `series` has the logs of its runs' noise.
 pub(crate) fn prove(
     scene: &Scene,
+    (answers, ranking): (Answers, Ranking),
     series: &[f64],
-    answers: Answers,
-    ranking: Ranking,
     source: &mut Source,
 ) -> ProofFindings {
     let causes = scene.candidates(answers);
@@ -194,7 +208,9 @@ pub(crate) fn prove(
     let watched = [Watched::Rate, Watched::Queue, Watched::Retransmissions];
     let truth: Vec<(&str, [f64; 3])> = offers
         .iter()
-        .map(|offer| (offer.change, watched.map(|w| answer(offer, w, scene.truth, answers, source))))
+        .map(|offer| {
+            (offer.change, watched.map(|w| answer(offer, w, scene.truth, answers, source)))
+        })
         .collect();
     let others: Vec<Cause> = causes.iter().copied().filter(|c| *c != scene.truth).collect();
     let first = match ranking {
@@ -203,8 +219,13 @@ pub(crate) fn prove(
         }
         _ => scene.truth,
     };
-    let mut prover =
-        Prover::with_offers(offers, &causes, &[(first, 1.0)], ProofBudget::default(), source.seed());
+    let mut prover = Prover::with_offers(
+        offers,
+        &causes,
+        &[(first, 1.0)],
+        ProofBudget::default(),
+        source.seed(),
+    );
     let mut runs = series.iter();
     while let Some(run) = prover.next_run() {
         let noise = *runs.next().expect("as many runs as the budget has");
@@ -237,9 +258,35 @@ pub(crate) fn prove(
     prover.findings()
 }
 
-/// The noise of so many runs; `walk` adds a level that goes from run to run by steps of 3 %.
+/// A path in a quiet lab.
+pub(crate) fn quiet() -> Model {
+    Model {
+        name: "quiet",
+        what: "each run scatters by 1 %, normal",
+        series: |source, runs| (0..runs).map(|_| 0.01 * source.normal()).collect(),
+    }
+}
+
+/// Proofs of one scene, each with noise of its own.
+pub(crate) fn tally(
+    scene: &Scene,
+    kind: (Answers, Ranking),
+    trials: u32,
+    source: &mut Source,
+    noise: impl Fn(&mut Source) -> Vec<f64>,
+) -> Tally {
+    let mut tally = Tally::default();
+    for _ in 0..trials {
+        let series = noise(source);
+        let findings = prove(scene, kind, &series, source);
+        tally.count(scene, kind.0, &findings);
+    }
+    tally
+}
+
+/// The noise of the runs of a proof; `has_walk` adds a level that goes from run to run by steps of 3 %.
 pub(crate) fn noise(model: &Model, source: &mut Source, has_walk: bool) -> Vec<f64> {
-    let mut series = (model.series)(source, 40);
+    let mut series = (model.series)(source, 16);
     let mut level = 0.0;
     for run in series.iter_mut().filter(|_| has_walk) {
         level = 0.95 * level + 0.03 * source.normal();
@@ -259,7 +306,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, scene: &Scene, answers: Answers, findings: &ProofFindings) {
+    fn count(&mut self, scene: &Scene, answers: Answers, findings: &ProofFindings) {
         let has_truth = !matches!(answers, Answers::Foreign | Answers::Deaf);
         // At the edge two limits are near to each other, and both may be named.
         let most = if answers == Answers::Expected { 1 } else { 2 };
@@ -274,7 +321,21 @@ impl Tally {
         self.runs += findings.runs;
     }
 
-    pub(crate) fn total(&self) -> u32 {
+    pub(crate) fn total(self) -> u32 {
         self.right + self.wrong + self.likely + self.open
+    }
+}
+
+impl std::ops::Add for Tally {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            right: self.right + other.right,
+            wrong: self.wrong + other.wrong,
+            likely: self.likely + other.likely,
+            open: self.open + other.open,
+            runs: self.runs + other.runs,
+        }
     }
 }

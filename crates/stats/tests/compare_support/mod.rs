@@ -51,15 +51,6 @@ pub(crate) struct Model {
     pub(crate) series: fn(&mut Source, usize) -> Vec<f64>,
 }
 
-impl Model {
-    /// A path in a quiet lab.
-    pub(crate) fn quiet() -> Self {
-        let series =
-            |source: &mut Source, runs| (0..runs).map(|_| 0.01 * source.normal()).collect();
-        Self { name: "quiet", what: "each run scatters by 1 %, normal", series }
-    }
-}
-
 pub(crate) const MODELS: [Model; 6] = [
     Model {
         name: "independent",
