@@ -93,7 +93,11 @@ fn wrong(models: &[Model], has_walk: bool) -> f64 {
                 }
                 let share = f64::from(all.wrong) / f64::from(all.total());
                 highest = highest.max(share);
-                format!("{:.2} %", 100.0 * share)
+                let proved = f64::from((all.right + all.wrong).max(1));
+                let has_truth = !matches!(answers, Answers::Foreign | Answers::Deaf);
+                let of_proved = 100.0 * f64::from(all.wrong) / proved;
+                let beside = if has_truth { format!(" ({of_proved:.1})") } else { String::new() };
+                format!("{:.2}{beside}", 100.0 * share)
             });
             let cells = cells.collect::<Vec<_>>().join(" | ");
             let right = if ranking == Ranking::Right { "right" } else { "wrong" };
@@ -128,7 +132,9 @@ Proved right / proved wrong / likely / open, in percent, and runs on average. Th
 the first change are counted.
 ";
 const WRONG: &str = "\
-How often is a cause proved that is not the limit, of all proofs that were tried, over all causes?
+How often is a cause proved that is not the limit, in percent of all proofs that were tried, over
+all causes? In brackets: in percent of those that say *proved*. The edge is the worst that a path
+can do, on all changes at once: little is proved there, so that the share in brackets is large.
 Where the path answers at the edge, each change has the ratio of its cause's tolerance that is
 nearest to what others predict. Where the evidence is wrong it names another cause. Where no
 candidate explains the path, each proof is a wrong one: each change then has a ratio that is a tenth

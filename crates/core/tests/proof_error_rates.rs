@@ -8,7 +8,7 @@ use crate::compare_support::{MODELS, Source};
 use crate::proof_support::{Answers, CAUSES, Ranking, Scene, Tally, noise, prove, quiet, tally};
 
 #[test]
-fn without_noise_each_cause_is_proved_within_twelve_runs_and_its_rivals_excluded() {
+fn without_noise_each_cause_is_proved_within_14_runs_and_its_rivals_excluded() {
     for cause in CAUSES {
         let scene = Scene::new(cause);
         let mut source = Source::new(51, 0);
@@ -16,7 +16,7 @@ fn without_noise_each_cause_is_proved_within_twelve_runs_and_its_rivals_excluded
         let findings = prove(&scene, kind, &[0.0; 16], &mut source);
         assert_eq!(findings.proof, ProofLevel::Proved, "{cause:?}: {findings:?}");
         assert_eq!(findings.causes, [cause], "{findings:?}");
-        assert!(findings.runs <= 12, "{cause:?} takes {} runs", findings.runs);
+        assert!(findings.runs <= 14, "{cause:?} takes {} runs", findings.runs);
         let all = CAUSES.into_iter().chain([Cause::QosClass]);
         for rival in all.filter(|rival| *rival != cause) {
             let by_evidence = ruled_out(rival, &scene.test, &scene.seen).is_some();

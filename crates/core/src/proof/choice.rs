@@ -199,9 +199,9 @@ pub struct Prover {
 const FIRST_PLAIN: usize = 2;
 /// Blocks of one change at most: what five do not tell, the scatter hides.
 const MAX_BLOCKS: usize = 5;
-/// Weight of a cause that the evidence does not name, where all that it names have 1 together: it
-/// is less likely, but must be excluded like the others.
-const UNNAMED_WEIGHT: f64 = 0.2;
+/// Weight that every cause has, where the evidence gives those that it names 1 together: seven
+/// others weigh as much as a single one that it names.
+const UNNAMED_WEIGHT: f64 = 1.0 / 7.0;
 
 impl Prover {
     /// A proof for the plain test, from the table of interventions.
