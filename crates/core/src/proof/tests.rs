@@ -276,6 +276,9 @@ fn the_findings_have_the_keys_of_the_contract() {
 }
 
 proptest! {
+    // A case is a whole proof, or several.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn it_ends_and_never_exceeds_its_budget(
         seed: u64,

@@ -89,6 +89,13 @@ impl Scene {
             family: Some(Family::Ipv4),
             ..PlainRuns::default()
         };
+        Self::show(truth, &mut test, &mut seen, held);
+        Self::limit_application(truth, &mut test);
+        Self { truth, test, seen }
+    }
+
+    /// What the plain runs show of this limit.
+    fn show(truth: Cause, test: &mut Test, seen: &mut PlainRuns, held: f64) {
         match truth {
             Cause::ReceiveWindow => seen.receive_window_bytes = Some(held),
             Cause::SendBuffer => seen.send_buffer_bytes = Some(held),
@@ -116,6 +123,9 @@ impl Scene {
             Cause::Startup => (seen.rtt_min_s, seen.rtt_s) = (Some(0.3), Some(0.3)),
             _ => {}
         }
+    }
+
+    fn limit_application(truth: Cause, test: &mut Test) {
         if let Traffic::Stream(stream) = &mut test.traffic {
             match truth {
                 Cause::ApplicationSend => stream.write_rate_bps = Some(BitRate(RATE as u64)),
@@ -128,7 +138,6 @@ impl Scene {
                 _ => {}
             }
         }
-        Self { truth, test, seen }
     }
 
     fn candidates(&self, answers: Answers) -> Vec<Cause> {
@@ -235,27 +244,25 @@ pub(crate) fn prove(
                 truth.iter().find(|(name, _)| *name == change).expect("an offer").1
             }
         };
-        // The figures of a queue and of losses scatter more than the rate.
-        let queue = scene.seen.queue_s().unwrap_or(0.0);
-        let lost = scene.seen.retransmitted_share.unwrap_or(0.0);
-        let figure = |plain: f64, watched: Watched, log: f64, noise: f64| {
-            let floored = (plain + watched.floor()) * (log + noise).exp() - watched.floor();
-            floored.max(0.0)
-        };
-        prover.record(RunFigures {
-            rate: RATE * (logs[0] + noise).exp(),
-            seconds: 1.3,
-            queue_s: Some(figure(queue, Watched::Queue, logs[1], 0.2 * source.normal())),
-            retransmitted_share: Some(figure(
-                lost,
-                Watched::Retransmissions,
-                logs[2],
-                0.3 * source.normal(),
-            )),
-            spread: None,
-        });
+        prover.record(figures(scene, logs, noise, source));
     }
     prover.findings()
+}
+
+/// A run's figures. Those of a queue and of losses scatter more than the rate.
+fn figures(scene: &Scene, logs: [f64; 3], noise: f64, source: &mut Source) -> RunFigures {
+    let figure = |plain: Option<f64>, watched: Watched, log: f64| {
+        Some(((plain? + watched.floor()) * log.exp() - watched.floor()).max(0.0))
+    };
+    let queue = logs[1] + 0.2 * source.normal();
+    let lost = logs[2] + 0.3 * source.normal();
+    RunFigures {
+        rate: RATE * (logs[0] + noise).exp(),
+        seconds: 1.3,
+        queue_s: figure(scene.seen.queue_s(), Watched::Queue, queue),
+        retransmitted_share: figure(scene.seen.retransmitted_share, Watched::Retransmissions, lost),
+        spread: None,
+    }
 }
 
 /// A path in a quiet lab.
