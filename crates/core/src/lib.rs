@@ -38,6 +38,7 @@
 //! | [`stats`] | medians with intervals, histograms, loss and reordering counters |
 //! | [`compare`] | A against B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE |
 //! | [`ceilings`] | the rate that each cause would allow, and the verdict |
+//! | [`proof`] | which changes of a test prove what limits it, and when that is proved |
 //! | [`connection`] | verdicts on connections of any program, from what one end knows |
 //! | [`remedy`] | the change that lifts a limit: data, and its command |
 //! | [`responsiveness`] | round trips per minute under load: its rules and its figures |
@@ -73,6 +74,7 @@ pub mod open_loop;
 pub mod pace;
 pub mod plan;
 pub mod profile;
+pub mod proof;
 pub mod record;
 pub mod remedy;
 pub mod responsiveness;

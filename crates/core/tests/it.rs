@@ -5,11 +5,15 @@ mod analyze_reports;
 mod arrows;
 mod bsd_1981;
 mod captures;
+#[path = "../../stats/tests/compare_support/mod.rs"]
+mod compare_support;
 mod corpus;
 mod host_table;
 mod lab_file;
 mod lab_support;
 mod profile_stacks;
+mod proof_error_rates;
+mod proof_support;
 mod reports;
 mod service_demand;
 mod treatment_table;

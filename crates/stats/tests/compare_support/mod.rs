@@ -48,7 +48,7 @@ pub(crate) struct Model {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     /// The logs of so many runs without any treatment, in the order in which they are made.
-    series: fn(&mut Source, usize) -> Vec<f64>,
+    pub(crate) series: fn(&mut Source, usize) -> Vec<f64>,
 }
 
 pub(crate) const MODELS: [Model; 6] = [

@@ -1,0 +1,369 @@
+//! The interventions: each changes one thing of our own test.
+//!
+//! What each cause makes of it is in the module beside, `predict`. A new intervention is one entry
+//! of [`INTERVENTIONS`] with its two functions.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::predict;
+use super::predict::{Case, Predicted, Watched};
+use crate::ceilings::formulas::TIMESTAMP_BYTES;
+use crate::plan::{
+    Extent, MAX_STREAMS, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test, Traffic,
+};
+use crate::record::Cause;
+use crate::units::{BitRate, ByteCount, End, Family, Span};
+
+/// What the plain runs of one direction showed; what is not known is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PlainRuns {
+    /// Goodput over all flows, payload bits per second.
+    pub rate_bps: f64,
+    /// The smallest RTT, seconds.
+    pub rtt_min_s: Option<f64>,
+    /// The mean RTT under load, seconds.
+    pub rtt_s: Option<f64>,
+    /// Address family: the size of IP's header; IPv4's if it is not known.
+    pub family: Option<Family>,
+    /// Payload of a full segment, bytes.
+    pub mss_bytes: Option<f64>,
+    /// The window that the receiver offers each flow, bytes.
+    pub receive_window_bytes: Option<f64>,
+    /// The most that the receiving end may offer, bytes.
+    pub max_receive_window_bytes: Option<f64>,
+    /// `SO_SNDBUF` of each flow as an application would ask for it: half of what the kernel says.
+    pub send_buffer_bytes: Option<f64>,
+    /// The most that an application may ask for at the sender (`net.core.wmem_max`), bytes.
+    pub max_send_buffer_bytes: Option<f64>,
+    /// The sender's congestion control.
+    pub congestion: Option<String>,
+    /// The algorithms that the sender may use without privileges.
+    pub allowed_congestion: Vec<String>,
+    /// Segments retransmitted over segments sent; of UDP, datagrams lost.
+    pub retransmitted_share: Option<f64>,
+    /// The lowest limit of a flow's pace that was read (socket or route); infinite if none is set.
+    pub max_pacing_bps: Option<f64>,
+    /// Whether a class of the sender's own policy carried the flows.
+    pub has_class: Option<bool>,
+    /// Share of the time that the busiest data thread of sender and receiver ran or waited for a
+    /// CPU.
+    pub thread_shares: [Option<f64>; 2],
+    /// The busiest core of the sender's and receiver's host, share of its time, soft interrupts and
+    /// others' work counted.
+    pub core_shares: [Option<f64>; 2],
+    /// The CPUs of the sender's and receiver's host that the test may use, share of their time.
+    pub host_shares: [Option<f64>; 2],
+    /// The rate at which a packet train arrived, payload bits per second.
+    pub train_bps: Option<f64>,
+    /// Whether the sender can hand over bytes without a copy.
+    pub can_send_without_copy: bool,
+    /// Whether the receiver can drop bytes without a copy.
+    pub can_discard: bool,
+}
+
+impl PlainRuns {
+    /// The RTT under load above the smallest, seconds.
+    pub fn queue_s(&self) -> Option<f64> {
+        Some((self.rtt_s? - self.rtt_min_s?).max(0.0))
+    }
+}
+
+/// The end whose socket or work is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangedEnd {
+    /// The sender of the payload.
+    Sender,
+    /// Its receiver.
+    Receiver,
+    /// Both ends.
+    Both,
+}
+
+impl ChangedEnd {
+    /// The end of this test; `None` for both.
+    pub fn of(self, test: &Test) -> Option<End> {
+        match self {
+            Self::Sender => Some(Role::Sender.end(test.direction)),
+            Self::Receiver => Some(Role::Receiver.end(test.direction)),
+            Self::Both => None,
+        }
+    }
+}
+
+/// Why a change cannot be made here.
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// The test has nothing that it could change, such as the MSS of datagrams.
+    #[error("the test has nothing to change")]
+    NotOfThisTest,
+    /// It is what the plain runs did already.
+    #[error("the plain runs have it already")]
+    AlreadySo,
+    /// A figure that it needs was not read.
+    #[error("{0} is not known")]
+    NotKnown(&'static str),
+    /// The limit of an option, a host or its owner.
+    #[error("{0}")]
+    NotAllowed(String),
+}
+
+/// A change of one thing of a test.
+///
+/// It never changes a host's setting, so that it needs no privilege and leaves nothing behind.
+#[derive(Debug)]
+pub struct Intervention {
+    /// The name as it is printed and stored.
+    pub name: &'static str,
+    /// The end that it concerns.
+    pub end: ChangedEnd,
+    /// Makes the changed test.
+    change: Change,
+    /// The ratio of the rates.
+    rate: Predict,
+    /// The ratio of the other figures, if they tell more than the rate.
+    others: Option<Predict>,
+}
+
+type Change = fn(&Test, &PlainRuns) -> Result<Test, Refusal>;
+type Predict = fn(&Case<'_>) -> Option<Predicted>;
+
+impl Intervention {
+    const fn new(name: &'static str, end: ChangedEnd, change: Change, rate: Predict) -> Self {
+        Self { name, end, change, rate, others: None }
+    }
+
+    /// The changed test, checked.
+    ///
+    /// # Errors
+    /// Why it cannot be made here.
+    pub fn changed(&self, plain: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+        let test = (self.change)(plain, seen)?;
+        test.check().map_err(|error| Refusal::NotAllowed(error.to_string()))?;
+        Ok(test)
+    }
+
+    /// What the changed runs have of a figure over what the plain runs have; `None` where the cause
+    /// says nothing about it.
+    pub fn predicted(&self, case: &Case<'_>) -> Option<Predicted> {
+        let is_rate = case.watched == Watched::Rate;
+        let predict = if is_rate { Some(self.rate) } else { self.others };
+        let is_cause = case.cause != Cause::Unexplained;
+        predict?(case).filter(|predicted| is_cause && predicted.is_valid())
+    }
+}
+
+/// All interventions. Of two that tell as much for their cost the first is made.
+///
+/// A change that makes a byte dearer for the CPU (a work factor of reads and writes) has its place
+/// after those that make it cheaper; the test needs an option for it first.
+pub static INTERVENTIONS: [Intervention; 18] = {
+    use ChangedEnd::{Both, Receiver, Sender};
+    [
+        Intervention::new("pacing=2", Sender, twice_the_pace, predict::pacing),
+        Intervention::new("write_rate=2", Sender, faster_writes, predict::writes),
+        Intervention::new("read_rate=2", Receiver, faster_reads, predict::reads),
+        Intervention::new("streams=2", Both, twice_the_streams, predict::streams),
+        Intervention::new("receive_window=2", Receiver, window::<20>, predict::window::<20>),
+        Intervention::new("receive_window=0.6", Receiver, window::<6>, predict::window::<6>),
+        Intervention::new("send_buffer=2", Sender, buffer::<20>, predict::buffer::<20>),
+        Intervention::new("send_buffer=0.6", Sender, buffer::<6>, predict::buffer::<6>),
+        Intervention::new("mss=0.6", Both, smaller_segments, predict::mss),
+        Intervention {
+            others: Some(predict::drained),
+            ..Intervention::new("pace=0.9", Sender, slower, |_| None)
+        },
+        Intervention::new("congestion=bbr", Sender, to_bbr, predict::algorithm),
+        Intervention::new("congestion=cubic", Sender, to_cubic, predict::algorithm),
+        Intervention::new("cpu=less", Both, cheaper, predict::cheaper),
+        Intervention::new("cpu_send=less", Sender, cheaper_to_send, predict::cheaper_to_send),
+        Intervention::new(
+            "cpu_receive=less",
+            Receiver,
+            cheaper_to_receive,
+            predict::cheaper_to_receive,
+        ),
+        Intervention::new("rate=1.2", Sender, datagrams::<12>, predict::datagrams::<12>),
+        Intervention::new("rate=0.8", Sender, datagrams::<8>, predict::datagrams::<8>),
+        Intervention::new("time=3", Both, longer, predict::longer),
+    ]
+};
+
+/// The intervention with this name.
+pub fn intervention(name: &str) -> Option<&'static Intervention> {
+    INTERVENTIONS.iter().find(|intervention| intervention.name == name)
+}
+
+/// Makes a number of tenths a factor: a parameter of a function's type cannot be a float.
+pub(super) const fn tenths(n: u32) -> f64 {
+    n as f64 / 10.0
+}
+
+fn stream(test: &mut Test) -> Result<&mut StreamTest, Refusal> {
+    match &mut test.traffic {
+        Traffic::Stream(stream) => Ok(stream),
+        Traffic::Rr(_) | Traffic::Crr(_) => Err(Refusal::NotOfThisTest),
+    }
+}
+
+/// A copy of a stream of TCP.
+fn tcp(test: &Test) -> Result<Test, Refusal> {
+    let mut copy = test.clone();
+    stream(&mut copy)?;
+    if test.protocol == Protocol::Udp { Err(Refusal::NotOfThisTest) } else { Ok(copy) }
+}
+
+fn twice_the_streams(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = test.clone();
+    stream(&mut test)?;
+    test.streams = test.streams.saturating_mul(2);
+    if test.flows() > MAX_STREAMS {
+        return Err(Refusal::NotAllowed(format!("a test has at most {MAX_STREAMS} flows")));
+    }
+    Ok(test)
+}
+
+/// Sets the window, without a guess where the limit of the end is not known: an end that offers
+/// less than was asked would look like a path that is full.
+fn window<const TENTHS: u32>(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    let now = seen.receive_window_bytes.ok_or(Refusal::NotKnown("the receive window"))?;
+    let most = seen.max_receive_window_bytes;
+    let bytes = within_limit(now, tenths(TENTHS), most, "the largest receive window")?;
+    test.options.receive_window_bytes = Some(bytes);
+    Ok(test)
+}
+
+fn buffer<const TENTHS: u32>(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    let now = seen.send_buffer_bytes.ok_or(Refusal::NotKnown("the send buffer"))?;
+    let most = seen.max_send_buffer_bytes;
+    let bytes = within_limit(now, tenths(TENTHS), most, "the largest send buffer")?;
+    test.options.send_buffer_bytes = Some(bytes);
+    Ok(test)
+}
+
+fn within_limit(
+    now: f64,
+    factor: f64,
+    most: Option<f64>,
+    what: &'static str,
+) -> Result<ByteCount, Refusal> {
+    let bytes = now * factor;
+    if factor > 1.0 && bytes > most.ok_or(Refusal::NotKnown(what))? {
+        return Err(Refusal::NotAllowed(format!("{bytes:.0} bytes are more than {what}")));
+    }
+    Ok(ByteCount(bytes.round() as u64))
+}
+
+/// The option counts the bytes of TCP's options, the MSS that was read does not.
+fn smaller_segments(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    let now = seen.mss_bytes.ok_or(Refusal::NotKnown("the MSS"))?;
+    test.options.mss_bytes = Some((now * predict::MSS_FACTOR + TIMESTAMP_BYTES).round() as u32);
+    Ok(test)
+}
+
+fn slower(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    let rate = BitRate((seen.rate_bps * predict::SLOWER).round() as u64);
+    Ok(tcp(test)?.slowed_to(rate))
+}
+
+fn twice(rate: &mut Option<BitRate>) -> Result<(), Refusal> {
+    let BitRate(now) = rate.ok_or(Refusal::NotOfThisTest)?;
+    *rate = Some(BitRate(now.saturating_mul(2)));
+    Ok(())
+}
+
+fn twice_the_pace(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    twice(&mut test.options.pacing_bps)?;
+    Ok(test)
+}
+
+fn faster_writes(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = test.clone();
+    twice(&mut stream(&mut test)?.write_rate_bps)?;
+    Ok(test)
+}
+
+fn faster_reads(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = test.clone();
+    twice(&mut stream(&mut test)?.read_rate_bps)?;
+    Ok(test)
+}
+
+/// An algorithm that answers to other signs: BBR in place of one that answers to loss, CUBIC in
+/// place of BBR.
+fn algorithm(test: &Test, seen: &PlainRuns, name: &str) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    let now = seen.congestion.as_deref().ok_or(Refusal::NotKnown("the congestion control"))?;
+    if predict::is_bbr(now) == predict::is_bbr(name) {
+        return Err(Refusal::AlreadySo);
+    }
+    if !seen.allowed_congestion.iter().any(|allowed| allowed == name) {
+        return Err(Refusal::NotAllowed(format!("the sender may not use {name}")));
+    }
+    test.options.congestion = Some(name.to_owned());
+    Ok(test)
+}
+
+fn to_bbr(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    algorithm(test, seen, "bbr")
+}
+
+fn to_cubic(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    algorithm(test, seen, "cubic")
+}
+
+fn longer(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = test.clone();
+    stream(&mut test)?;
+    let Extent::Time(time) = test.extent else {
+        return Err(Refusal::NotOfThisTest);
+    };
+    test.extent = Extent::Time(Span(time.0.saturating_mul(predict::LONGER)));
+    Ok(test)
+}
+
+fn cheaper_to_send(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    let stream = stream(&mut test)?;
+    if stream.send == SendMethod::ZeroCopy {
+        return Err(Refusal::AlreadySo);
+    }
+    if !seen.can_send_without_copy {
+        return Err(Refusal::NotAllowed("the sender must copy".to_owned()));
+    }
+    stream.send = SendMethod::ZeroCopy;
+    Ok(test)
+}
+
+fn cheaper_to_receive(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    let stream = stream(&mut test)?;
+    if stream.receive == ReceiveMethod::Discard {
+        return Err(Refusal::AlreadySo);
+    }
+    if !seen.can_discard {
+        return Err(Refusal::NotAllowed("the receiver must copy".to_owned()));
+    }
+    stream.receive = ReceiveMethod::Discard;
+    Ok(test)
+}
+
+fn cheaper(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    cheaper_to_receive(&cheaper_to_send(test, seen)?, seen)
+}
+
+fn datagrams<const TENTHS: u32>(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = test.clone();
+    if test.protocol != Protocol::Udp {
+        return Err(Refusal::NotOfThisTest);
+    }
+    let rate = &mut stream(&mut test)?.rate_bps;
+    let asked = rate.ok_or(Refusal::NotOfThisTest)?;
+    *rate = Some(BitRate((asked.as_f64() * tenths(TENTHS)).round() as u64));
+    Ok(test)
+}

@@ -1,0 +1,99 @@
+//! Proof of what limits a path: one thing is changed at a time, and the rate follows it or not.
+//!
+//! A resource is the limit if the rate follows it when it alone is changed; nothing else is, if the
+//! rate does not follow. So each change of our own test ([`INTERVENTIONS`]) has, for each cause, the
+//! ratio that it predicts ([`Predicted`]). [`Prover`] chooses the runs and draws the conclusion
+//! ([`ProofFindings`]). It has no sockets and no clock: it says which run to make, and takes its
+//! figures.
+//!
+//! # How it decides
+//!
+//! * Runs come in blocks of two, a plain and a changed one. The order is drawn by a coin, and every
+//!   second block of a change has the other order, so that a drift cancels. What counts is the
+//!   logarithm of the ratio of the two.
+//! * The scatter comes from plain runs beside each other, from repeated blocks and from the spread
+//!   within runs, and counts with its few degrees of freedom (Student's t). Two blocks at least are
+//!   needed, and the interval is never narrower than what modes that were not seen yet can hide.
+//! * A cause is excluded when the interval of a change does not meet its prediction. The next change
+//!   is the one that separates most of what is left for its cost.
+//! * **Proved** is the one cause that is left, if a change shows that the rate follows it, no figure
+//!   is far from its prediction, and a second change agrees. A link or a policer is also tested by
+//!   a rate that stays where the change raises it for most others, and by the queue or the losses
+//!   that a slower pace ends. Two causes are proved if both are left and the rate rose by less than
+//!   a quarter.
+//! * **Likely** is what the evidence names first, if nothing excludes it. Else it is **open**; the
+//!   least bad of excluded causes is never named. Plain runs that drift or scatter too much prove
+//!   nothing, and the findings say so ([`ProofDoubt`]).
+//!
+//! How often that is wrong is simulated on six kinds of noise: `docs/error-rates.md`.
+//!
+//! # How it is driven
+//!
+//! ```
+//! use linerate_core::plan::{Extent, Test};
+//! use linerate_core::proof::{
+//!     PlainRuns, ProofBudget, ProofLevel, ProofRun, Prover, RunFigures,
+//! };
+//! use linerate_core::record::Cause;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut test = Test::stream().resolve(7)?;
+//! test.extent = Extent::Time("1.3s".parse()?);
+//! // What a first plain run has shown: a window of 262 kB over 21 ms.
+//! let seen = PlainRuns {
+//!     rtt_min_s: Some(0.021),
+//!     rtt_s: Some(0.021),
+//!     mss_bytes: Some(1448.0),
+//!     receive_window_bytes: Some(262_000.0),
+//!     max_receive_window_bytes: Some(6e6),
+//!     retransmitted_share: Some(0.0),
+//!     thread_shares: [Some(0.1); 2],
+//!     core_shares: [Some(0.2); 2],
+//!     host_shares: [Some(0.1); 2],
+//!     max_pacing_bps: Some(f64::INFINITY),
+//!     has_class: Some(false),
+//!     rate_bps: 100e6,
+//!     ..PlainRuns::default()
+//! };
+//! let ranking = [(Cause::ReceiveWindow, 0.9), (Cause::PathRate, 0.1)];
+//! let mut prover = Prover::new(&test, &seen, &ranking, &[], ProofBudget::default(), 7);
+//! while let Some(run) = prover.next_run() {
+//!     // The engine makes the run here; this path has the rate of its window.
+//!     let rate = match run {
+//!         ProofRun::Plain => 100e6,
+//!         ProofRun::Changed { change: "receive_window=0.6", .. } => 60e6,
+//!         ProofRun::Changed { change: "receive_window=2" | "streams=2", .. } => 195e6,
+//!         ProofRun::Changed { .. } => 100e6,
+//!     };
+//!     prover.record(RunFigures { rate, seconds: 1.3, ..RunFigures::default() });
+//! }
+//! let findings = prover.findings();
+//! assert_eq!(findings.proof, ProofLevel::Proved);
+//! assert_eq!(findings.causes, [Cause::ReceiveWindow]);
+//! assert!(findings.runs <= 10);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `change` | the table of interventions: how each changes a test, what it needs |
+//! | `predict` | what each cause predicts for each of them; what exact evidence rules out |
+//! | `scatter` | the scatter of runs, and the interval of a change |
+//! | `choice` | the next run |
+//! | `conclude` | what is excluded, followed and proved |
+//! | `document` | the findings: the JSON contract |
+
+mod change;
+mod choice;
+mod conclude;
+mod document;
+mod predict;
+mod scatter;
+#[cfg(test)]
+mod tests;
+
+pub use change::{ChangedEnd, INTERVENTIONS, Intervention, PlainRuns, Refusal, intervention};
+pub use choice::{Offer, ProofBudget, ProofRun, Prover, RunFigures};
+pub use document::{InterventionEntry, NotMade, ProofDoubt, ProofFindings, ProofLevel, RuledOut};
+pub use predict::{Case, Predicted, Watched, ruled_out};

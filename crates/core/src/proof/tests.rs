@@ -1,0 +1,349 @@
+//! Laws of the proof: they hold whatever the figures are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::change::intervention;
+use super::*;
+use crate::plan::{Extent, Protocol, Test, Traffic};
+use crate::record::Cause;
+use crate::units::{BitRate, Dice, Family, Span};
+
+/// A test of 1.3 s over TCP.
+fn plain() -> Test {
+    let mut test = Test::stream().resolve(1).unwrap();
+    test.extent = Extent::Time(Span::from_secs_f64(1.3).unwrap());
+    test
+}
+
+/// Plain runs at 100 Mbit/s over 20 ms, of which everything is known.
+fn seen() -> PlainRuns {
+    PlainRuns {
+        rtt_min_s: Some(0.020),
+        rtt_s: Some(0.024),
+        mss_bytes: Some(1448.0),
+        receive_window_bytes: Some(1e6),
+        max_receive_window_bytes: Some(6e6),
+        send_buffer_bytes: Some(1e6),
+        max_send_buffer_bytes: Some(4e6),
+        congestion: Some("cubic".to_owned()),
+        allowed_congestion: vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()],
+        retransmitted_share: Some(0.01),
+        can_send_without_copy: true,
+        can_discard: true,
+        rate_bps: 100e6,
+        family: Some(Family::Ipv4),
+        ..PlainRuns::default()
+    }
+}
+
+fn predicted(change: &str, seen: &PlainRuns, watched: Watched, cause: Cause) -> Option<Predicted> {
+    intervention(change).unwrap().predicted(&Case { test: &plain(), seen, watched, cause })
+}
+
+const UNLIMITED: ProofBudget =
+    ProofBudget { runs: 60, seconds: f64::INFINITY, bytes: f64::INFINITY };
+
+/// Runs a proof to its end; `rate` has the rate of a change, of plain runs by the name `plain`.
+fn run(prover: &mut Prover, mut rate: impl FnMut(&str) -> f64) -> Vec<String> {
+    let mut made = Vec::new();
+    while let Some(run) = prover.next_run() {
+        let name = match &run {
+            ProofRun::Plain => "plain",
+            ProofRun::Changed { change, .. } => change,
+        };
+        made.push(name.to_owned());
+        prover.record(RunFigures { rate: rate(name), seconds: 1.3, ..RunFigures::default() });
+        assert!(made.len() <= 200, "it does not end");
+    }
+    made
+}
+
+/// Rates of a proof with random answers from 0.3 to 3.
+fn answers(seed: u64) -> impl FnMut(&str) -> f64 {
+    let mut dice = Dice::new(seed, 1);
+    let mut ratios: BTreeMap<String, f64> = BTreeMap::from([("plain".to_owned(), 1.0)]);
+    move |name| {
+        let ratio = *ratios.entry(name.to_owned()).or_insert_with(|| dice.log_uniform(0.3, 3.0));
+        100e6 * ratio * (0.03 * dice.normal()).exp()
+    }
+}
+
+fn prover(budget: ProofBudget, seed: u64) -> Prover {
+    Prover::new(&plain(), &seen(), &[(Cause::ReceiveWindow, 1.0)], &[], budget, seed)
+}
+
+#[test]
+fn names_are_unique_and_found() {
+    let names: BTreeSet<_> = INTERVENTIONS.iter().map(|change| change.name).collect();
+    assert_eq!(names.len(), INTERVENTIONS.len());
+    assert!(names.iter().all(|name| intervention(name).is_some_and(|found| found.name == *name)));
+}
+
+#[test]
+fn each_change_makes_a_valid_test_that_differs_or_says_why_not() {
+    let mut udp = plain();
+    udp.protocol = Protocol::Udp;
+    if let Traffic::Stream(stream) = &mut udp.traffic {
+        (stream.message_bytes, stream.rate_bps) = (1200, Some(BitRate(50_000_000)));
+    }
+    for test in [plain(), udp] {
+        for change in &INTERVENTIONS {
+            match change.changed(&test, &seen()) {
+                Ok(changed) => {
+                    assert_ne!(changed, test, "{}", change.name);
+                    assert!(changed.check().is_ok(), "{}", change.name);
+                }
+                Err(why) => assert!(!why.to_string().is_empty(), "{}", change.name),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_known_is_never_guessed() {
+    let nothing = PlainRuns { rate_bps: 100e6, ..PlainRuns::default() };
+    let made = |name: &str, seen: &PlainRuns| intervention(name).unwrap().changed(&plain(), seen);
+    for name in ["receive_window=2", "send_buffer=0.6", "mss=0.6", "congestion=bbr"] {
+        assert!(matches!(made(name, &nothing), Err(Refusal::NotKnown(_))), "{name}");
+    }
+    let limit = PlainRuns { max_receive_window_bytes: Some(1.5e6), ..seen() };
+    assert!(matches!(made("receive_window=2", &limit), Err(Refusal::NotAllowed(_))));
+    assert!(made("receive_window=0.6", &limit).is_ok());
+    let bbr = PlainRuns { congestion: Some("bbr".to_owned()), ..seen() };
+    assert_eq!(made("congestion=bbr", &bbr), Err(Refusal::AlreadySo));
+    assert!(made("congestion=cubic", &bbr).is_ok());
+}
+
+#[test]
+fn a_full_link_keeps_its_rate_until_the_window_is_below_what_the_path_holds() {
+    let window = |bytes: f64| {
+        let seen = PlainRuns { receive_window_bytes: Some(bytes), ..seen() };
+        predicted("receive_window=0.6", &seen, Watched::Rate, Cause::PathRate).unwrap()
+    };
+    // The path holds 250 kB at its smallest RTT.
+    assert_eq!(window(1e6).expected, 1.0);
+    assert!((window(250e3).expected - 0.6).abs() < 1e-9);
+    assert!(window(250e3).meets([0.6_f64.ln(); 2]) && window(250e3).meets([0.0; 2]));
+}
+
+#[test]
+fn smaller_segments_lose_the_share_of_their_headers() {
+    let of = |cause| predicted("mss=0.6", &seen(), Watched::Rate, cause).unwrap();
+    // 1448 of 1538 bytes against 868.8 of 958.8.
+    let share = (868.8 / 958.8) / (1448.0 / 1538.0);
+    assert!((of(Cause::PathRate).expected - share).abs() < 1e-9);
+    assert!(!of(Cause::Congestion).meets([share.ln(); 2]));
+}
+
+#[test]
+fn a_queue_that_is_nearly_nothing_predicts_nothing() {
+    let of = |rtt: f64| {
+        let seen = PlainRuns { rtt_s: Some(rtt), ..seen() };
+        predicted("pace=0.9", &seen, Watched::Queue, Cause::PathRate)
+    };
+    assert_eq!(of(0.021), None);
+    let drained = of(0.060).unwrap();
+    assert!(drained.is_a_change() && drained.meets([(1.0_f64 / 41.0).ln(); 2]));
+}
+
+#[test]
+fn exact_evidence_leaves_causes_out() {
+    let idle = PlainRuns {
+        thread_shares: [Some(0.1); 2],
+        core_shares: [Some(0.3); 2],
+        host_shares: [Some(0.2); 2],
+        retransmitted_share: Some(0.0),
+        ..seen()
+    };
+    for cause in [Cause::CpuSend, Cause::CpuReceive, Cause::CpuHost, Cause::Policer] {
+        assert!(ruled_out(cause, &plain(), &idle).is_some(), "{cause:?}");
+        assert!(ruled_out(cause, &plain(), &seen()).is_none(), "{cause:?}");
+    }
+    // A neighbour that has the core is not this thread's own time.
+    let busy = PlainRuns { core_shares: [Some(0.9); 2], ..idle };
+    assert!(ruled_out(Cause::CpuSend, &plain(), &busy).is_none());
+    assert!(ruled_out(Cause::PathRate, &plain(), &busy).is_none());
+}
+
+/// Offers with synthetic predictions for the rate.
+fn offer(change: &'static str, predicted: &[(Cause, f64)]) -> Offer {
+    let range = |expected: f64| Predicted {
+        low: 0.93 * expected,
+        expected,
+        high: 1.07 * expected,
+        is_not_one: false,
+    };
+    let predicted = predicted.iter().map(|(cause, e)| ((Watched::Rate, *cause), range(*e)));
+    Offer { change, end: None, test: plain(), length: 1.0, predicted: predicted.collect() }
+}
+
+#[test]
+fn a_change_that_nobody_predicts_differently_is_never_run() {
+    let (one, other) = (Cause::SendBuffer, Cause::ReceiveWindow);
+    let offers = || {
+        vec![
+            offer("same", &[(one, 1.9), (other, 1.9)]),
+            offer("silent", &[]),
+            offer("differs", &[(one, 1.9), (other, 1.0)]),
+        ]
+    };
+    let mut prover = Prover::with_offers(offers(), &[one, other], &[], UNLIMITED, 3);
+    // Between the two, so that neither is excluded and nothing is confirmed.
+    let made = run(&mut prover, |name| if name == "differs" { 1.38 } else { 1.0 });
+    assert!(made.iter().any(|name| name == "differs"));
+    assert!(!made.iter().any(|name| name == "same" || name == "silent"));
+}
+
+#[test]
+fn all_excluded_is_open_and_never_the_least_bad() {
+    let causes = [Cause::SendBuffer, Cause::ReceiveWindow];
+    let offers = vec![offer("a", &[(causes[0], 1.9), (causes[1], 1.0)])];
+    let mut prover = Prover::with_offers(offers, &causes, &[(causes[0], 1.0)], UNLIMITED, 3);
+    run(&mut prover, |name| if name == "a" { 0.4 } else { 1.0 });
+    let findings = prover.findings();
+    assert_eq!((findings.proof, findings.ruled_out.len()), (ProofLevel::Open, 2));
+    assert!(findings.causes.is_empty() && findings.ruled_out.iter().all(|out| out.by == "a"));
+}
+
+#[test]
+fn two_limits_near_to_each_other_are_both_named() {
+    let (one, other) = (Cause::ReceiveWindow, Cause::PathRate);
+    let mut prover = Prover::new(
+        &plain(),
+        &PlainRuns {
+            receive_window_bytes: Some(250e3),
+            rtt_s: Some(0.02),
+            retransmitted_share: Some(0.0),
+            max_pacing_bps: Some(f64::INFINITY),
+            has_class: Some(false),
+            host_shares: [Some(0.1); 2],
+            thread_shares: [Some(0.1); 2],
+            core_shares: [Some(0.1); 2],
+            ..seen()
+        },
+        &[(one, 1.0)],
+        &[],
+        UNLIMITED,
+        5,
+    );
+    run(&mut prover, |name| match name {
+        "receive_window=2" | "streams=2" => 1.11,
+        "receive_window=0.6" => 0.6,
+        _ => 1.0,
+    });
+    let findings = prover.findings();
+    assert_eq!(findings.causes, [one, other], "{findings:?}");
+    assert_eq!(findings.proof, ProofLevel::Proved);
+}
+
+#[test]
+fn a_path_that_goes_away_proves_nothing_and_says_so() {
+    let mut prover = prover(UNLIMITED, 4);
+    let mut runs = 0;
+    run(&mut prover, |name| {
+        runs += 1;
+        let rate = 100e6 * (-0.05 * f64::from(runs)).exp();
+        if name.contains("window=2") || name == "streams=2" { 1.9 * rate } else { rate }
+    });
+    let findings = prover.findings();
+    assert_eq!(findings.doubt, Some(ProofDoubt::Drift));
+    assert_ne!(findings.proof, ProofLevel::Proved);
+}
+
+#[test]
+fn runs_that_scatter_by_half_prove_nothing_and_say_so() {
+    let mut prover = prover(UNLIMITED, 4);
+    let mut dice = Dice::new(8, 0);
+    run(&mut prover, |_| 100e6 * (0.6 * dice.normal()).exp());
+    let findings = prover.findings();
+    assert_eq!(findings.doubt, Some(ProofDoubt::Scatter));
+    assert_ne!(findings.proof, ProofLevel::Proved);
+}
+
+#[test]
+fn the_findings_have_the_keys_of_the_contract() {
+    let mut prover = prover(ProofBudget::default(), 4);
+    run(&mut prover, |name| if name.contains("=2") { 190e6 } else { 100e6 });
+    let json = serde_json::to_value(prover.findings()).unwrap();
+    assert!(["proved", "likely", "open"].contains(&json["proof"].as_str().unwrap()));
+    let entry = &json["experiments"][0];
+    assert!(entry["change"].is_string() && entry["ratio"].is_number() && entry["runs"].is_number());
+    assert!(entry["predicted"].as_object().unwrap().values().all(|ratio| ratio.is_number()));
+    let again: ProofFindings = serde_json::from_value(json).unwrap();
+    assert_eq!(again, prover.findings());
+}
+
+proptest! {
+    // A case is a whole proof, or several.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn it_ends_and_never_exceeds_its_budget(
+        seed: u64,
+        runs in 0_u32..20,
+        seconds in 0.0..40.0_f64,
+        bytes in 1e6..1e9_f64,
+    ) {
+        let budget = ProofBudget { runs, seconds, bytes };
+        let mut prover = prover(budget, seed);
+        // No path carries more than the changes predict, or its bytes could not be planned.
+        let mut rate = answers(seed);
+        let mut spent = 0.0;
+        let made = run(&mut prover, |name| {
+            let rate = rate(name).min(100e6);
+            spent += rate / 8.0 * 1.3;
+            rate
+        });
+        prop_assert!(made.len() as u32 <= runs);
+        // What a run costs is known after the first one.
+        prop_assert!(made.len() as f64 * 1.3 <= seconds.max(1.3) + 1e-9);
+        prop_assert!(spent <= 1.1 * bytes.max(100e6 / 8.0 * 1.3), "{spent} of {bytes}");
+    }
+
+    #[test]
+    fn the_conclusion_does_not_depend_on_the_unit_of_the_rate(seed: u64) {
+        let conclude = |unit: f64| {
+            let mut prover = prover(ProofBudget::default(), seed);
+            let mut rate = answers(seed);
+            let made = run(&mut prover, |name| unit * rate(name));
+            let findings = prover.findings();
+            (made, findings.proof, findings.causes, findings.ruled_out)
+        };
+        prop_assert_eq!(conclude(1.0), conclude(1e-6));
+    }
+
+    #[test]
+    fn what_was_refused_is_never_asked_again(seed: u64) {
+        let mut prover = prover(UNLIMITED, seed);
+        let mut rate = answers(seed);
+        let mut dice = Dice::new(seed, 2);
+        let mut refused = BTreeSet::new();
+        while let Some(run) = prover.next_run() {
+            match run {
+                ProofRun::Changed { change, .. } if dice.chance(0.5) => {
+                    prop_assert!(refused.insert(change), "{} again", change);
+                    prover.skip("the endpoint refuses it");
+                }
+                ProofRun::Changed { change, .. } => {
+                    prop_assert!(!refused.contains(change), "{} again", change);
+                    let figures = RunFigures { rate: rate(change), seconds: 1.3, ..RunFigures::default() };
+                    prover.record(figures);
+                }
+                ProofRun::Plain => {
+                    let figures = RunFigures { rate: rate("plain"), seconds: 1.3, ..RunFigures::default() };
+                    prover.record(figures);
+                }
+            }
+        }
+        let not_made = prover.findings().not_made;
+        prop_assert!(refused.iter().all(|change| not_made.iter().any(|n| n.change == *change)));
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_runs(seed: u64) {
+        let made = || run(&mut prover(ProofBudget::default(), seed), answers(seed));
+        prop_assert_eq!(made(), made());
+    }
+}
