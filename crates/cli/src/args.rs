@@ -21,7 +21,7 @@ use clap::builder::{Resettable, StyledStr};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use linerate_core::foreign::Tool;
-use linerate_core::units::{BitRate, EndpointName, Span};
+use linerate_core::units::{BitRate, ByteCount, EndpointName, Span};
 
 pub(crate) use documents::{
     AnalyzeArgs, ChangesArgs, CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions,
@@ -198,7 +198,13 @@ pub(crate) struct CheckArgs {
     /// 3 to 7 s: one run each way instead of six, no intervals and no RPM
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Time of each run, 500ms to 60s (default 1s, more if round trips are long)
+    /// Six equal runs each way, without changes that prove the bottleneck
+    #[arg(long)]
+    pub(crate) no_prove: bool,
+    /// Most payload of all runs each way, such as 500M; what is not proved then is said
+    #[arg(long, value_name = "SIZE", value_parser = parsers::bytes(1 << 20, u64::MAX))]
+    pub(crate) max_bytes: Option<ByteCount>,
+    /// Time of each run, 500ms to 60s (default 0.5s, more if round trips are long)
     #[arg(long, short, value_name = "TIME", value_parser = parsers::time(500, parsers::MINUTE))]
     pub(crate) time: Option<Span>,
     /// Flows of each run, 1 to 256 (default 1)

@@ -155,6 +155,8 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
         via: args.via,
         family: args.path.family(),
         quick: args.quick,
+        prove: !args.no_prove,
+        max_bytes: args.max_bytes,
         bulk: BulkOptions {
             time: args.time.map(|time| time.0),
             streams: args.streams,

@@ -112,6 +112,8 @@ fn measured(host: &EndpointName, quiet: bool) -> Result<(NeededPath, IpAddr), Fa
         family: None,
         via: None,
         quick: true,
+        prove: false,
+        max_bytes: None,
         seed: plan::fresh_seed(),
         bulk: BulkOptions::default(),
     };

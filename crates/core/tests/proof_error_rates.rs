@@ -1,8 +1,8 @@
 //! The error rates of proofs, with few of them. The whole table, with many, is what
 //! `cargo run --release -p linerate-core --example proof_error_rates` prints.
 
-use linerate_core::proof::{ProofLevel, ruled_out};
-use linerate_core::record::Cause;
+use linerate_core::proof::ruled_out;
+use linerate_core::record::{Cause, ProofLevel};
 
 use crate::compare_support::{MODELS, Source};
 use crate::proof_support::{Answers, CAUSES, Ranking, Scene, Tally, noise, prove, quiet, tally};
@@ -14,13 +14,13 @@ fn without_noise_each_cause_is_proved_within_14_runs_and_its_rivals_excluded() {
         let mut source = Source::new(51, 0);
         let kind = (Answers::Expected, Ranking::Right);
         let findings = prove(&scene, kind, &[0.0; 16], &mut source);
-        assert_eq!(findings.proof, ProofLevel::Proved, "{cause:?}: {findings:?}");
-        assert_eq!(findings.causes, [cause], "{findings:?}");
+        assert_eq!(findings.proof.level, ProofLevel::Proved, "{cause:?}: {findings:?}");
+        assert_eq!(findings.proof.causes, [cause], "{findings:?}");
         assert!(findings.runs <= 14, "{cause:?} takes {} runs", findings.runs);
         let all = CAUSES.into_iter().chain([Cause::QosClass]);
         for rival in all.filter(|rival| *rival != cause) {
             let by_evidence = ruled_out(rival, &scene.test, &scene.seen).is_some();
-            let by_change = findings.ruled_out.iter().any(|out| out.cause == rival);
+            let by_change = findings.proof.ruled_out.iter().any(|out| out.cause == rival);
             assert!(by_evidence || by_change, "{cause:?}: {rival:?} is left: {findings:?}");
         }
     }

@@ -76,6 +76,7 @@ mod partner;
 mod path;
 mod profile;
 mod profiler;
+mod proof;
 pub mod qos;
 mod responsiveness;
 mod retry;

@@ -75,6 +75,8 @@ fn document(
                 via: None,
                 family: path.family,
                 quick: check.quick,
+                prove: true,
+                max_bytes: None,
                 bulk: BulkOptions {
                     time: check.time.map(|time| time.0),
                     streams: check.streams,

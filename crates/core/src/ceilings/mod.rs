@@ -37,7 +37,7 @@ pub(crate) use view::View;
 use crate::plan::Direction;
 pub use crate::record::{Cause, Ceiling, Verdict};
 use crate::record::{
-    CaveatKind, EndReport, Record, SenderEvidence, StepRates, TcpEvidence, TcpSender,
+    CaveatKind, EndReport, Proof, Record, SenderEvidence, StepRates, TcpEvidence, TcpSender,
 };
 use crate::units::Dice;
 use small_segments::small_segments_caveat;
@@ -70,9 +70,11 @@ pub(crate) fn is_even(view: &View<'_>) -> bool {
 }
 
 /// Writes the verdict on each direction into the record, in place of earlier ones, and a caveat if
-/// segments are small for their interface.
+/// segments are small for their interface. What changes have shown of a direction stands.
 pub fn annotate(record: &mut Record) {
     let explained = explain(record);
+    let proofs: Vec<Option<Proof>> =
+        record.legs.iter().map(|leg| leg.verdict.as_ref()?.proof.clone()).collect();
     let small = views(record).iter().find_map(small_segments_caveat);
     record.caveats.retain(|caveat| caveat.kind != CaveatKind::SmallSegments);
     record.caveats.extend(small);
@@ -87,6 +89,34 @@ pub fn annotate(record: &mut Record) {
             leg.verdict = Some(verdict);
         }
     }
+    if let [Some(proof)] = &proofs[..] {
+        prove(record, proof);
+    }
+}
+
+/// Writes what changes have shown of the only direction into its verdict: its cause is that of the
+/// proof, and how sure it is follows from the proof alone.
+pub fn prove(record: &mut Record, proof: &Proof) {
+    let cause = proof.causes.first().copied().unwrap_or(Cause::Unexplained);
+    let found = record.verdict().map(|verdict| verdict.cause);
+    let verdict = if found == Some(cause) { None } else { verdict_of(record, cause) };
+    let Some(leg) = record.legs.first_mut() else {
+        return;
+    };
+    let kept = verdict.or(leg.verdict.take());
+    leg.verdict = kept.map(|verdict| Verdict {
+        confidence: None,
+        proof: Some(proof.clone()),
+        ..verdict
+    });
+}
+
+fn verdict_of(record: &Record, cause: Cause) -> Option<Verdict> {
+    let views = views(record);
+    let [view] = &views[..] else {
+        return None;
+    };
+    Some(verdict::explain_as(view, cause).typed(&view.run()))
 }
 
 // Confidence of a verdict, from the errors of its figures.

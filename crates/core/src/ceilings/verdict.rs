@@ -83,6 +83,27 @@ pub(crate) fn explain(view: &View<'_>) -> Explained {
     Explained { direction: view.direction, verdict, ceilings }
 }
 
+/// The verdict that a cause has which was found in another way; what the rules know of it is in the
+/// evidence.
+pub(super) fn explain_as(view: &View<'_>, cause: Cause) -> Verdict {
+    let candidates = Candidate::all(view);
+    let found = candidates.iter().find(|candidate| candidate.rule.cause == cause);
+    let Some(found) = found else {
+        return unexplained(view, &candidates);
+    };
+    match &found.ceiling {
+        Some(ceiling) if found.confirmed(view) => {
+            verdict(view, found, ceiling, &sorted(&candidates))
+        }
+        _ => Verdict {
+            cause,
+            evidence: found.signs.iter().flat_map(|signs| signs.say.clone()).collect(),
+            remedy: (found.rule.remedy)(view, UNKNOWN_NEXT * view.throughput_bps),
+            ..Verdict::default()
+        },
+    }
+}
+
 impl Verdict {
     /// The verdict with the commands of its remedies, for this run.
     pub(crate) fn typed(mut self, run: &Run<'_>) -> Self {

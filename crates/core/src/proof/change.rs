@@ -6,68 +6,14 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use super::predict;
-use super::predict::{Case, Predicted, Watched};
+use super::plain_runs::{PlainRuns, tenths};
+use super::predict::{self, Case, Predicted, Watched};
 use crate::ceilings::formulas::TIMESTAMP_BYTES;
 use crate::plan::{
     Extent, MAX_STREAMS, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test, Traffic,
 };
 use crate::record::Cause;
-use crate::units::{BitRate, ByteCount, End, Family, Span};
-
-/// What the plain runs of one direction showed; what is not known is `None`.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct PlainRuns {
-    /// Goodput over all flows, payload bits per second.
-    pub rate_bps: f64,
-    /// The smallest RTT, seconds.
-    pub rtt_min_s: Option<f64>,
-    /// The mean RTT under load, seconds.
-    pub rtt_s: Option<f64>,
-    /// Address family: the size of IP's header; IPv4's if it is not known.
-    pub family: Option<Family>,
-    /// Payload of a full segment, bytes.
-    pub mss_bytes: Option<f64>,
-    /// The window that the receiver offers each flow, bytes.
-    pub receive_window_bytes: Option<f64>,
-    /// The most that the receiving end may offer, bytes.
-    pub max_receive_window_bytes: Option<f64>,
-    /// `SO_SNDBUF` of each flow as an application would ask for it: half of what the kernel says.
-    pub send_buffer_bytes: Option<f64>,
-    /// The most that an application may ask for at the sender (`net.core.wmem_max`), bytes.
-    pub max_send_buffer_bytes: Option<f64>,
-    /// The sender's congestion control.
-    pub congestion: Option<String>,
-    /// The algorithms that the sender may use without privileges.
-    pub allowed_congestion: Vec<String>,
-    /// Segments retransmitted over segments sent; of UDP, datagrams lost.
-    pub retransmitted_share: Option<f64>,
-    /// The lowest limit of a flow's pace that was read (socket or route); infinite if none is set.
-    pub max_pacing_bps: Option<f64>,
-    /// Whether a class of the sender's own policy carried the flows.
-    pub has_class: Option<bool>,
-    /// Share of the time that the busiest data thread of sender and receiver ran or waited for a
-    /// CPU.
-    pub thread_shares: [Option<f64>; 2],
-    /// The busiest core of the sender's and receiver's host, share of its time, soft interrupts and
-    /// others' work counted.
-    pub core_shares: [Option<f64>; 2],
-    /// The CPUs of the sender's and receiver's host that the test may use, share of their time.
-    pub host_shares: [Option<f64>; 2],
-    /// The rate at which a packet train arrived, payload bits per second.
-    pub train_bps: Option<f64>,
-    /// Whether the sender can hand over bytes without a copy.
-    pub can_send_without_copy: bool,
-    /// Whether the receiver can drop bytes without a copy.
-    pub can_discard: bool,
-}
-
-impl PlainRuns {
-    /// The RTT under load above the smallest, seconds.
-    pub fn queue_s(&self) -> Option<f64> {
-        Some((self.rtt_s? - self.rtt_min_s?).max(0.0))
-    }
-}
+use crate::units::{BitRate, ByteCount, End, Span};
 
 /// The end whose socket or work is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +60,10 @@ pub enum Refusal {
 /// It never changes a host's setting, so that it needs no privilege and leaves nothing behind.
 #[derive(Debug)]
 pub struct Intervention {
-    /// The name as it is printed and stored.
+    /// The name as it is stored.
     pub name: &'static str,
+    /// What the changed runs have, in words: `twice the flows`.
+    pub words: &'static str,
     /// The end that it concerns.
     pub end: ChangedEnd,
     /// Makes the changed test.
@@ -130,8 +78,13 @@ type Change = fn(&Test, &PlainRuns) -> Result<Test, Refusal>;
 type Predict = fn(&Case<'_>) -> Option<Predicted>;
 
 impl Intervention {
-    const fn new(name: &'static str, end: ChangedEnd, change: Change, rate: Predict) -> Self {
-        Self { name, end, change, rate, others: None }
+    const fn new(
+        [name, words]: [&'static str; 2],
+        end: ChangedEnd,
+        change: Change,
+        rate: Predict,
+    ) -> Self {
+        Self { name, words, end, change, rate, others: None }
     }
 
     /// The changed test, checked.
@@ -161,43 +114,38 @@ impl Intervention {
 pub static INTERVENTIONS: [Intervention; 18] = {
     use ChangedEnd::{Both, Receiver, Sender};
     [
-        Intervention::new("pacing=2", Sender, twice_the_pace, predict::pacing),
-        Intervention::new("write_rate=2", Sender, faster_writes, predict::writes),
-        Intervention::new("read_rate=2", Receiver, faster_reads, predict::reads),
-        Intervention::new("streams=2", Both, twice_the_streams, predict::streams),
-        Intervention::new("receive_window=2", Receiver, window::<20>, predict::window::<20>),
-        Intervention::new("receive_window=0.6", Receiver, window::<6>, predict::window::<6>),
-        Intervention::new("send_buffer=2", Sender, buffer::<20>, predict::buffer::<20>),
-        Intervention::new("send_buffer=0.6", Sender, buffer::<6>, predict::buffer::<6>),
-        Intervention::new("mss=0.6", Both, smaller_segments, predict::mss),
+        Intervention::new(["pacing=2", "twice the pace"], Sender, twice_the_pace, predict::pacing),
+        Intervention::new(["write_rate=2", "twice the rate of writing"], Sender, faster_writes, predict::writes),
+        Intervention::new(["read_rate=2", "twice the rate of reading"], Receiver, faster_reads, predict::reads),
+        Intervention::new(["streams=2", "twice the flows"], Both, twice_the_streams, predict::streams),
+        Intervention::new(["receive_window=2", "twice the window"], Receiver, window::<20>, predict::window::<20>),
+        Intervention::new(["receive_window=0.6", "0.6 of the window"], Receiver, window::<6>, predict::window::<6>),
+        Intervention::new(["send_buffer=2", "twice the send buffer"], Sender, buffer::<20>, predict::buffer::<20>),
+        Intervention::new(["send_buffer=0.6", "0.6 of the send buffer"], Sender, buffer::<6>, predict::buffer::<6>),
+        Intervention::new(["mss=0.6", "0.6 of the segment size"], Both, smaller_segments, predict::mss),
         Intervention {
             others: Some(predict::drained),
-            ..Intervention::new("pace=0.9", Sender, slower, |_| None)
+            ..Intervention::new(["pace=0.9", "a pace of 0.9 of the rate"], Sender, slower, |_| None)
         },
-        Intervention::new("congestion=bbr", Sender, to_bbr, predict::algorithm),
-        Intervention::new("congestion=cubic", Sender, to_cubic, predict::algorithm),
-        Intervention::new("cpu=less", Both, cheaper, predict::cheaper),
-        Intervention::new("cpu_send=less", Sender, cheaper_to_send, predict::cheaper_to_send),
+        Intervention::new(["congestion=bbr", "BBR"], Sender, to_bbr, predict::algorithm),
+        Intervention::new(["congestion=cubic", "CUBIC"], Sender, to_cubic, predict::algorithm),
+        Intervention::new(["cpu=less", "a copy less at both ends"], Both, cheaper, predict::cheaper),
+        Intervention::new(["cpu_send=less", "a copy less at the sender"], Sender, cheaper_to_send, predict::cheaper_to_send),
         Intervention::new(
-            "cpu_receive=less",
+            ["cpu_receive=less", "a copy less at the receiver"],
             Receiver,
             cheaper_to_receive,
             predict::cheaper_to_receive,
         ),
-        Intervention::new("rate=1.2", Sender, datagrams::<12>, predict::datagrams::<12>),
-        Intervention::new("rate=0.8", Sender, datagrams::<8>, predict::datagrams::<8>),
-        Intervention::new("time=3", Both, longer, predict::longer),
+        Intervention::new(["rate=1.2", "1.2 of the rate asked for"], Sender, datagrams::<12>, predict::datagrams::<12>),
+        Intervention::new(["rate=0.8", "0.8 of the rate asked for"], Sender, datagrams::<8>, predict::datagrams::<8>),
+        Intervention::new(["time=3", "three times the time"], Both, longer, predict::longer),
     ]
 };
 
 /// The intervention with this name.
 pub fn intervention(name: &str) -> Option<&'static Intervention> {
     INTERVENTIONS.iter().find(|intervention| intervention.name == name)
-}
-
-/// Makes a number of tenths a factor: a parameter of a function's type cannot be a float.
-pub(super) const fn tenths(n: u32) -> f64 {
-    n as f64 / 10.0
 }
 
 fn stream(test: &mut Test) -> Result<&mut StreamTest, Refusal> {

@@ -32,9 +32,9 @@
 //! ```
 //! use linerate_core::plan::{Extent, Test};
 //! use linerate_core::proof::{
-//!     PlainRuns, ProofBudget, ProofLevel, ProofRun, Prover, RunFigures,
+//!     PlainRuns, ProofBudget, ProofRun, Prover, RunFigures,
 //! };
-//! use linerate_core::record::Cause;
+//! use linerate_core::record::{Cause, ProofLevel};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut test = Test::stream().resolve(7)?;
@@ -68,8 +68,8 @@
 //!     prover.record(RunFigures { rate, seconds: 1.3, ..RunFigures::default() });
 //! }
 //! let findings = prover.findings();
-//! assert_eq!(findings.proof, ProofLevel::Proved);
-//! assert_eq!(findings.causes, [Cause::ReceiveWindow]);
+//! assert_eq!(findings.proof.level, ProofLevel::Proved);
+//! assert_eq!(findings.proof.causes, [Cause::ReceiveWindow]);
 //! assert!(findings.runs <= 10);
 //! # Ok(())
 //! # }
@@ -85,15 +85,16 @@
 //! | `document` | the findings: the JSON contract |
 
 mod change;
-mod choice;
-mod conclude;
-mod document;
+mod evidence;
+mod offer;
+mod plain_runs;
 mod predict;
-mod scatter;
+mod prover;
 #[cfg(test)]
 mod tests;
 
-pub use change::{ChangedEnd, INTERVENTIONS, Intervention, PlainRuns, Refusal, intervention};
-pub use choice::{Offer, ProofBudget, ProofRun, Prover, RunFigures};
-pub use document::{InterventionEntry, NotMade, ProofDoubt, ProofFindings, ProofLevel, RuledOut};
+pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention};
+pub use offer::{Offer, RunFigures};
+pub use plain_runs::PlainRuns;
 pub use predict::{Case, Predicted, Watched, ruled_out};
+pub use prover::{ProofBudget, ProofFindings, ProofRun, Prover};

@@ -3,7 +3,7 @@
 //! A resource that is the limit has an elasticity of 1: the rate follows it. All others have 0,
 //! down to where the changed resource becomes the limit itself.
 
-use super::change::{PlainRuns, tenths};
+use super::plain_runs::{PlainRuns, tenths};
 use crate::ceilings::formulas::{
     ETHERNET_BYTES, TCP_HEADER_BYTES, TIMESTAMP_BYTES, ip_header_bytes,
 };
@@ -386,10 +386,34 @@ pub fn ruled_out(cause: Cause, test: &Test, seen: &PlainRuns) -> Option<&'static
     let Traffic::Stream(stream) = &test.traffic else {
         return Some("the test transfers no bulk");
     };
+    if !is_of_cpus(cause) && !is_outside(cause) && train_agrees(seen) {
+        return Some("a train of datagrams was spread to the same rate");
+    }
     match cause {
         Cause::Unexplained => Some("it is no cause"),
-        Cause::ReceiveWindow | Cause::SendBuffer | Cause::Congestion | Cause::SegmentSize => {
-            is_udp.then_some("UDP has none")
+        Cause::ReceiveWindow | Cause::SendBuffer | Cause::Congestion | Cause::SegmentSize
+            if is_udp =>
+        {
+            Some("UDP has none")
+        }
+        // A window that limits is full most of the time, at whatever place a pace holds the sender.
+        Cause::ReceiveWindow => (seen.window_held_share.is_some_and(|share| share < 0.05))
+            .then_some("the window was never full"),
+        // What limits is the network, if as much waits for it in the buffer as is under way.
+        Cause::SendBuffer => (seen.unsent_share.is_some_and(|share| share >= 1.0))
+            .then_some("the buffer had more than the network took"),
+        // What answers to losses has had none, and still there is a queue.
+        Cause::Congestion => {
+            let by_loss = seen.congestion.as_deref().is_some_and(|name| BY_LOSS.contains(&name));
+            let queue = seen.queue_s().is_some_and(|queue| queue >= 3.0 * Watched::Queue.floor());
+            (by_loss && queue && seen.never_lost == Some(true)).then_some("nothing was lost")
+        }
+        // What costs for each packet costs CPU time; a router that counts packets of full size has
+        // a rate of its own.
+        Cause::SegmentSize => {
+            let full = seen.mss_bytes.is_some_and(|mss| mss >= FULL_SEGMENT);
+            (full && [0, 1].iter().all(|end| has_time(seen, *end)))
+                .then_some("the CPUs had time left, and segments are full")
         }
         // Ten segments, doubled 25 times, are more than any path holds.
         Cause::Startup => {
@@ -418,18 +442,42 @@ pub fn ruled_out(cause: Cause, test: &Test, seen: &PlainRuns) -> Option<&'static
     }
 }
 
-/// Half of a thread's or a core's time is far from a CPU that is full, also where a hypervisor
-/// takes a part unseen. Where all CPUs of a host are full, they are the cause and not one of them.
+fn is_of_cpus(cause: Cause) -> bool {
+    matches!(cause, Cause::CpuSend | Cause::CpuReceive | Cause::CpuHost)
+}
+
+/// The causes on the way that all flows share.
+pub(super) fn is_outside(cause: Cause) -> bool {
+    matches!(cause, Cause::PathRate | Cause::Policer | Cause::QosClass)
+}
+
+/// Whether the rate is that of the slowest link, as a train of datagrams shows it: another limit
+/// would have to be there by chance.
+fn train_agrees(seen: &PlainRuns) -> bool {
+    let ratio = seen.train_bps.map(|train| train / seen.rate_bps);
+    ratio.is_some_and(|ratio| ratio > SAME.low && ratio < SAME.high)
+}
+
+/// Congestion controls that slow down for losses and marks alone.
+const BY_LOSS: [&str; 2] = ["cubic", "reno"];
+
+/// Payload of a segment that fills Ethernet's 1500 bytes, less what tunnels take, bytes.
+const FULL_SEGMENT: f64 = 1200.0;
+
+/// A thread that sleeps for three tenths of its time lacks no CPU, nor does a core that has three
+/// tenths left of soft interrupts, also where a hypervisor takes a part unseen.
+fn has_time(seen: &PlainRuns, end: usize) -> bool {
+    const IDLE: f64 = 0.7;
+    let shares = seen.thread_shares[end].zip(seen.core_shares[end]);
+    shares.is_some_and(|(thread, core)| thread < IDLE && core < IDLE)
+}
+
+/// Where all CPUs of a host are full, they are the cause and not one of them.
 fn cpu_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
-    const IDLE: f64 = 0.5;
     const FULL: f64 = 0.95;
-    let has_time = |end: usize| {
-        let shares = seen.thread_shares[end].zip(seen.core_shares[end]);
-        shares.is_some_and(|(thread, core)| thread < IDLE && core < IDLE)
-    };
     let is_full = |end: usize| seen.host_shares[end].is_some_and(|share| share >= FULL);
     let one = |end: usize| {
-        let idle = has_time(end).then_some("its CPUs had time left");
+        let idle = has_time(seen, end).then_some("its CPUs had time left");
         idle.or(is_full(end).then_some("all CPUs of its host were full"))
     };
     match cause {
@@ -437,7 +485,8 @@ fn cpu_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
         Cause::CpuReceive => one(1),
         _ => {
             let left = |share: &Option<f64>| share.is_some_and(|share| share < 0.8);
-            seen.host_shares.iter().all(left).then_some("the hosts had CPUs left")
+            let have_left = seen.host_shares.iter().all(left) || (has_time(seen, 0) && has_time(seen, 1));
+            have_left.then_some("the hosts had CPUs left")
         }
     }
 }

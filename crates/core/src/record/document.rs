@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::leg::{Leg, keys};
-use super::{Baseline, Caveat, Environment, TcpEvidence, UdpEvidence};
+use super::{Baseline, Caveat, Environment, Proof, TcpEvidence, UdpEvidence};
 use crate::names::names;
 use crate::one_way::OneWay;
 use crate::plan::{Direction, Protocol, Test, Workload};
@@ -541,6 +541,11 @@ pub struct Verdict {
     pub predicted_bps: Option<f64>,
     /// The cause that would hold the run back then.
     pub next_cause: Option<Cause>,
+    /// What changes of one thing at a time have shown, if any were made: then there is no
+    /// `confidence`.
+    #[serde(flatten)]
+    #[schemars(with = "Option<Proof>")]
+    pub proof: Option<Proof>,
 }
 
 /// The next most likely cause after the verdict's.

@@ -7,7 +7,8 @@ use serde_with_macros::skip_serializing_none;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Ceiling, EndReport, FlowRecord, Interval, Record, TcpEvidence, TcpSender, UdpEvidence, Verdict,
+    Ceiling, ChangeResult, EndReport, FlowRecord, Interval, NotMade, Record, TcpEvidence, TcpSender,
+    UdpEvidence, Verdict,
 };
 use crate::plan::Direction;
 
@@ -38,6 +39,12 @@ pub struct Leg {
     pub ceilings: Vec<Ceiling>,
     /// The bottleneck.
     pub verdict: Option<Verdict>,
+    /// Changes of one thing at a time, and what the rate did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub experiments: Vec<ChangeResult>,
+    /// Changes that were not possible, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub experiments_not_made: Vec<NotMade>,
 }
 
 /// Rates in steps of equal length, usually 100 ms. A clock (a shaper, pacing) keeps most of them
@@ -197,6 +204,12 @@ pub(super) mod keys {
             entry(&mut map, "udp", &only.udp)?;
             map.serialize_entry("ceilings", &only.ceilings)?;
             entry(&mut map, "verdict", &only.verdict)?;
+            if !only.experiments.is_empty() {
+                map.serialize_entry("experiments", &only.experiments)?;
+            }
+            if !only.experiments_not_made.is_empty() {
+                map.serialize_entry("experiments_not_made", &only.experiments_not_made)?;
+            }
         }
         map.serialize_entry("legs", legs)?;
         map.end()

@@ -9,6 +9,7 @@ mod document;
 mod environment;
 mod evidence;
 mod leg;
+mod proof;
 
 pub use crate::units::{Caveat, CaveatKind, CaveatRemedy};
 pub use baseline::{
@@ -27,3 +28,4 @@ pub use evidence::{
     SocketMemory, TcpEvidence, TcpReceiver, TcpSample, TcpSender, UdpEvidence,
 };
 pub use leg::{Leg, StepRates};
+pub use proof::{ChangeResult, NotMade, Proof, ProofDoubt, ProofLevel, RuledOut};

@@ -3,10 +3,10 @@
 
 use linerate_core::plan::{Extent, Protocol, Test, Traffic};
 use linerate_core::proof::{
-    INTERVENTIONS, Offer, PlainRuns, ProofBudget, ProofFindings, ProofLevel, ProofRun, Prover,
-    RunFigures, Watched, ruled_out,
+    INTERVENTIONS, Offer, PlainRuns, ProofBudget, ProofFindings, ProofRun, Prover, RunFigures,
+    Watched, ruled_out,
 };
-use linerate_core::record::Cause;
+use linerate_core::record::{Cause, ProofLevel};
 use linerate_core::units::{BitRate, Family, Span};
 
 use crate::compare_support::{Model, Source};
@@ -261,7 +261,7 @@ fn figures(scene: &Scene, logs: [f64; 3], noise: f64, source: &mut Source) -> Ru
         seconds: 1.3,
         queue_s: figure(scene.seen.queue_s(), Watched::Queue, queue),
         retransmitted_share: figure(scene.seen.retransmitted_share, Watched::Retransmissions, lost),
-        spread: None,
+        cause: None,
     }
 }
 
@@ -318,8 +318,8 @@ impl Tally {
         // At the edge two limits are near to each other, and both may be named.
         let most = if answers == Answers::Expected { 1 } else { 2 };
         let is_right =
-            has_truth && findings.causes.contains(&scene.truth) && findings.causes.len() <= most;
-        match findings.proof {
+            has_truth && findings.proof.causes.contains(&scene.truth) && findings.proof.causes.len() <= most;
+        match findings.proof.level {
             ProofLevel::Proved if is_right => self.right += 1,
             ProofLevel::Proved => self.wrong += 1,
             ProofLevel::Likely => self.likely += 1,

@@ -5,23 +5,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::plan::{Direction, Test};
+use linerate_core::proof::{ProofBudget, ProofRun};
 use linerate_core::record::{Caveat, CaveatKind, Check, Record};
-use linerate_core::stats::LatencySummary;
+use linerate_core::stats::{LatencyHistogram, LatencySummary};
 
 use super::{
-    CLEAN_WARM_UP, CheckOptions, QUICK_RUN, RUN, Runs, WARM_UP, bulk, over_udp, probe, trace_to,
+    CLEAN_WARM_UP, CheckOptions, LOSSY_PROOF_RUN, PROOF_RUN, QUICK_RUN, RUN, Runs, WARM_UP, bulk,
+    over_udp, probe, trace_to,
 };
 use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::partner::Partner;
+use crate::proof::Proof;
 use crate::shares::joined;
 use crate::stop::Stop;
 use crate::target::Target;
-use crate::{check, responsiveness};
+use crate::{check, proof, responsiveness};
 
-/// Runs each way: the fewest of which the median has an interval of 95 %.
+/// Plain runs each way: the fewest of which the median has an interval of 95 %.
 const RUNS: usize = 6;
+/// Runs each way at most, changed ones included: a proof of a clear case takes six to ten.
+const MOST_RUNS: u32 = 14;
+/// Time of a proof over that of six plain runs.
+const PROOF_TIME: f64 = 1.2;
 const IDLE_WARM_UP: Duration = Duration::from_millis(50);
 
 /// With load each way, when responsiveness is measured.
@@ -147,15 +154,99 @@ impl<'a> Examination<'a> {
 
     /// In turn, so that a drift of the hosts or of the path falls on both directions alike.
     fn both_ways(&mut self, up: &mut Runs, down: &mut Runs) -> Result<(), MeasureError> {
-        let runs = self.runs();
-        for run in 1..=runs {
+        loop {
+            let mut is_over = true;
             self.say_time_left([up, down], Duration::ZERO);
-            self.observer.phase(&format!("up, run {run} of {runs}"));
-            self.bulk(Direction::Up, up)?;
-            self.observer.phase(&format!("down, run {run} of {runs}"));
-            self.bulk(Direction::Down, down)?;
+            for (direction, runs) in [(Direction::Up, &mut *up), (Direction::Down, &mut *down)] {
+                if let Some(run) = self.next_run(runs) {
+                    is_over = false;
+                    self.make(run, direction, runs)?;
+                }
+            }
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The run of a direction that comes next: what the proof asks for, and then plain ones for the
+    /// interval, as far as the time goes.
+    fn next_run(&self, runs: &mut Runs) -> Option<ProofRun> {
+        let plain = runs.records.len();
+        let Some(proof) = &mut runs.proof else {
+            return (plain < self.plain_runs()).then_some(ProofRun::Plain);
+        };
+        let next = proof.next_run();
+        let budget = self.budget(runs);
+        let (made, seconds, bytes) = runs.spent;
+        let n = f64::from(made);
+        let is_left = plain < self.plain_runs()
+            && seconds + seconds / n <= budget.seconds
+            && bytes + bytes / n <= budget.bytes;
+        next.or_else(|| is_left.then_some(ProofRun::Plain))
+    }
+
+    /// Makes a run, and gives it to the proof.
+    fn make(
+        &mut self,
+        run: ProofRun,
+        direction: Direction,
+        runs: &mut Runs,
+    ) -> Result<(), MeasureError> {
+        let number = runs.spent.0 + 1;
+        let name = direction.word();
+        let began = Instant::now();
+        let record = match &run {
+            ProofRun::Plain => {
+                self.observer.phase(&format!("{name}, run {number}"));
+                let test = self.plain_test(direction, runs);
+                self.bulk(&test, &mut runs.loaded)
+            }
+            ProofRun::Changed { change, test } => {
+                let words = proof::words(change);
+                self.observer.phase(&format!("{name}, run {number}: {words}"));
+                self.bulk(test, &mut LatencyHistogram::default())
+            }
+        };
+        let (record, error) = match (record, &mut runs.proof) {
+            (Ok(made), _) => made,
+            (Err(error), Some(proof)) => return proof.refused(error),
+            (Err(error), None) => return Err(error),
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        runs.spent.0 += 1;
+        runs.spent.1 += seconds;
+        runs.spent.2 += record.bytes() as f64;
+        match &mut runs.proof {
+            Some(proof) if error.is_none() => proof.record(&record, seconds),
+            _ => {}
+        }
+        if run == ProofRun::Plain {
+            runs.records.push(record);
+        }
+        if let Some(error) = error {
+            return Err(error);
+        }
+        if runs.proof.is_none() && self.options.prove {
+            let test = self.plain_test(direction, runs);
+            let budget = self.budget(runs);
+            runs.proof =
+                runs.records.first().and_then(|first| Proof::new(&test, first, seconds, budget));
         }
         Ok(())
+    }
+
+    /// What the runs of a direction may cost: the time of six plain ones as they were before there
+    /// were proofs, and a little more where that is short.
+    fn budget(&self, runs: &Runs) -> ProofBudget {
+        let bytes = self.options.max_bytes.map_or(f64::INFINITY, |bytes| bytes.0 as f64);
+        if self.options.quick {
+            return ProofBudget { runs: 2, seconds: f64::INFINITY, bytes };
+        }
+        let warm_up = if runs.are_clean() { CLEAN_WARM_UP } else { WARM_UP };
+        let run = self.options.bulk.time.unwrap_or(RUN.on(self.rtt));
+        let six = (warm_up.on(self.rtt) + run + self.beside()) * RUNS as u32;
+        ProofBudget { runs: MOST_RUNS, seconds: PROOF_TIME * six.as_secs_f64(), bytes }
     }
 
     /// Round trips per minute, each direction loaded alone. Where they cannot be had, they alone
@@ -222,8 +313,13 @@ impl<'a> Examination<'a> {
         route.is_some_and(|route| !super::is_whole(route))
     }
 
-    /// Each way.
-    fn runs(&self) -> usize {
+    /// Runs each way that a proof usually takes.
+    fn proof_runs(&self) -> usize {
+        if self.options.quick { 2 } else { 10 }
+    }
+
+    /// Plain runs each way.
+    fn plain_runs(&self) -> usize {
         if self.options.quick { 1 } else { RUNS }
     }
 
@@ -232,32 +328,39 @@ impl<'a> Examination<'a> {
     }
 
     /// One bulk transfer with small requests beside it.
-    fn bulk(&mut self, direction: Direction, leg: &mut Runs) -> Result<(), MeasureError> {
-        let (warm_up, time) = self.times(leg);
+    fn bulk(
+        &mut self,
+        test: &Test,
+        all_loaded: &mut LatencyHistogram,
+    ) -> Result<(Record, Option<MeasureError>), MeasureError> {
+        let warm_up = test.warm_up.0;
+        let whole = Duration::try_from_secs_f64(test.seconds().unwrap_or(1.0)).unwrap_or_default();
+        let time = whole.saturating_sub(warm_up);
         let began = Instant::now();
-        let test = self.asked_test(direction, time, warm_up);
         let beside = probe(time, warm_up, self.options.seed);
         let probe = self.probe.as_mut();
         let (bulk, loaded) = thread::scope(|scope| {
             let probing =
                 probe.map(|client| scope.spawn(move || client.run_once(&beside, &mut ())));
-            let bulk = self.client.run_once(&test, &mut ());
+            let bulk = self.client.run_once(test, &mut ());
             (bulk, probing.map(|probing| joined(probing.join())))
         });
         // A probe that fails costs the latency under load and nothing else.
         if let Some(Ok((record, None))) = loaded
             && let Some(buckets) = &record.latency_histogram
         {
-            leg.loaded.merge_buckets(buckets).ok();
+            all_loaded.merge_buckets(buckets).ok();
         }
-        let (record, error) = bulk?;
+        let done = bulk?;
         self.beside.0 += began.elapsed().saturating_sub(warm_up + time);
         self.beside.1 += 1;
-        leg.records.push(record);
-        match error {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        Ok(done)
+    }
+
+    /// The plain test of a direction after the runs before.
+    fn plain_test(&self, direction: Direction, before: &Runs) -> Test {
+        let (warm_up, time) = self.times(before);
+        self.asked_test(direction, time, warm_up)
     }
 
     fn bulk_test(&self, direction: Direction, time: Duration, warm_up: Duration) -> Test {
@@ -339,7 +442,8 @@ impl<'a> Examination<'a> {
         let mut left = before;
         for runs in done {
             let (warm_up, time) = self.times(runs);
-            let to_come = self.runs() - runs.records.len();
+            let expected = if self.options.prove { self.proof_runs() } else { self.plain_runs() };
+            let to_come = expected.saturating_sub(runs.spent.0 as usize);
             left += (warm_up + time + self.beside()) * to_come as u32;
         }
         if self.has_silent_hops() {
@@ -356,7 +460,12 @@ impl<'a> Examination<'a> {
     /// Warm-up and length of a bulk transfer after the runs `before`.
     fn times(&self, before: &Runs) -> (Duration, Duration) {
         let warm_up = if before.are_clean() { CLEAN_WARM_UP } else { WARM_UP };
-        let run = if self.options.quick { QUICK_RUN } else { RUN };
+        let run = match (self.options.quick, self.options.prove) {
+            (true, _) => QUICK_RUN,
+            (false, false) => RUN,
+            (false, true) if before.records.is_empty() || before.are_clean() => PROOF_RUN,
+            (false, true) => LOSSY_PROOF_RUN,
+        };
         let time = self.options.bulk.time.unwrap_or(run.on(self.rtt));
         (warm_up.on(self.rtt), time)
     }

@@ -19,7 +19,7 @@ use linerate_core::plan::{
 use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Record, Status, median_run};
 use linerate_core::stats::{Figure, LatencyHistogram, figure};
 use linerate_core::trace::{PathEnd, TraceConfig, TraceDocument};
-use linerate_core::units::{BitRate, Family, Nanos, Span, format_rfc3339, listed, suggestion};
+use linerate_core::units::{BitRate, ByteCount, Family, Nanos, Span, format_rfc3339, listed, suggestion};
 use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 
@@ -28,6 +28,7 @@ use crate::campaign::Observer;
 use crate::error::MeasureError;
 use crate::own_endpoint::OwnEndpoint;
 use crate::partner::Partner;
+use crate::proof::Proof;
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::trace::{TraceOptions, trace};
@@ -44,6 +45,10 @@ pub struct CheckOptions {
     pub family: Option<Family>,
     /// One run each way, without intervals and without round trips per minute.
     pub quick: bool,
+    /// Whether the bottleneck is proved by changed runs between the plain ones.
+    pub prove: bool,
+    /// The most payload that the runs of each direction may carry together, bytes.
+    pub max_bytes: Option<ByteCount>,
     /// Options of the bulk transfers.
     pub bulk: BulkOptions,
     /// Seed of every random choice.
@@ -218,7 +223,11 @@ fn seen(route: &TraceDocument) -> (bool, Reverse<usize>) {
 /// The runs of one direction.
 #[derive(Default)]
 struct Runs {
+    /// Of the plain runs.
     records: Vec<Record>,
+    /// All runs, changed ones included: their number, time in seconds, payload in bytes.
+    spent: (u32, f64, f64),
+    proof: Option<Proof>,
     /// Round trips of small requests beside them.
     loaded: LatencyHistogram,
 }
@@ -254,8 +263,11 @@ impl Runs {
         causes
     }
 
-    /// A doubt where not all runs have the same cause.
+    /// A doubt where not all runs have the same cause, and no change has told which it is.
     fn disagreement(&self, direction: &str) -> Option<Caveat> {
+        if self.proof.is_some() {
+            return None;
+        }
         let causes = self.causes();
         let counted: Vec<String> =
             causes.iter().map(|(cause, runs)| format!("{} in {runs}", cause.words())).collect();
@@ -277,7 +289,10 @@ impl Runs {
         let usual = self.causes().first().map(|(cause, _)| *cause);
         let cause = |record: &Record| record.verdict().map(|verdict| verdict.cause);
         let records = self.records.iter();
-        median_run(records.filter(|record| cause(record) == usual || usual.is_none())).cloned()
+        let usual = records.filter(|record| cause(record) == usual || usual.is_none());
+        let mut median = median_run(usual).cloned()?;
+        self.proof.iter().for_each(|proof| proof.conclude(&mut median));
+        Some(median)
     }
 }
 
@@ -292,7 +307,11 @@ struct Length {
 
 /// Length of a run.
 const RUN: Length = Length::new(18, 800);
-/// Length of the only run of `--quick`.
+/// Length of a run of a proof, of which there are more.
+const PROOF_RUN: Length = Length::new(14, 500);
+/// Length of a run of a proof where the first one has lost something: rates scatter there.
+const LOSSY_PROOF_RUN: Length = Length::new(24, 800);
+/// Length of a run of `--quick`.
 const QUICK_RUN: Length = Length::new(15, 600);
 /// A start that overfills the queue is mended after some 20 round trips: bytes that waited behind
 /// its losses would count as if they had come within the measured time, and make a rate above the

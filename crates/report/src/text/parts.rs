@@ -7,7 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::one_way::ClockOffset;
 use linerate_core::plan::{Direction, Protocol, Workload};
-use linerate_core::record::{Caveat, CaveatKind, CaveatRemedy, Environment, Leg, Record};
+use linerate_core::proof::intervention;
+use linerate_core::record::{
+    Caveat, CaveatKind, CaveatRemedy, ChangeResult, Environment, Leg, Proof, ProofDoubt, ProofLevel,
+    Record,
+};
 use linerate_core::remedy::Remedy;
 use linerate_core::stats::{CONFIDENCE, Figure, LatencySummary};
 use linerate_core::video::Playback;
@@ -68,7 +72,34 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
         // The promise says the reason.
         page.command(&remedy.line.with_reason(""));
     }
-    runner_up(page, verdict);
+    if verdict.proof.is_none() {
+        runner_up(page, verdict);
+    }
+    if page.has_details() {
+        changes(page, verdict, leg);
+    }
+}
+
+/// Writes what each change brought, beside what the cause and its nearest rival predict.
+fn changes(page: &mut Page, verdict: &Verdict, leg: &Leg) {
+    let cause = verdict.cause;
+    let rival = |of: &ChangeResult| {
+        let others = of.predicted.iter().filter(|(other, _)| **other != cause);
+        let far = |ratio: &f64| (ratio / of.ratio).ln().abs();
+        others.max_by(|a, b| far(a.1).total_cmp(&far(b.1))).map(|(rival, ratio)| (*rival, *ratio))
+    };
+    page.table(&table! { &leg.experiments, change =>
+        left "change" => intervention(&change.change).map(|known| known.words);
+        right "rate ×" => format!("{:.2}", change.ratio);
+        left ["", "95 %"] => format!("{:.2}–{:.2}", change.interval[0], change.interval[1]);
+        right "runs" => u64::from(change.runs);
+        right ["predicted", "by it"] => change.predicted.get(&cause).map(|it| format!("{it:.2}"));
+        left ["else", ""] => rival(change).map(|(rival, it)| format!("{it:.2} by {}", rival.words()));
+    });
+    let not_made = leg.experiments_not_made.iter().filter_map(|not| {
+        Some(format!("{}: {}", intervention(&not.change)?.words, not.why))
+    });
+    page.facts("not made", not_made.map(Some));
 }
 
 /// Writes the second most likely cause, and the run that would tell both apart: with the details,
@@ -120,14 +151,70 @@ pub(super) fn bars(page: &mut Page, leg: &Leg) {
 /// Maximum number of ceilings that are drawn.
 const MAX_BARS: usize = 3;
 
+/// How sure a verdict is: by changes, if any were made, else by its confidence.
+fn how_sure(verdict: &Verdict) -> String {
+    match &verdict.proof {
+        Some(proof) => match proof.level {
+            ProofLevel::Proved => ", proved".to_owned(),
+            ProofLevel::Likely => ", likely".to_owned(),
+            ProofLevel::Open => String::new(),
+        },
+        None => sure(verdict.confidence),
+    }
+}
+
+/// `twice the window gave 1.90 of the rate, twice the flows 1.93`: the changes that tell most of
+/// the cause.
+fn shown_by(verdict: &Verdict, leg: &Leg) -> Option<String> {
+    let mut told: Vec<(&ChangeResult, f64)> = leg
+        .experiments
+        .iter()
+        .filter_map(|change| Some((change, change.tells(verdict.cause)?)))
+        .collect();
+    told.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let words = |of: &ChangeResult| intervention(&of.change).map_or("", |known| known.words);
+    let mut changes = told.iter().take(MAX_CHANGES).enumerate().map(|(at, (change, _))| {
+        let gave = if at == 0 { " gave" } else { "" };
+        let unit = if at == 0 { " of the rate" } else { "" };
+        format!("{}{gave} {:.2}{unit}", words(change), change.ratio)
+    });
+    let first = changes.next()?;
+    Some(changes.fold(first, |all, next| format!("{all}, {next}")))
+}
+
+/// Changes that a verdict's sentence names.
+const MAX_CHANGES: usize = 2;
+
+/// `open. Ruled out: receive window, send buffer`, and why nothing is proved.
+fn open(proof: &Proof) -> String {
+    let doubt = match proof.doubt {
+        Some(ProofDoubt::Drift) => ": the path changed meanwhile",
+        Some(ProofDoubt::Scatter) => ": equal runs differ too much",
+        None => "",
+    };
+    let names = proof.ruled_out.iter().map(|out| out.cause.words().to_owned());
+    let out = some_joined(names.map(Some), ", ").map(|names| format!(". Ruled out: {names}"));
+    format!("open{doubt}{}", out.unwrap_or_default())
+}
+
 fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
+    if let Some(proof) = &verdict.proof {
+        return match proof.level {
+            ProofLevel::Open => format!("{subject}: {}.", open(proof)),
+            _ => {
+                let names: Vec<&str> = proof.causes.iter().map(|cause| cause.words()).collect();
+                let shown = if_known(shown_by(verdict, leg), |shown| format!(": {shown}"));
+                format!("{subject}: {}{}{shown}.", names.join(" and "), how_sure(verdict))
+            }
+        };
+    }
     let says = match verdict.cause {
         Cause::Unexplained => {
             "unexplained. No cause has both the kernel's evidence and a ceiling that agrees"
                 .to_owned()
         }
         Cause::AsAsked => "none. The sender kept to the rate that was asked for".to_owned(),
-        cause => format!("{}{}", cause.words(), sure(verdict.confidence)),
+        cause => format!("{}{}", cause.words(), how_sure(verdict)),
     };
     // A ceiling that is derived from the measured rate is always reached.
     let ceiling = verdicts_ceiling(verdict, leg).filter(|ceiling| ceiling.independent);
@@ -178,7 +265,7 @@ pub(super) fn single_figure(record: &Record) -> String {
 /// `bottleneck up: receive window, 97 % sure`
 pub(super) fn held(direction: &str, leg: &Leg) -> Option<String> {
     let verdict = leg.verdict.as_ref()?;
-    let sure = sure(verdict.confidence);
+    let sure = how_sure(verdict);
     let cause = match verdict.cause {
         Cause::AsAsked => "none, it kept to the rate asked for",
         cause => cause.words(),

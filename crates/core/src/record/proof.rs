@@ -1,4 +1,4 @@
-//! The conclusion as the record has it: the JSON contract.
+//! What changes of one thing at a time have shown of a direction: how sure its verdict is, and why.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use crate::record::Cause;
+use super::Cause;
 use crate::units::End;
 
 /// How sure a verdict is.
@@ -21,23 +21,54 @@ pub enum ProofLevel {
     Open,
 }
 
-/// One change and what it brought: an entry of `experiments`.
+/// What the changes have shown.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Proof {
+    /// How sure it is.
+    #[serde(rename = "proof")]
+    pub level: ProofLevel,
+    /// The causes; two if both limits are near to each other, none if it is open.
+    #[serde(default)]
+    pub causes: Vec<Cause>,
+    /// The causes that changes have ruled out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ruled_out: Vec<RuledOut>,
+    /// Why the runs prove nothing, if that is the reason.
+    pub doubt: Option<ProofDoubt>,
+}
+
+/// One change and what it brought.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct InterventionEntry {
+pub struct ChangeResult {
     /// The change, such as `streams=2`.
     pub change: String,
     /// The end that it concerns; absent where it concerns both.
     pub end: Option<End>,
-    /// Rate with the change over the rate without, from blocks of a plain and a changed run each.
+    /// Rate with the change over the rate without, from a plain and a changed run beside each
+    /// other.
     pub ratio: f64,
-    /// Where the true ratio is, wrong in one of 500; absent of a single block.
-    pub interval: Option<[f64; 2]>,
+    /// Where the true ratio is, 95 %, by the scatter of all runs.
+    pub interval: [f64; 2],
     /// Changed runs; each has a plain run beside it.
     pub runs: u32,
     /// The ratio that each cause predicts, without its tolerance. Causes that say nothing are
     /// missing.
     pub predicted: BTreeMap<Cause, f64>,
+    /// The cause that held the last changed run back, by its own evidence; absent where none was
+    /// found.
+    pub cause_then: Option<Cause>,
+}
+
+impl ChangeResult {
+    /// How much the change tells of a cause: how far its prediction is from what others predict,
+    /// as a logarithm. `None` if the cause predicts nothing.
+    pub fn tells(&self, cause: Cause) -> Option<f64> {
+        let own = self.predicted.get(&cause)?;
+        let gaps = self.predicted.values().map(|other| (other / own).ln().abs());
+        Some(gaps.fold(0.0, f64::max))
+    }
 }
 
 /// A cause that is not the limit.
@@ -58,12 +89,6 @@ pub struct NotMade {
     pub why: String,
 }
 
-impl NotMade {
-    pub(super) fn new(change: &str, why: &str) -> Self {
-        Self { change: change.to_owned(), why: why.to_owned() }
-    }
-}
-
 /// Why the runs prove nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -72,24 +97,4 @@ pub enum ProofDoubt {
     Drift,
     /// Equal runs scatter so much that the changes that were made tell nothing.
     Scatter,
-}
-
-/// What the changes showed of one direction.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ProofFindings {
-    /// How sure it is.
-    pub proof: ProofLevel,
-    /// The causes; two if both limits are near to each other, none if it is open.
-    pub causes: Vec<Cause>,
-    /// The causes that changes have ruled out.
-    pub ruled_out: Vec<RuledOut>,
-    /// Why the runs prove nothing, if that is the reason.
-    pub doubt: Option<ProofDoubt>,
-    /// The changes, in the order of the table.
-    pub experiments: Vec<InterventionEntry>,
-    /// The changes that would have told more, but were not possible.
-    pub not_made: Vec<NotMade>,
-    /// All runs, plain ones included.
-    pub runs: u32,
 }

@@ -1,0 +1,210 @@
+//! What the plain runs of one direction showed: all that interventions and predictions see.
+
+use crate::ceilings::formulas::{
+    ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes,
+};
+use crate::plan::{Direction, Protocol};
+use crate::record::{EndReport, HostFacts, Leg, PathTrain, Record, TcpSender};
+use crate::units::Family;
+
+/// What the plain runs of one direction showed; what is not known is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PlainRuns {
+    /// Goodput over all flows, payload bits per second.
+    pub rate_bps: f64,
+    /// The smallest RTT, seconds.
+    pub rtt_min_s: Option<f64>,
+    /// The mean RTT under load, seconds.
+    pub rtt_s: Option<f64>,
+    /// Address family: the size of IP's header; IPv4's if it is not known.
+    pub family: Option<Family>,
+    /// Payload of a full segment, bytes.
+    pub mss_bytes: Option<f64>,
+    /// The window that the receiver offers each flow, bytes.
+    pub receive_window_bytes: Option<f64>,
+    /// The most that the receiving end may offer, bytes.
+    pub max_receive_window_bytes: Option<f64>,
+    /// `SO_SNDBUF` of each flow as an application would ask for it: half of what the kernel says.
+    pub send_buffer_bytes: Option<f64>,
+    /// The most that an application may ask for at the sender (`net.core.wmem_max`), bytes.
+    pub max_send_buffer_bytes: Option<f64>,
+    /// The sender's congestion control.
+    pub congestion: Option<String>,
+    /// The algorithms that the sender may use without privileges.
+    pub allowed_congestion: Vec<String>,
+    /// Segments retransmitted over segments sent; of UDP, datagrams lost.
+    pub retransmitted_share: Option<f64>,
+    /// Whether no segment was retransmitted or marked since the connections began.
+    pub never_lost: Option<bool>,
+    /// The lowest limit of a flow's pace that was read (socket or route); infinite if none is set.
+    pub max_pacing_bps: Option<f64>,
+    /// Whether a class of the sender's own policy carried the flows.
+    pub has_class: Option<bool>,
+    /// Share of the time that the busiest data thread of sender and receiver ran or waited for a
+    /// CPU.
+    pub thread_shares: [Option<f64>; 2],
+    /// The core of the sender's and receiver's host with the most soft interrupts, share of its time
+    /// for them; the busiest core, where that is not known.
+    pub core_shares: [Option<f64>; 2],
+    /// The CPUs of the sender's and receiver's host that the test may use, share of their time.
+    pub host_shares: [Option<f64>; 2],
+    /// Share of the busy time in which the receiver's window held the sender, or of the readings in
+    /// which it was full: the larger one.
+    pub window_held_share: Option<f64>,
+    /// Bytes that waited in the sender's socket over those in flight: medians of the readings.
+    pub unsent_share: Option<f64>,
+    /// The rate at which a packet train arrived, payload bits per second.
+    pub train_bps: Option<f64>,
+    /// Whether the sender can hand over bytes without a copy.
+    pub can_send_without_copy: bool,
+    /// Whether the receiver can drop bytes without a copy.
+    pub can_discard: bool,
+}
+
+impl PlainRuns {
+    /// The RTT under load above the smallest, seconds.
+    pub fn queue_s(&self) -> Option<f64> {
+        Some((self.rtt_s? - self.rtt_min_s?).max(0.0))
+    }
+
+    /// What one run of one direction showed; `None` of a run without a rate, or of both
+    /// directions.
+    pub fn of(record: &Record) -> Option<Self> {
+        let leg = record.leg()?;
+        let [sender_host, receiver_host] = record.environment.hosts_of(leg.direction);
+        let is_own = record.via.is_none();
+        let plain = Self {
+            rate_bps: leg.throughput_bps.filter(|rate| *rate > 0.0)?,
+            family: Some(record.family),
+            max_receive_window_bytes: number(receiver_host, "net.core.rmem_max"),
+            max_send_buffer_bytes: number(sender_host, "net.core.wmem_max"),
+            allowed_congestion: allowed(sender_host),
+            has_class: leg.sender.as_ref().filter(|_| knows_policy(record, leg)).map(|sender| {
+                sender.qos.as_ref().is_some_and(|qos| !qos.classes.is_empty())
+            }),
+            thread_shares: [&leg.sender, &leg.receiver]
+                .map(|end| thread_share(end.as_ref()?, record.seconds)),
+            core_shares: [&leg.sender, &leg.receiver]
+                .map(|end| core_share(end.as_ref()?)),
+            host_shares: [&leg.sender, &leg.receiver]
+                .map(|end| Some(end.as_ref()?.host_cpu_percent? / 100.0)),
+            can_send_without_copy: is_own,
+            can_discard: is_own,
+            ..Self::default()
+        };
+        Some(match record.protocol {
+            Protocol::Udp => plain.with_udp(leg, record.path_train),
+            _ => plain.with_tcp(record, leg),
+        })
+    }
+
+    fn with_tcp(self, record: &Record, leg: &Leg) -> Self {
+        let senders: Vec<&TcpSender> =
+            record.flows_of(leg).filter_map(|flow| flow.tcp.as_ref()?.sender()).collect();
+        let Some(total) = leg.tcp_sender() else {
+            return self;
+        };
+        let senders = if senders.is_empty() { vec![total] } else { senders };
+        let mean = |figure: &dyn Fn(&TcpSender) -> Option<f64>| {
+            let sum: Option<f64> = senders.iter().map(|tcp| figure(tcp)).sum();
+            Some(sum? / senders.len() as f64)
+        };
+        let least = senders.iter().filter_map(|tcp| tcp.rtt_min_us).min();
+        let mss = positive(f64::from(total.mss_bytes));
+        Self {
+            rtt_min_s: least.and_then(|us| positive(f64::from(us) / 1e6)),
+            rtt_s: mean(&|tcp| positive(f64::from(tcp.rtt_mean_us) / 1e6)),
+            mss_bytes: mss,
+            receive_window_bytes: mean(&|tcp| Some(tcp.send_window_bytes? as f64)),
+            send_buffer_bytes: mean(&|tcp| positive(tcp.send_buffer_bytes as f64 / 2.0)),
+            congestion: total.congestion.clone(),
+            retransmitted_share: retransmitted_share(leg),
+            never_lost: never_lost(total),
+            max_pacing_bps: mean(&|tcp| {
+                Some(tcp.max_pacing_rate_bps.map_or(f64::INFINITY, |rate| rate as f64))
+            }),
+            window_held_share: mean(&window_held_share),
+            unsent_share: mean(&|tcp| {
+                Some(tcp.notsent_bytes? as f64 / positive(tcp.unacked_bytes as f64)?)
+            }),
+            train_bps: record.path_train.zip(mss).map(|(train, mss)| {
+                let headers = ip_header_bytes(record.family) + TCP_HEADER_BYTES + TIMESTAMP_BYTES;
+                train.link_bps * mss / (mss + headers + ETHERNET_HEADER_BYTES)
+            }),
+            ..self
+        }
+    }
+
+    fn with_udp(self, leg: &Leg, train: Option<PathTrain>) -> Self {
+        let Some(udp) = &leg.udp else {
+            return self;
+        };
+        let payload = udp.datagram_bytes as f64;
+        let ip = ip_header_bytes(self.family.unwrap_or(Family::Ipv4));
+        let headers = ip + UDP_HEADER_BYTES + ETHERNET_HEADER_BYTES;
+        Self {
+            retransmitted_share: lost_share(leg),
+            train_bps: train.map(|train| train.link_bps * payload / (payload + headers)),
+            ..self
+        }
+    }
+}
+
+/// Segments retransmitted over segments sent.
+pub(super) fn retransmitted_share(leg: &Leg) -> Option<f64> {
+    let tcp = leg.tcp_sender()?;
+    let sent = match tcp.data_segments_out {
+        Some(out) => out as f64,
+        None => leg.bytes as f64 / positive(f64::from(tcp.mss_bytes))?,
+    };
+    Some(tcp.retransmitted_segments as f64 / positive(sent)?)
+}
+
+fn never_lost(tcp: &TcpSender) -> Option<bool> {
+    let all = tcp.retransmitted_segments + tcp.warm_up_retransmitted_segments?;
+    Some(all == 0 && tcp.delivered_ce.unwrap_or(0) == 0)
+}
+
+/// Datagrams that did not arrive over datagrams sent.
+pub(super) fn lost_share(leg: &Leg) -> Option<f64> {
+    let udp = leg.udp.as_ref()?;
+    Some(udp.lost as f64 / positive(udp.sent as f64)?)
+}
+
+fn window_held_share(tcp: &TcpSender) -> Option<f64> {
+    let held = tcp.rwnd_limited_us? as f64 / positive(tcp.busy_us? as f64)?;
+    Some(held.max(tcp.send_window_full_share?))
+}
+
+/// Share of the time that the busiest thread ran or waited for a CPU.
+fn thread_share(end: &EndReport, seconds: f64) -> Option<f64> {
+    let waited = end.run_delay_us.map_or(0.0, |us| us as f64 / (seconds * 1e6));
+    Some(end.busiest_thread_percent? / 100.0 + waited)
+}
+
+fn core_share(end: &EndReport) -> Option<f64> {
+    Some(end.softirq_core_percent.or(end.busiest_core_percent)? / 100.0)
+}
+
+/// Whether the classes of the sender's host were looked at: linerate's own end does.
+fn knows_policy(record: &Record, leg: &Leg) -> bool {
+    record.via.is_none() || leg.direction == Direction::Up
+}
+
+fn allowed(sender: Option<&HostFacts>) -> Vec<String> {
+    let names = sender.and_then(|host| host.setting("net.ipv4.tcp_allowed_congestion_control"));
+    names.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+fn number(host: Option<&HostFacts>, key: &str) -> Option<f64> {
+    host?.setting(key)?.parse().ok()
+}
+
+fn positive(value: f64) -> Option<f64> {
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+/// Makes a number of tenths a factor: a parameter of a function's type cannot be a float.
+pub(super) const fn tenths(n: u32) -> f64 {
+    n as f64 / 10.0
+}
