@@ -96,6 +96,7 @@ pub use capacity::{
 };
 pub use category::{Categorized, Category};
 pub use check::{BulkOptions, CheckOptions, check, knows_congestion};
+pub use proof::prove_bottleneck;
 pub use client::{Client, Live, Outcome, Profiles, Slot};
 pub use clock::{since_1970_ns, since_1970_s};
 pub use compare::{CompareObserver, CompareOptions, Sides, compare, compare_sides};

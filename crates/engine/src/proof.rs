@@ -2,12 +2,16 @@
 //!
 //! [`linerate_core::proof`] decides; whoever makes the runs of a direction asks it here.
 
+use std::time::Instant;
+
 use linerate_core::ceilings;
 use linerate_core::plan::Test;
 use linerate_core::proof::{PlainRuns, ProofBudget, ProofRun, Prover, RunFigures, intervention};
-use linerate_core::record::{Cause, Record};
+use linerate_core::record::{Cause, Record, median_run};
 
+use crate::campaign::Observer;
 use crate::error::MeasureError;
+use crate::partner::Partner;
 
 /// The proof of one direction, which begins with its first plain run.
 #[derive(Debug)]
@@ -78,4 +82,70 @@ fn ranking(record: &Record) -> Vec<(Cause, f64)> {
     let next = verdict.runner_up.as_ref().map(|next| (next.cause, 1.0 - sure));
     let all = [(verdict.cause, sure)].into_iter().chain(next);
     all.filter(|(cause, weight)| *cause != Cause::Unexplained && *weight > 0.0).collect()
+}
+
+/// Runs a test of one direction again and again, and changes of it between, until what holds it
+/// back is proved or the budget is spent. The record is the median of the plain runs, with what was
+/// found; the error beside it is what ended the runs early.
+///
+/// # Errors
+/// The first run could not begin.
+pub fn prove_bottleneck(
+    partner: &mut Partner,
+    test: &Test,
+    budget: ProofBudget,
+    observer: &mut dyn Observer,
+) -> Result<(Record, Option<MeasureError>), MeasureError> {
+    let mut plain: Vec<Record> = Vec::new();
+    let mut proof: Option<Proof> = None;
+    let mut ended = None;
+    for number in 1.. {
+        let run = match &mut proof {
+            None => ProofRun::Plain,
+            Some(proof) => match proof.next_run() {
+                Some(run) => run,
+                None => break,
+            },
+        };
+        let asked = match &run {
+            ProofRun::Plain => {
+                observer.phase(&format!("run {number}"));
+                test
+            }
+            ProofRun::Changed { change, test } => {
+                observer.phase(&format!("run {number}: {}", words(change)));
+                test
+            }
+        };
+        let began = Instant::now();
+        let (record, error) = match (partner.run_once(asked, observer), &mut proof) {
+            (Ok(made), _) => made,
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(proof)) => match proof.refused(error) {
+                Ok(()) => continue,
+                Err(error) => {
+                    ended = Some(error);
+                    break;
+                }
+            },
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        match &mut proof {
+            Some(proof) if error.is_none() => proof.record(&record, seconds),
+            Some(_) => {}
+            None => proof = Proof::new(test, &record, seconds, budget),
+        }
+        if run == ProofRun::Plain {
+            plain.push(record);
+        }
+        ended = error;
+        if ended.is_some() || proof.is_none() {
+            break;
+        }
+    }
+    let mut record = median_run(plain.iter()).unwrap_or(&plain[0]).clone();
+    if let Some(proof) = &proof {
+        proof.conclude(&mut record);
+    }
+    Ok((record, ended))
 }

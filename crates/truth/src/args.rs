@@ -53,12 +53,15 @@ pub(crate) struct TruthArgs {
     /// each verdict that is another now; of a FILE with a score, show the score
     #[arg(
         long, value_name = "DIR|FILE",
-        conflicts_with_all = ["family", "families", "seed", "count", "only", "number", "jobs", "keep", "remedies", "list"]
+        conflicts_with_all = ["family", "families", "seed", "count", "only", "number", "jobs", "keep", "remedies", "list", "prove"]
     )]
     pub(crate) again: Option<PathBuf>,
     /// Run each again with its verdict's remedy, and hold what that brings against the prediction
     #[arg(long)]
     pub(crate) remedies: bool,
+    /// Prove each verdict by changed runs between plain ones
+    #[arg(long, conflicts_with = "remedies")]
+    pub(crate) prove: bool,
     /// Print what would be run, and run nothing
     #[arg(long)]
     pub(crate) list: bool,

@@ -22,7 +22,12 @@ impl Score {
         page.heading(&answer(&self.all));
         page.gap();
         let named = |(cause, tally): (&Cause, &Tally)| (cause.name(), *tally);
-        let all = [("all", self.all), ("borders among them", self.borders)]
+        let all = [
+            ("all", self.all),
+            ("proved", self.proved),
+            ("likely", self.likely),
+            ("borders among them", self.borders),
+        ]
             .into_iter()
             .filter(|(_, tally)| tally.trials > 0);
         let rows = self.causes.iter().map(named).chain(all);
@@ -81,6 +86,10 @@ fn of_trials(tally: &Tally) -> String {
     format!("{}/{}", tally.right, tally.trials)
 }
 
+fn some_trials(tally: &Tally) -> Option<String> {
+    (tally.trials > 0).then(|| of_trials(tally))
+}
+
 /// Writes the score of each family, if there is more than that of single limits.
 fn families(page: &mut Page, score: &Score) {
     if score.families.keys().all(|name| name == SINGLE_LIMIT) {
@@ -93,7 +102,9 @@ fn families(page: &mut Page, score: &Score) {
         .right("95 % interval", |(_, family)| interval(&family.tally))
         .right("unexplained", |(_, family)| family.unexplained.to_string())
         .right("confidently wrong", |(_, family)| family.confidently_wrong.to_string())
-        .right("left out", |(_, family)| family.left_out.to_string());
+        .right("left out", |(_, family)| family.left_out.to_string())
+        .right("proved", |(_, family)| some_trials(&family.proved))
+        .right("likely", |(_, family)| some_trials(&family.likely));
     page.table(&table);
     let (own, all) = (score.kernels_own, score.all.trials);
     page.words(&format!("{own} of {all} by the kernel's own means"));
@@ -151,13 +162,14 @@ fn not_right(page: &mut Page, trials: &[Trial]) {
         page.title("not right");
     }
     for trial in wrong {
+        let proof = trial.proof.map_or(String::new(), |proof| format!(", {}", proof.word()));
         let answer = match &trial.answer {
             Answer::Verdict { cause, .. } => cause.name(),
             Answer::Failed { reason } | Answer::LeftOut { reason } => reason,
         };
         let (number, cause) = (trial.number, trial.cause.name());
         let about = &trial.describe;
-        page.plain(&format!("{number:>5} {cause} → {answer}: {about}"));
+        page.plain(&format!("{number:>5} {cause} → {answer}{proof}: {about}"));
     }
 }
 

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 use crate::args::TruthArgs;
 use crate::lab::{
-    self, Observations, WatchArgs, capture_file, explain_capture, run_treated_scenario,
+    self, Method, Observations, WatchArgs, capture_file, explain_capture, run_treated_scenario,
     try_other_program, try_scenario,
 };
 use crate::remedy::{Proof, Remedied, Untried, UntriedReason, treated};
@@ -287,7 +287,7 @@ fn run_beside(
             let (trials, observed) = try_other_program(scenario, program, captures, stop);
             return ((trials, None), Kept::Observations(observed));
         }
-        let (trial, record) = try_scenario(scenario, args.remedies, stop);
+        let (trial, record) = try_scenario(scenario, method(args), stop);
         let prove = || prove(scenario, record.as_ref(), stop);
         let remedied = args.remedies.then(prove);
         ((vec![trial], remedied), Kept::Record(record.map(Box::new)))
@@ -298,6 +298,14 @@ fn run_beside(
     }
     let _beside = machine.read().unwrap_or_else(PoisonError::into_inner);
     run()
+}
+
+fn method(args: &TruthArgs) -> Method {
+    match (args.prove, args.remedies) {
+        (true, _) => Method::Proof,
+        (false, true) => Method::OneRunAfterTrains,
+        (false, false) => Method::OneRun,
+    }
 }
 
 /// Runs a scenario again with its remedy, if that predicts a rate and a lab can apply it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use linerate_core::ceilings::Cause;
+use linerate_core::record::ProofLevel;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
@@ -24,6 +25,12 @@ pub(crate) struct FamilyScore {
     pub(crate) confidently_wrong: u64,
     /// Scenarios that could not be built here; they are in no other count.
     pub(crate) left_out: u64,
+    /// Right verdicts of those that are proved.
+    #[serde(default)]
+    pub(crate) proved: Tally,
+    /// Right verdicts of those that are likely.
+    #[serde(default)]
+    pub(crate) likely: Tally,
 }
 
 /// The outcome of a truth test.
@@ -36,6 +43,12 @@ pub(crate) struct Score {
     pub(crate) seed: u64,
     /// All scenarios; for other programs' traffic the verdicts of the sender's end.
     pub(crate) all: Tally,
+    /// Right verdicts of those that are proved.
+    #[serde(default)]
+    pub(crate) proved: Tally,
+    /// Right verdicts of those that are likely.
+    #[serde(default)]
+    pub(crate) likely: Tally,
     /// Scores of the families, by their names.
     #[serde(default)]
     pub(crate) families: BTreeMap<String, FamilyScore>,
@@ -99,8 +112,14 @@ impl FamilyScore {
             unexplained: count(|trial| trial.verdict() == Some(Cause::Unexplained)),
             confidently_wrong: count(Trial::is_confidently_wrong),
             left_out: count(|trial| trial.judgement == Judgement::LeftOut),
+            proved: of_level(trials.clone(), ProofLevel::Proved),
+            likely: of_level(trials.clone(), ProofLevel::Likely),
         }
     }
+}
+
+fn of_level<'a>(trials: impl Iterator<Item = &'a Trial>, level: ProofLevel) -> Tally {
+    Tally::new(trials.filter(|trial| trial.proof == Some(level)))
 }
 
 impl Score {
@@ -140,6 +159,8 @@ impl Score {
             schema: TRUTH_SCHEMA.to_owned(),
             seed,
             all: Tally::new(of_cause.clone()),
+            proved: of_level(of_cause.clone(), ProofLevel::Proved),
+            likely: of_level(of_cause.clone(), ProofLevel::Likely),
             families,
             kernels_own: kernels_own.count() as u64,
             causes,

@@ -2,7 +2,7 @@
 
 use linerate_core::ceilings::Cause;
 use linerate_core::connection::{Connection, ConnectionsDocument};
-use linerate_core::record::Record;
+use linerate_core::record::{ProofLevel, Record};
 use linerate_core::stats::{Proportion, wilson};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,12 +96,15 @@ pub(crate) struct Trial {
     pub(crate) answer: Answer,
     /// The judgement of the outcome.
     pub(crate) judgement: Judgement,
+    /// How sure the verdict is by changes; absent if none were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proof: Option<ProofLevel>,
     /// The caveats of the record.
     pub(crate) caveats: Vec<String>,
 }
 
 /// The right verdicts of some scenarios.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Tally {
     /// Verdicts that were right.
     pub(crate) right: u64,
@@ -132,6 +135,7 @@ impl Trial {
             describe: scenario.describe.clone(),
             answer,
             judgement,
+            proof: None,
             caveats,
         }
     }
@@ -147,7 +151,14 @@ impl Trial {
             },
             None => Answer::Failed { reason: "the record has no verdict".to_owned() },
         };
-        Self::new(scenario, answer, caveats.collect())
+        let trial = Self::new(scenario, answer, caveats.collect());
+        let Some(proof) = record.verdict().and_then(|verdict| verdict.proof.as_ref()) else {
+            return trial;
+        };
+        let mut causes = proof.causes.iter().map(|cause| scenario.judge(*cause));
+        let is_right = causes.any(|judgement| judgement == Judgement::Right);
+        let judgement = if is_right { Judgement::Right } else { trial.judgement };
+        Self { judgement, proof: Some(proof.level), ..trial }
     }
 
     /// Judges the verdicts on another program's traffic, one trial for each document.

@@ -185,21 +185,17 @@ impl<'a> Evidence<'a> {
 
     // The conclusion.
 
-    /// Whether a change, made already, holds for a cause and is a test of it.
-    fn tests(&self, state: &OfferState, cause: Cause) -> bool {
-        self.follows(state, cause) || self.stays(state, cause)
-    }
-
-    /// Whether a figure has clearly changed, as the cause predicts.
-    fn follows(&self, state: &OfferState, cause: Cause) -> bool {
-        WATCHED.iter().any(|watched| {
-            let seen = state.ratios(*watched);
-            let predicted = state.predicted(*watched, cause);
-            let clear: f64 = seen.iter().map(|log| self.surprise(*watched, log.abs())).sum();
-            !seen.is_empty()
-                && clear >= CLEAR
-                && predicted.is_some_and(|it| it.is_a_change() && it.distance(mean(seen)) <= CLOSE)
-        })
+    /// How clearly the figures of a change have changed as the cause predicts: the surprise under
+    /// no change; 0 where it predicts none.
+    fn follows(&self, state: &OfferState, cause: Cause) -> f64 {
+        let of = |watched: Watched| {
+            let seen = state.ratios(watched);
+            let predicted = state.predicted(watched, cause)?;
+            let holds = predicted.is_a_change() && predicted.distance(mean(seen)) <= CLOSE;
+            let clear = || seen.iter().map(|log| self.surprise(watched, log.abs())).sum::<f64>();
+            (holds && !seen.is_empty()).then(clear)
+        };
+        WATCHED.into_iter().filter_map(of).fold(0.0, f64::max)
     }
 
     /// Whether the rate stayed, as a cause outside the hosts predicts, where the change raises it
@@ -245,8 +241,11 @@ impl<'a> Evidence<'a> {
         self.is_tested(cause) && !far && said.count() >= 2
     }
 
+    /// Whether figures have clearly changed as the cause predicts, in two runs at least, or stayed
+    /// where they would have changed for others.
     fn is_tested(&self, cause: Cause) -> bool {
-        self.offers.iter().any(|state| self.tests(state, cause))
+        let clear: f64 = self.offers.iter().map(|state| self.follows(state, cause)).sum();
+        clear >= CLEAR || self.offers.iter().any(|state| self.stays(state, cause))
     }
 
     /// Whether a figure is not where the cause predicts it.
@@ -393,8 +392,8 @@ const MOST_OF_ONE: f64 = 5.0;
 /// rarer than one in a hundred in each simulation (docs/error-rates.md).
 const EXCLUDED: f64 = 8.0;
 
-/// Surprise of no change with which a figure has clearly changed.
-const CLEAR: f64 = 4.0;
+/// Surprise of no change with which figures have clearly changed.
+const CLEAR: f64 = 7.0;
 
 /// How far from its prediction the mean of a proved cause's figure may be: a tenth, as one block
 /// of runs that scatter by 5 % is at times.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::Cause;
+use crate::names::names;
 use crate::units::End;
 
 /// How sure a verdict is.
@@ -19,6 +20,11 @@ pub enum ProofLevel {
     Likely,
     /// Neither; see what has been ruled out.
     Open,
+}
+
+names! {
+    /// The word as pages print it.
+    ProofLevel::word: Proved "proved", Likely "likely", Open "open";
 }
 
 /// What the changes have shown.

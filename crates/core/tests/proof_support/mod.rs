@@ -108,6 +108,13 @@ impl Scene {
             Cause::Policer => {
                 (seen.retransmitted_share, seen.train_bps) = (Some(0.01), Some(10.0 * RATE));
             }
+            // Each packet costs the sender's CPU what a large one would.
+            Cause::SegmentSize => {
+                seen.mss_bytes = Some(536.0);
+                seen.thread_shares = [Some(0.9), Some(0.6)];
+                seen.core_shares = [Some(0.6); 2];
+                seen.host_shares = [Some(0.5); 2];
+            }
             // One end's thread is busy, the other's half.
             Cause::CpuSend | Cause::CpuReceive => {
                 let share = |own| Some(if truth == own { 0.97 } else { 0.6 });

@@ -154,11 +154,8 @@ const MAX_BARS: usize = 3;
 /// How sure a verdict is: by changes, if any were made, else by its confidence.
 fn how_sure(verdict: &Verdict) -> String {
     match &verdict.proof {
-        Some(proof) => match proof.level {
-            ProofLevel::Proved => ", proved".to_owned(),
-            ProofLevel::Likely => ", likely".to_owned(),
-            ProofLevel::Open => String::new(),
-        },
+        Some(proof) if proof.level == ProofLevel::Open => String::new(),
+        Some(proof) => format!(", {}", proof.level.word()),
         None => sure(verdict.confidence),
     }
 }

@@ -19,12 +19,13 @@ use std::thread::{self, JoinHandle};
 use linerate_core::foreign::Tool;
 use linerate_core::link::{PathSpec, RateTrace};
 use linerate_core::plan::Direction;
+use linerate_core::proof::ProofBudget;
 use linerate_core::record::{Caveat, CaveatKind, Record};
 use linerate_core::treatment::{TreatmentError, Treatments};
 use linerate_core::units::Family;
 use linerate_engine::{
     Client, CpuQuota, LabEnds, LabError, LabOptions, LabPath, MeasureError, Partner, Stop, Target,
-    run_treated,
+    prove_bottleneck, run_treated,
 };
 use linerate_sys::CallError;
 use linerate_sys::ethtool::{Ethtool, Offload};
@@ -79,33 +80,56 @@ pub(crate) enum TruthError {
     Measure(#[from] MeasureError),
 }
 
+/// How a scenario's verdict is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// From one run.
+    OneRun,
+    /// From one run after packet trains, which find the narrowest link.
+    OneRunAfterTrains,
+    /// From plain and changed runs after packet trains.
+    Proof,
+}
+
 /// Runs a scenario in a fresh lab, which is removed afterwards. The record has its verdict, which
 /// was found before the lab was entered in the record. Where the narrowest link is to be found,
 /// packet trains are sent before the run.
 ///
 /// # Errors
 /// [`TruthError`]: it could not be run to its end as it was drawn; or `stop` was requested.
-fn run_scenario(scenario: &Scenario, sees_link: bool, stop: &Stop) -> Result<Record, TruthError> {
+fn run_scenario(
+    scenario: &Scenario,
+    method: Method,
+    stop: &Stop,
+) -> Result<Record, TruthError> {
     if let Some(policy) = &scenario.around.policy {
         return run_treated_scenario(scenario, &at_sender(scenario, policy)?, stop);
     }
     in_lab(scenario, |path| {
-        let outcome = if scenario.around.is_iperf3 {
+        let mut partner = if scenario.around.is_iperf3 {
             path.enter()?;
             let far = path.lab().address(SERVER, Some(scenario.ip));
             let far = SocketAddr::new(far.unwrap_or(IpAddr::from([0; 4])), IPERF3_PORT);
             let target = Target::at(SERVER, far);
-            let mut partner = Partner::connect(target, Some(Tool::Iperf3), stop.clone())?;
-            partner.run(&scenario.test, &mut |_| true)?
+            Partner::connect(target, Some(Tool::Iperf3), stop.clone())?
         } else {
             let mut client = connect(path, stop)?;
-            if sees_link {
+            if method != Method::OneRun {
                 client.find_link_rate(scenario.test.direction, scenario.test.seed);
             }
-            client.run(&scenario.test, &mut |_| true)?
+            Partner::Own(Box::new(client))
         };
-        match outcome.error {
-            None => Ok(outcome.record),
+        let (record, error) = match method {
+            Method::Proof => {
+                prove_bottleneck(&mut partner, &scenario.test, ProofBudget::default(), &mut ())?
+            }
+            Method::OneRun | Method::OneRunAfterTrains => {
+                let outcome = partner.run(&scenario.test, &mut |_| true)?;
+                (outcome.record, outcome.error)
+            }
+        };
+        match error {
+            None => Ok(record),
             Some(error) => Err(error.into()),
         }
     })
@@ -162,10 +186,10 @@ fn in_lab(
 /// Runs a scenario and judges its verdict. The record is there if it ran to its end.
 pub(crate) fn try_scenario(
     scenario: &Scenario,
-    sees_link: bool,
+    method: Method,
     stop: &Stop,
 ) -> (Trial, Option<Record>) {
-    let answer = match run_scenario(scenario, sees_link, stop) {
+    let answer = match run_scenario(scenario, method, stop) {
         Ok(record) => return (Trial::from_record(scenario, &record), Some(record)),
         Err(TruthError::LeftOut(reason)) => Answer::LeftOut { reason },
         Err(error) => Answer::Failed { reason: reason(error) },
