@@ -195,7 +195,7 @@ pub(crate) struct CheckArgs {
     /// Endpoint: host, host:port, [v6]:port or ssh://host; without it, a demonstration path here
     #[arg(value_parser = parsers::host_or_ssh)]
     pub(crate) host: Option<EndpointName>,
-    /// 3 to 7 s: one run each way instead of six, no intervals and no RPM
+    /// 4 to 10 s: one run and one change each way, no intervals and no RPM
     #[arg(long)]
     pub(crate) quick: bool,
     /// Six equal runs each way, without changes that prove the bottleneck

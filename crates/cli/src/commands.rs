@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
-use linerate_core::plan::{Extent, Test, Workload};
+use linerate_core::plan::{Direction, Extent, Plan, Test, Workload};
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{BitRate, Family};
 use linerate_engine::{BulkOptions, CheckOptions, Target, knows_congestion};
@@ -35,9 +35,11 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Check(args) => check(args),
         Command::Serve(args) => serve::execute(args),
-        Command::Stream(args) => measure(Workload::Stream, &args.test, args.run, args.fail_below),
-        Command::Rr(args) => measure(Workload::Rr, &args.test, args.run, None),
-        Command::Crr(args) => measure(Workload::Crr, &args.test, args.run, None),
+        Command::Stream(args) => {
+            measure(Workload::Stream, &args.test, args.run, args.fail_below, args.prove)
+        }
+        Command::Rr(args) => measure(Workload::Rr, &args.test, args.run, None, false),
+        Command::Crr(args) => measure(Workload::Crr, &args.test, args.run, None, false),
         Command::Load(args) => load::execute(args),
         Command::Capacity(args) => capacity::execute(args),
         Command::Compare(args) => compare::execute(*args),
@@ -77,9 +79,13 @@ fn measure<C: Choice>(
     test: &TestOptions<C>,
     options: RunOptions,
     floor: Option<BitRate>,
+    prove: bool,
 ) -> Result<(), Failure> {
     let plan = plan::plan(workload, test, &options.repeats);
     let plan = &plan.map_err(Failure::usage)?;
+    if prove {
+        check_provable(plan).map_err(Failure::usage)?;
+    }
     for test in &plan.tests {
         let option = |name: &str| format!("{} {name}", typed::option("congestion"));
         check_congestion(test, option)?;
@@ -106,13 +112,30 @@ fn measure<C: Choice>(
         Extent::Time(time) => Some(time.as_secs_f64()),
         Extent::Bytes(_) | Extent::Count(_) => None,
     }));
-    let (mut measured, error) = run::plan(&target, options.via, plan, progress, output.is_kept())?;
+    let kept = output.is_kept();
+    let (mut measured, error) = match plan.tests.first().filter(|_| prove) {
+        Some(test) => run::prove(&target, options.via, test, progress, kept)?,
+        None => run::plan(&target, options.via, plan, progress, kept)?,
+    };
     let document = measured.document();
     site.iter().for_each(|site| site.describe(document));
     let now = measured.document().observed();
     let held = baseline.map_or(Ok(()), |was| was.beside(&now, measured.baseline()));
     conclude(measured.document(), error, output, floor)?;
     held
+}
+
+/// Refuses what has no single answer to prove.
+fn check_provable(plan: &Plan) -> anyhow::Result<()> {
+    let [test] = &plan.tests[..] else {
+        bail!("--prove: it is of one test, not of several sizes");
+    };
+    ensure!(test.direction != Direction::Both, "--prove: it is of one direction: up or down");
+    ensure!(
+        matches!(test.extent, Extent::Time(_)),
+        "--prove: its runs have a time, not an amount: --time"
+    );
+    Ok(())
 }
 
 /// Protocol and direction, as the history keeps them: the same in the record of the test.

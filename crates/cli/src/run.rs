@@ -7,9 +7,12 @@ use std::time::Duration;
 use anyhow::Context;
 use linerate_core::foreign::Tool;
 use linerate_core::load::{LoadDocument, Mix};
-use linerate_core::plan::{Plan, Repeats};
+use linerate_core::plan::{Plan, Repeats, Test};
+use linerate_core::proof::ProofBudget;
 use linerate_core::record::{Baseline, Check, Record, Sweep};
-use linerate_engine::{Campaign, CheckOptions, Partner, Slot, Stop, Target, stop_on_signal};
+use linerate_engine::{
+    Campaign, CheckOptions, Partner, Slot, Stop, Target, prove_bottleneck, stop_on_signal,
+};
 use linerate_report::Document;
 
 use crate::failure::Failure;
@@ -30,6 +33,26 @@ pub(crate) fn plan(
     let mut client = Partner::connect(target.clone(), via, signals()?)?;
     let campaign = client.run_plan(plan, &mut progress.keeps(is_kept))?;
     Ok(document(campaign, plan))
+}
+
+/// Runs a test, and changes of it that prove what holds it back.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn prove(
+    target: &Target,
+    via: Option<Tool>,
+    test: &Test,
+    progress: Progress,
+    is_kept: bool,
+) -> Result<(Measured, Option<Failure>), Failure> {
+    let mut partner = Partner::connect(target.clone(), via, signals()?)?;
+    if let Partner::Own(client) = &mut partner {
+        client.find_link_rate(test.direction, test.seed);
+    }
+    let mut shown = progress.keeps(is_kept);
+    let (record, error) = prove_bottleneck(&mut partner, test, ProofBudget::default(), &mut shown)?;
+    Ok((Measured::Record(Box::new(record)), error.map(Failure::from)))
 }
 
 /// Longest wait for the slot of an endpoint: a monitor has other paths to measure.

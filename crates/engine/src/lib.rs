@@ -96,7 +96,6 @@ pub use capacity::{
 };
 pub use category::{Categorized, Category};
 pub use check::{BulkOptions, CheckOptions, check, knows_congestion};
-pub use proof::prove_bottleneck;
 pub use client::{Client, Live, Outcome, Profiles, Slot};
 pub use clock::{since_1970_ns, since_1970_s};
 pub use compare::{CompareObserver, CompareOptions, Sides, compare, compare_sides};
@@ -126,6 +125,7 @@ pub use profile::{
     DesignOptions, WhatIfOptions, disk_beside, profile, prove, run_design, time_of_what_ifs,
     what_ifs,
 };
+pub use proof::prove_bottleneck;
 pub use state_files::{StateError, open_lock, with_ending};
 pub use stop::{Stop, stop_on_signal};
 pub use target::Target;

@@ -28,8 +28,8 @@ impl Score {
             ("likely", self.likely),
             ("borders among them", self.borders),
         ]
-            .into_iter()
-            .filter(|(_, tally)| tally.trials > 0);
+        .into_iter()
+        .filter(|(_, tally)| tally.trials > 0);
         let rows = self.causes.iter().map(named).chain(all);
         page.table(&tallies("cause", "right", rows));
         if self.failed > 0 {

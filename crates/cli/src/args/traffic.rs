@@ -30,6 +30,12 @@ pub(crate) struct StreamArgs {
         long, value_name = "RATE", help_heading = "Stream", value_parser = parsers::rate_with_unit
     )]
     pub(crate) fail_below: Option<BitRate>,
+    /// Prove what holds the test back: some ten runs, every second with one thing changed
+    #[arg(
+        long, help_heading = "Stream",
+        conflicts_with_all = ["repeat", "precision", "json_stream"]
+    )]
+    pub(crate) prove: bool,
     #[command(flatten)]
     pub(crate) run: RunOptions,
 }

@@ -75,7 +75,7 @@ fn document(
                 via: None,
                 family: path.family,
                 quick: check.quick,
-                prove: true,
+                prove: false,
                 max_bytes: None,
                 bulk: BulkOptions {
                     time: check.time.map(|time| time.0),

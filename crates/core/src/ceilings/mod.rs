@@ -104,11 +104,8 @@ pub fn prove(record: &mut Record, proof: &Proof) {
         return;
     };
     let kept = verdict.or(leg.verdict.take());
-    leg.verdict = kept.map(|verdict| Verdict {
-        confidence: None,
-        proof: Some(proof.clone()),
-        ..verdict
-    });
+    leg.verdict =
+        kept.map(|verdict| Verdict { confidence: None, proof: Some(proof.clone()), ..verdict });
 }
 
 fn verdict_of(record: &Record, cause: Cause) -> Option<Verdict> {

@@ -115,30 +115,90 @@ pub static INTERVENTIONS: [Intervention; 18] = {
     use ChangedEnd::{Both, Receiver, Sender};
     [
         Intervention::new(["pacing=2", "twice the pace"], Sender, twice_the_pace, predict::pacing),
-        Intervention::new(["write_rate=2", "twice the rate of writing"], Sender, faster_writes, predict::writes),
-        Intervention::new(["read_rate=2", "twice the rate of reading"], Receiver, faster_reads, predict::reads),
-        Intervention::new(["streams=2", "twice the flows"], Both, twice_the_streams, predict::streams),
-        Intervention::new(["receive_window=2", "twice the window"], Receiver, window::<20>, predict::window::<20>),
-        Intervention::new(["receive_window=0.6", "0.6 of the window"], Receiver, window::<6>, predict::window::<6>),
-        Intervention::new(["send_buffer=2", "twice the send buffer"], Sender, buffer::<20>, predict::buffer::<20>),
-        Intervention::new(["send_buffer=0.6", "0.6 of the send buffer"], Sender, buffer::<6>, predict::buffer::<6>),
-        Intervention::new(["mss=0.6", "0.6 of the segment size"], Both, smaller_segments, predict::mss),
+        Intervention::new(
+            ["write_rate=2", "twice the rate of writing"],
+            Sender,
+            faster_writes,
+            predict::writes,
+        ),
+        Intervention::new(
+            ["read_rate=2", "twice the rate of reading"],
+            Receiver,
+            faster_reads,
+            predict::reads,
+        ),
+        Intervention::new(
+            ["streams=2", "twice the flows"],
+            Both,
+            twice_the_streams,
+            predict::streams,
+        ),
+        Intervention::new(
+            ["receive_window=2", "twice the window"],
+            Receiver,
+            window::<20>,
+            predict::window::<20>,
+        ),
+        Intervention::new(
+            ["receive_window=0.6", "0.6 of the window"],
+            Receiver,
+            window::<6>,
+            predict::window::<6>,
+        ),
+        Intervention::new(
+            ["send_buffer=2", "twice the send buffer"],
+            Sender,
+            buffer::<20>,
+            predict::buffer::<20>,
+        ),
+        Intervention::new(
+            ["send_buffer=0.6", "0.6 of the send buffer"],
+            Sender,
+            buffer::<6>,
+            predict::buffer::<6>,
+        ),
+        Intervention::new(
+            ["mss=0.6", "0.6 of the segment size"],
+            Both,
+            smaller_segments,
+            predict::mss,
+        ),
         Intervention {
             others: Some(predict::drained),
             ..Intervention::new(["pace=0.9", "a pace of 0.9 of the rate"], Sender, slower, |_| None)
         },
         Intervention::new(["congestion=bbr", "BBR"], Sender, to_bbr, predict::algorithm),
         Intervention::new(["congestion=cubic", "CUBIC"], Sender, to_cubic, predict::algorithm),
-        Intervention::new(["cpu=less", "a copy less at both ends"], Both, cheaper, predict::cheaper),
-        Intervention::new(["cpu_send=less", "a copy less at the sender"], Sender, cheaper_to_send, predict::cheaper_to_send),
+        Intervention::new(
+            ["cpu=less", "a copy less at both ends"],
+            Both,
+            cheaper,
+            predict::cheaper,
+        ),
+        Intervention::new(
+            ["cpu_send=less", "a copy less at the sender"],
+            Sender,
+            cheaper_to_send,
+            predict::cheaper_to_send,
+        ),
         Intervention::new(
             ["cpu_receive=less", "a copy less at the receiver"],
             Receiver,
             cheaper_to_receive,
             predict::cheaper_to_receive,
         ),
-        Intervention::new(["rate=1.2", "1.2 of the rate asked for"], Sender, datagrams::<12>, predict::datagrams::<12>),
-        Intervention::new(["rate=0.8", "0.8 of the rate asked for"], Sender, datagrams::<8>, predict::datagrams::<8>),
+        Intervention::new(
+            ["rate=1.2", "1.2 of the rate asked for"],
+            Sender,
+            datagrams::<12>,
+            predict::datagrams::<12>,
+        ),
+        Intervention::new(
+            ["rate=0.8", "0.8 of the rate asked for"],
+            Sender,
+            datagrams::<8>,
+            predict::datagrams::<8>,
+        ),
         Intervention::new(["time=3", "three times the time"], Both, longer, predict::longer),
     ]
 };
@@ -176,6 +236,9 @@ fn twice_the_streams(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
 /// less than was asked would look like a path that is full.
 fn window<const TENTHS: u32>(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     let mut test = tcp(test)?;
+    if !seen.can_hold_window {
+        return Err(Refusal::NotAllowed("the receiver sets a buffer, not a window".to_owned()));
+    }
     let now = seen.receive_window_bytes.ok_or(Refusal::NotKnown("the receive window"))?;
     let most = seen.max_receive_window_bytes;
     let bytes = within_limit(now, tenths(TENTHS), most, "the largest receive window")?;

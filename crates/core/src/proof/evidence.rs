@@ -138,7 +138,8 @@ impl<'a> Evidence<'a> {
         for (first, one) in left.iter().enumerate() {
             for other in &left[first + 1..] {
                 let tells = WATCHED.map(|watched| self.tells(state, watched, [*one, *other]));
-                gain += self.weight(*one) * self.weight(*other) * tells.into_iter().fold(0.0, f64::max);
+                gain +=
+                    self.weight(*one) * self.weight(*other) * tells.into_iter().fold(0.0, f64::max);
             }
         }
         gain
@@ -233,9 +234,8 @@ impl<'a> Evidence<'a> {
     fn is_confirmed(&self, cause: Cause) -> bool {
         let far = self.offers.iter().any(|state| self.is_far(state, cause));
         let said = self.offers.iter().filter(|state| {
-            let says = |w: &Watched| {
-                state.predicted(*w, cause).is_some() && !state.ratios(*w).is_empty()
-            };
+            let says =
+                |w: &Watched| state.predicted(*w, cause).is_some() && !state.ratios(*w).is_empty();
             WATCHED.iter().any(says)
         });
         self.is_tested(cause) && !far && said.count() >= 2
@@ -292,10 +292,7 @@ impl<'a> Evidence<'a> {
         let entry = |at: usize| {
             let surprises = self.surprises[at].iter().zip(self.offers);
             let most = surprises.max_by(|a, b| a.0.total_cmp(b.0))?;
-            Some(RuledOut {
-                cause: self.candidates[at].cause,
-                by: most.1.offer.change.to_owned(),
-            })
+            Some(RuledOut { cause: self.candidates[at].cause, by: most.1.offer.change.to_owned() })
         };
         excluded.filter_map(entry).collect()
     }
@@ -373,13 +370,13 @@ fn mean(logs: &[f64]) -> f64 {
 /// losses are counted with few events.
 const fn assumed_sd(watched: Watched) -> f64 {
     match watched {
-        Watched::Rate => 0.07,
+        Watched::Rate => 0.055,
         Watched::Queue | Watched::Retransmissions => 0.3,
     }
 }
 
 /// Weight of that assumption, as so many runs more.
-const ASSUMED_FREEDOM: f64 = 4.0;
+const ASSUMED_FREEDOM: f64 = 3.0;
 
 /// Degrees of freedom of a ratio's distribution: its tails are those of outliers that one run in
 /// thirty is (docs/error-rates.md).
@@ -390,7 +387,7 @@ const MOST_OF_ONE: f64 = 5.0;
 
 /// Surprise with which a cause is excluded. With this value and the one above, a wrong proof is
 /// rarer than one in a hundred in each simulation (docs/error-rates.md).
-const EXCLUDED: f64 = 8.0;
+const EXCLUDED: f64 = 10.0;
 
 /// Surprise of no change with which figures have clearly changed.
 const CLEAR: f64 = 7.0;

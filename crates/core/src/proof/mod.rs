@@ -46,12 +46,13 @@
 //!     mss_bytes: Some(1448.0),
 //!     receive_window_bytes: Some(262_000.0),
 //!     max_receive_window_bytes: Some(6e6),
+//!     can_hold_window: true,
 //!     retransmitted_share: Some(0.0),
 //!     thread_shares: [Some(0.1); 2],
 //!     core_shares: [Some(0.2); 2],
 //!     host_shares: [Some(0.1); 2],
 //!     max_pacing_bps: Some(f64::INFINITY),
-//!     has_class: Some(false),
+//!     is_class_full: Some(false),
 //!     rate_bps: 100e6,
 //!     ..PlainRuns::default()
 //! };

@@ -4,7 +4,9 @@ use crate::ceilings::formulas::{
     ETHERNET_HEADER_BYTES, TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes,
 };
 use crate::plan::{Direction, Protocol};
-use crate::record::{EndReport, HostFacts, Leg, PathTrain, Record, TcpSender};
+use crate::record::{
+    EndReport, HostFacts, Leg, PathTrain, QosClass, QosEvidence, Record, TcpReceiver, TcpSender,
+};
 use crate::units::Family;
 
 /// What the plain runs of one direction showed; what is not known is `None`.
@@ -38,8 +40,8 @@ pub struct PlainRuns {
     pub never_lost: Option<bool>,
     /// The lowest limit of a flow's pace that was read (socket or route); infinite if none is set.
     pub max_pacing_bps: Option<f64>,
-    /// Whether a class of the sender's own policy carried the flows.
-    pub has_class: Option<bool>,
+    /// Whether a class of the sender's own host sent all that it may.
+    pub is_class_full: Option<bool>,
     /// Share of the time that the busiest data thread of sender and receiver ran or waited for a
     /// CPU.
     pub thread_shares: [Option<f64>; 2],
@@ -55,6 +57,8 @@ pub struct PlainRuns {
     pub unsent_share: Option<f64>,
     /// The rate at which a packet train arrived, payload bits per second.
     pub train_bps: Option<f64>,
+    /// Whether the receiver is linerate's, which holds a window at its size: others set a buffer.
+    pub can_hold_window: bool,
     /// Whether the sender can hand over bytes without a copy.
     pub can_send_without_copy: bool,
     /// Whether the receiver can drop bytes without a copy.
@@ -79,15 +83,15 @@ impl PlainRuns {
             max_receive_window_bytes: number(receiver_host, "net.core.rmem_max"),
             max_send_buffer_bytes: number(sender_host, "net.core.wmem_max"),
             allowed_congestion: allowed(sender_host),
-            has_class: leg.sender.as_ref().filter(|_| knows_policy(record, leg)).map(|sender| {
-                sender.qos.as_ref().is_some_and(|qos| !qos.classes.is_empty())
-            }),
+            is_class_full: leg.sender.as_ref().filter(|_| knows_policy(record, leg)).map(
+                |sender| sender.qos.as_ref().is_some_and(|qos| has_full_class(qos, record.seconds)),
+            ),
             thread_shares: [&leg.sender, &leg.receiver]
                 .map(|end| thread_share(end.as_ref()?, record.seconds)),
-            core_shares: [&leg.sender, &leg.receiver]
-                .map(|end| core_share(end.as_ref()?)),
+            core_shares: [&leg.sender, &leg.receiver].map(|end| core_share(end.as_ref()?)),
             host_shares: [&leg.sender, &leg.receiver]
                 .map(|end| Some(end.as_ref()?.host_cpu_percent? / 100.0)),
+            can_hold_window: is_own || leg.direction == Direction::Down,
             can_send_without_copy: is_own,
             can_discard: is_own,
             ..Self::default()
@@ -102,7 +106,7 @@ impl PlainRuns {
         let senders: Vec<&TcpSender> =
             record.flows_of(leg).filter_map(|flow| flow.tcp.as_ref()?.sender()).collect();
         let Some(total) = leg.tcp_sender() else {
-            return self;
+            return self.with_receivers(record, leg);
         };
         let senders = if senders.is_empty() { vec![total] } else { senders };
         let mean = |figure: &dyn Fn(&TcpSender) -> Option<f64>| {
@@ -131,6 +135,24 @@ impl PlainRuns {
                 let headers = ip_header_bytes(record.family) + TCP_HEADER_BYTES + TIMESTAMP_BYTES;
                 train.link_bps * mss / (mss + headers + ETHERNET_HEADER_BYTES)
             }),
+            ..self
+        }
+    }
+
+    /// What the receiving end alone shows, if another tool sends.
+    fn with_receivers(self, record: &Record, leg: &Leg) -> Self {
+        let all: Vec<&TcpReceiver> =
+            record.flows_of(leg).filter_map(|flow| flow.tcp.as_ref()?.receiver.as_ref()).collect();
+        let mean = |figure: &dyn Fn(&TcpReceiver) -> Option<f64>| {
+            let sum: Option<f64> = all.iter().map(|tcp| figure(tcp)).sum();
+            sum.filter(|_| !all.is_empty()).map(|sum| sum / all.len() as f64)
+        };
+        let seconds = |us: u32| positive(f64::from(us) / 1e6);
+        Self {
+            rtt_min_s: all.iter().filter_map(|tcp| tcp.rtt_min_us).min().and_then(seconds),
+            rtt_s: mean(&|tcp| seconds(tcp.rtt_mean_us?)),
+            mss_bytes: mean(&|tcp| positive(f64::from(tcp.mss_bytes))),
+            receive_window_bytes: mean(&|tcp| Some(tcp.window_bytes? as f64)),
             ..self
         }
     }
@@ -184,6 +206,15 @@ fn thread_share(end: &EndReport, seconds: f64) -> Option<f64> {
 
 fn core_share(end: &EndReport) -> Option<f64> {
     Some(end.softirq_core_percent.or(end.busiest_core_percent)? / 100.0)
+}
+
+/// Whether a class has sent as much as it or the root may: 7 % less is for the bursts at both ends
+/// of the time.
+fn has_full_class(qos: &QosEvidence, seconds: f64) -> bool {
+    let link_bps = qos.link_bps.unwrap_or(f64::INFINITY);
+    let share =
+        |class: &QosClass| class.bytes as f64 * 8.0 / seconds / class.ceil_bps.min(link_bps);
+    qos.classes.iter().any(|class| class.ceil_bps > 0.0 && share(class) >= 0.93)
 }
 
 /// Whether the classes of the sender's host were looked at: linerate's own end does.

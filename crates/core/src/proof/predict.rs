@@ -433,10 +433,13 @@ pub fn ruled_out(cause: Cause, test: &Test, seen: &PlainRuns) -> Option<&'static
         }
         Cause::CpuSend | Cause::CpuReceive | Cause::CpuHost => cpu_ruled_out(cause, seen),
         Cause::QosClass => {
-            (seen.has_class == Some(false)).then_some("no class of the sender's policy carried it")
+            (seen.is_class_full == Some(false)).then_some("no class of the sender's host was full")
         }
         Cause::AsAsked => {
             (!is_udp || stream.rate_bps.is_none()).then_some("the test asks for no rate")
+        }
+        Cause::PathRate | Cause::Policer if seen.is_class_full == Some(true) => {
+            Some("a class of the sender's host was full")
         }
         Cause::PathRate | Cause::Policer => path_ruled_out(cause, seen),
     }
@@ -485,7 +488,8 @@ fn cpu_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
         Cause::CpuReceive => one(1),
         _ => {
             let left = |share: &Option<f64>| share.is_some_and(|share| share < 0.8);
-            let have_left = seen.host_shares.iter().all(left) || (has_time(seen, 0) && has_time(seen, 1));
+            let have_left =
+                seen.host_shares.iter().all(left) || (has_time(seen, 0) && has_time(seen, 1));
             have_left.then_some("the hosts had CPUs left")
         }
     }

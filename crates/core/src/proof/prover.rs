@@ -230,8 +230,7 @@ impl Prover {
         let plain = if has_plain { 0.0 } else { 1.0 };
         self.spent.runs + plain as u32 + 1 <= self.budget.runs
             && self.spent.seconds + seconds * (plain + offer.length) <= self.budget.seconds
-            && self.spent.bytes + bytes * (plain + offer.length * offer.most())
-                <= self.budget.bytes
+            && self.spent.bytes + bytes * (plain + offer.length * offer.most()) <= self.budget.bytes
     }
 
     /// The change to make next: the one that tells most of what is left apart for its cost.
@@ -245,7 +244,8 @@ impl Prover {
             let is_possible = !state.is_refused
                 && state.blocks < MAX_BLOCKS
                 && self.affords_block(&state.offer, has_plain);
-            let gain = if is_possible { evidence.gain(at) / (1.0 + state.offer.length) } else { 0.0 };
+            let gain =
+                if is_possible { evidence.gain(at) / (1.0 + state.offer.length) } else { 0.0 };
             if gain > best.map_or(0.0, |(_, most)| most) {
                 best = Some((at, gain));
             }

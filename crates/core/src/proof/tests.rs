@@ -30,6 +30,7 @@ fn seen() -> PlainRuns {
         congestion: Some("cubic".to_owned()),
         allowed_congestion: vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()],
         retransmitted_share: Some(0.01),
+        can_hold_window: true,
         can_send_without_copy: true,
         can_discard: true,
         rate_bps: 100e6,
@@ -103,7 +104,7 @@ fn each_change_makes_a_valid_test_that_differs_or_says_why_not() {
 
 #[test]
 fn what_is_not_known_is_never_guessed() {
-    let nothing = PlainRuns { rate_bps: 100e6, ..PlainRuns::default() };
+    let nothing = PlainRuns { rate_bps: 100e6, can_hold_window: true, ..PlainRuns::default() };
     let made = |name: &str, seen: &PlainRuns| intervention(name).unwrap().changed(&plain(), seen);
     for name in ["receive_window=2", "send_buffer=0.6", "mss=0.6", "congestion=bbr"] {
         assert!(matches!(made(name, &nothing), Err(Refusal::NotKnown(_))), "{name}");
@@ -204,7 +205,10 @@ fn all_excluded_is_open_and_never_the_least_bad() {
     run(&mut prover, |name| if name == "a" { 0.4 } else { 1.0 });
     let findings = prover.findings();
     assert_eq!((findings.proof.level, findings.proof.ruled_out.len()), (ProofLevel::Open, 2));
-    assert!(findings.proof.causes.is_empty() && findings.proof.ruled_out.iter().all(|out| out.by == "a"));
+    assert!(
+        findings.proof.causes.is_empty()
+            && findings.proof.ruled_out.iter().all(|out| out.by == "a")
+    );
 }
 
 #[test]
@@ -217,7 +221,7 @@ fn two_limits_near_to_each_other_are_both_named() {
             rtt_s: Some(0.02),
             retransmitted_share: Some(0.0),
             max_pacing_bps: Some(f64::INFINITY),
-            has_class: Some(false),
+            is_class_full: Some(false),
             host_shares: [Some(0.1); 2],
             thread_shares: [Some(0.1); 2],
             core_shares: [Some(0.1); 2],

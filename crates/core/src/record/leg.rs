@@ -7,8 +7,8 @@ use serde_with_macros::skip_serializing_none;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    Ceiling, ChangeResult, EndReport, FlowRecord, Interval, NotMade, Record, TcpEvidence, TcpSender,
-    UdpEvidence, Verdict,
+    Ceiling, ChangeResult, EndReport, FlowRecord, Interval, NotMade, Record, TcpEvidence,
+    TcpSender, UdpEvidence, Verdict,
 };
 use crate::plan::Direction;
 

@@ -79,10 +79,11 @@ impl Scene {
             allowed_congestion: vec!["cubic".to_owned(), "reno".to_owned(), "bbr".to_owned()],
             retransmitted_share: Some(0.0),
             max_pacing_bps: Some(f64::INFINITY),
-            has_class: Some(false),
+            is_class_full: Some(false),
             thread_shares: [Some(0.2); 2],
             core_shares: [Some(0.2); 2],
             host_shares: [Some(0.2); 2],
+            can_hold_window: true,
             can_send_without_copy: true,
             can_discard: true,
             rate_bps: RATE,
@@ -324,8 +325,9 @@ impl Tally {
         let has_truth = !matches!(answers, Answers::Foreign | Answers::Deaf);
         // At the edge two limits are near to each other, and both may be named.
         let most = if answers == Answers::Expected { 1 } else { 2 };
-        let is_right =
-            has_truth && findings.proof.causes.contains(&scene.truth) && findings.proof.causes.len() <= most;
+        let is_right = has_truth
+            && findings.proof.causes.contains(&scene.truth)
+            && findings.proof.causes.len() <= most;
         match findings.proof.level {
             ProofLevel::Proved if is_right => self.right += 1,
             ProofLevel::Proved => self.wrong += 1,

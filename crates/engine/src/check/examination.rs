@@ -407,7 +407,7 @@ impl<'a> Examination<'a> {
         if self.options.quick {
             self.check.caveats.push(Caveat::new(
                 CaveatKind::FewRuns,
-                "one run each way: no interval, and no round trips per minute (RPM)",
+                "one plain run each way: no interval, and no round trips per minute (RPM)",
                 "leave --quick out",
             ));
         }

@@ -19,7 +19,9 @@ use linerate_core::plan::{
 use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Record, Status, median_run};
 use linerate_core::stats::{Figure, LatencyHistogram, figure};
 use linerate_core::trace::{PathEnd, TraceConfig, TraceDocument};
-use linerate_core::units::{BitRate, ByteCount, Family, Nanos, Span, format_rfc3339, listed, suggestion};
+use linerate_core::units::{
+    BitRate, ByteCount, Family, Nanos, Span, format_rfc3339, listed, suggestion,
+};
 use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
 

@@ -6,6 +6,7 @@ mod exchange;
 mod keys;
 mod load;
 mod profile;
+mod proof;
 mod qos;
 mod slot;
 mod stamp;

@@ -6,16 +6,18 @@ use linerate_core::ceilings::{Ceiling, Verdict};
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::load::{LoadDocument, LoadMember};
 use linerate_core::plan::{Direction, Workload};
-use linerate_core::record::{Check, Interval, Leg, Record, Sweep, median_run};
+use linerate_core::proof::intervention;
+use linerate_core::record::{ChangeResult, Check, Interval, Leg, Record, Sweep, median_run};
 use linerate_core::stats::{LatencyBuckets, LatencySummary};
 
-use super::{lowest, middle, unit_of};
+use super::{fill, lowest, middle, unit_of};
 use crate::number::{count, ends, joined, micros, percent, rate, seconds};
 use crate::svg::{Bar, Bars, Chart, Fill, Mark, Panel, Plot, Series, Unit};
 
 pub(crate) fn record(record: &Record) -> Vec<Chart> {
     let legs = record.legs.iter();
-    let mut charts: Vec<Chart> = legs.filter_map(|leg| of_leg(record, leg)).collect();
+    let mut charts: Vec<Chart> = legs.clone().filter_map(|leg| of_leg(record, leg)).collect();
+    charts.extend(legs.filter_map(changes));
     let courses: Vec<Course> = match record.legs.as_slice() {
         [] | [_] => vec![whole_course(record.direction, record)],
         legs => legs
@@ -61,6 +63,7 @@ pub(crate) fn check(check: &Check) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (_, record) in ways.clone() {
         charts.extend(record.legs.iter().filter_map(|leg| of_leg(record, leg)));
+        charts.extend(record.legs.iter().filter_map(changes));
     }
     let mut trips = Vec::new();
     let idle = check.idle_latency_us.as_ref();
@@ -75,6 +78,39 @@ pub(crate) fn check(check: &Check) -> Vec<Chart> {
     charts.extend(over_time("time", &courses.collect::<Vec<_>>()));
     charts.extend(check.route.iter().flat_map(|route| super::trace(route)));
     charts
+}
+
+/// The rate with each change over the rate without, and what the verdict's cause predicts.
+fn changes(leg: &Leg) -> Option<Chart> {
+    let verdict = leg.verdict.as_ref()?;
+    let ratio = |ratio: f64| format!("{ratio:.2}");
+    let bar = |change: &ChangeResult| {
+        let words = intervention(&change.change).map_or("", |known| known.words);
+        let expected = change.predicted.get(&verdict.cause).copied();
+        let cause = verdict.cause.words();
+        let expected_words =
+            expected.map_or(String::new(), |it| format!("; {cause} predicts {}", ratio(it)));
+        Bar {
+            label: words.to_owned(),
+            value: change.ratio,
+            interval: Some(change.interval),
+            beside: expected,
+            colour: fill(expected.is_some()),
+            note: Some(ratio(change.ratio)),
+            tip: format!("{words}: {} of the rate{expected_words}", ratio(change.ratio)),
+            ..Bar::default()
+        }
+    };
+    let rows: Vec<Bar> = leg.experiments.iter().map(bar).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let says = joined(rows.iter().map(|row| row.tip.clone()), ". ") + ".";
+    let way = leg.direction.word();
+    let levels = vec![(1.0, "without the change".to_owned())];
+    let bars = Bars { levels, ..Bars::new(Unit::Count, rows) };
+    let title = format!("What changes bring, {way} (diamonds: as predicted)");
+    Some(Chart::new(&format!("changes-{way}"), title, says, bars))
 }
 
 /// A chart of each run over its size, or over its number if all have the same size; the median of

@@ -158,7 +158,7 @@ fn headline(check: &Check) -> String {
     let is_quick = kinds.any(|kind| kind == CaveatKind::FewRuns);
     let remarks = [
         (check.one_sided, ", from this end alone"),
-        (is_quick, ", one run each way (RPM: without --quick)"),
+        (is_quick, ", in short (RPM: without --quick)"),
         (check.status == Status::Partial, ", STOPPED EARLY"),
     ];
     let holding = remarks.into_iter().filter(|(holds, _)| *holds);

@@ -9,8 +9,8 @@ use linerate_core::one_way::ClockOffset;
 use linerate_core::plan::{Direction, Protocol, Workload};
 use linerate_core::proof::intervention;
 use linerate_core::record::{
-    Caveat, CaveatKind, CaveatRemedy, ChangeResult, Environment, Leg, Proof, ProofDoubt, ProofLevel,
-    Record,
+    Caveat, CaveatKind, CaveatRemedy, ChangeResult, Environment, Leg, Proof, ProofDoubt,
+    ProofLevel, Record,
 };
 use linerate_core::remedy::Remedy;
 use linerate_core::stats::{CONFIDENCE, Figure, LatencySummary};
@@ -96,9 +96,10 @@ fn changes(page: &mut Page, verdict: &Verdict, leg: &Leg) {
         right ["predicted", "by it"] => change.predicted.get(&cause).map(|it| format!("{it:.2}"));
         left ["else", ""] => rival(change).map(|(rival, it)| format!("{it:.2} by {}", rival.words()));
     });
-    let not_made = leg.experiments_not_made.iter().filter_map(|not| {
-        Some(format!("{}: {}", intervention(&not.change)?.words, not.why))
-    });
+    let not_made = leg
+        .experiments_not_made
+        .iter()
+        .filter_map(|not| Some(format!("{}: {}", intervention(&not.change)?.words, not.why)));
     page.facts("not made", not_made.map(Some));
 }
 

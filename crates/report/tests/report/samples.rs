@@ -11,10 +11,11 @@ use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
 use linerate_core::record::{
-    Baseline, BottleneckChange, Caveat, CaveatKind, Change, Check, CpuFacts, CpuSeconds,
-    DeviceFacts, EndReport, Environment, FlowRecord, GapSummary, HiddenFault, HostFacts, Interval,
-    LabDirection, LabFacts, LabLink, Leg, PathFacts, Record, SizeFigure, Status, Sweep,
-    TcpEvidence, TcpReceiver, TcpSender, UdpEvidence,
+    Baseline, BottleneckChange, Caveat, CaveatKind, Change, ChangeResult, Check, CpuFacts,
+    CpuSeconds, DeviceFacts, EndReport, Environment, FlowRecord, GapSummary, HiddenFault,
+    HostFacts, Interval, LabDirection, LabFacts, LabLink, Leg, NotMade, PathFacts, Proof,
+    ProofLevel, Record, RuledOut, SizeFigure, Status, Sweep, TcpEvidence, TcpReceiver, TcpSender,
+    UdpEvidence,
 };
 use linerate_core::remedy::Remedy;
 use linerate_core::responsiveness::{Place, Probe, Queue, Responsiveness, Samples};
@@ -480,7 +481,38 @@ fn responsiveness(loaded_us: f64) -> Responsiveness {
     }
 }
 
+/// What changes have shown of a window that limits.
+fn proved_window(leg: &mut Leg) {
+    let change = |change: &str, ratio: f64, predicted: [f64; 2]| ChangeResult {
+        change: change.to_owned(),
+        end: None,
+        ratio,
+        interval: [0.95 * ratio, 1.05 * ratio],
+        runs: 1,
+        predicted: [Cause::ReceiveWindow, Cause::PathRate].into_iter().zip(predicted).collect(),
+        cause_then: Some(Cause::ReceiveWindow),
+    };
+    leg.experiments = vec![
+        change("receive_window=2", 1.98, [1.9, 1.0]),
+        change("receive_window=0.6", 0.596, [0.6, 1.0]),
+        change("streams=2", 1.97, [1.9, 1.0]),
+    ];
+    leg.experiments_not_made = vec![NotMade {
+        change: "congestion=bbr".to_owned(),
+        why: "the sender may not use bbr".to_owned(),
+    }];
+    let proof = Proof {
+        level: ProofLevel::Proved,
+        causes: vec![Cause::ReceiveWindow],
+        ruled_out: vec![RuledOut { cause: Cause::PathRate, by: "receive_window=2".to_owned() }],
+        doubt: None,
+    };
+    leg.verdict = leg.verdict.take().map(|found| Verdict { proof: Some(proof), ..found });
+}
+
 pub(crate) fn check() -> Check {
+    let mut up = stream();
+    proved_window(&mut up.legs[0]);
     let down = Leg {
         throughput_bps: Some(93_900_000.0),
         tcp: with_receiver(TcpSender {
@@ -521,7 +553,7 @@ pub(crate) fn check() -> Check {
             connect_us: Some(29_140.0),
         },
         one_sided: false,
-        up: Some(stream()),
+        up: Some(up),
         down: Some(down),
         up_throughput_bps: Some(figure(13_910_000.0)),
         down_throughput_bps: Some(figure(93_900_000.0)),

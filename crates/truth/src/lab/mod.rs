@@ -97,11 +97,7 @@ pub(crate) enum Method {
 ///
 /// # Errors
 /// [`TruthError`]: it could not be run to its end as it was drawn; or `stop` was requested.
-fn run_scenario(
-    scenario: &Scenario,
-    method: Method,
-    stop: &Stop,
-) -> Result<Record, TruthError> {
+fn run_scenario(scenario: &Scenario, method: Method, stop: &Stop) -> Result<Record, TruthError> {
     if let Some(policy) = &scenario.around.policy {
         return run_treated_scenario(scenario, &at_sender(scenario, policy)?, stop);
     }

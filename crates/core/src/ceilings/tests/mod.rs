@@ -4,6 +4,7 @@ mod any;
 mod causes;
 mod full_host;
 mod predictions;
+mod proofs;
 mod qos;
 mod remedies;
 pub(crate) mod scene;
