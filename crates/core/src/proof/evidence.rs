@@ -208,11 +208,13 @@ impl<'a> Evidence<'a> {
 
     fn raises_others(&self, state: &OfferState, cause: Cause) -> bool {
         let stays = state.predicted(Watched::Rate, cause).is_some_and(|own| !own.is_a_change());
-        let others = self.candidates.iter().filter(|other| other.cause != cause);
-        let said: Vec<_> =
-            others.filter_map(|other| state.predicted(Watched::Rate, other.cause)).collect();
+        // Those that exact evidence has ruled out are ruled out once more.
+        let rates = state.offer.predicted.iter().filter(|((watched, other), _)| {
+            *watched == Watched::Rate && !is_outside(*other)
+        });
+        let said: Vec<&Predicted> = rates.map(|(_, predicted)| predicted).collect();
         let raised = said.iter().filter(|other| other.low > 1.0).count();
-        is_outside(cause) && stays && raised > 0 && 2 * raised >= said.len()
+        is_outside(cause) && stays && 2 * raised > said.len()
     }
 
     /// The causes that are proved; none if nothing is.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::change::{Intervention, Refusal};
 use super::plain_runs::PlainRuns;
-use super::predict::{Case, Predicted, WATCHED, Watched};
+use super::predict::{CAUSES, Case, Predicted, WATCHED, Watched};
 use crate::plan::{Extent, Test};
 use crate::record::{Cause, Record};
 use crate::units::End;
@@ -25,7 +25,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// The change of a test, with what these causes predict.
+    /// The change of a test, with what each cause predicts.
     ///
     /// # Errors
     /// Why the change cannot be made here.
@@ -33,11 +33,10 @@ impl Offer {
         intervention: &Intervention,
         plain: &Test,
         seen: &PlainRuns,
-        causes: &[Cause],
     ) -> Result<Self, Refusal> {
         let test = intervention.changed(plain, seen)?;
         let pairs =
-            WATCHED.iter().flat_map(|watched| causes.iter().map(|cause| (*watched, *cause)));
+            WATCHED.iter().flat_map(|watched| CAUSES.iter().map(|cause| (*watched, *cause)));
         let predicted = pairs.filter_map(|(watched, cause)| {
             let case = Case { test: plain, seen, watched, cause };
             Some(((watched, cause), intervention.predicted(&case)?))

@@ -1,6 +1,6 @@
 //! The choice of the next run, and what a proof may cost.
 
-use super::change::INTERVENTIONS;
+use super::change::{INTERVENTIONS, Refusal};
 use super::evidence::{Candidate, Evidence, OfferState};
 use super::offer::{Offer, RunFigures};
 use super::plain_runs::PlainRuns;
@@ -104,8 +104,10 @@ impl Prover {
         let mut not_made = Vec::new();
         let mut offers = Vec::new();
         for intervention in &INTERVENTIONS {
-            match Offer::new(intervention, test, seen, &causes) {
+            match Offer::new(intervention, test, seen) {
                 Ok(offer) => offers.push(offer),
+                // It could tell nothing.
+                Err(Refusal::NotOfThisTest | Refusal::AlreadySo) => {}
                 Err(why) => not_made.push(not_made_because(intervention.name, &why.to_string())),
             }
         }

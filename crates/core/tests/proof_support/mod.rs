@@ -155,9 +155,9 @@ impl Scene {
         possible.filter(|cause| answers != Answers::Deaf || !outside.contains(cause)).collect()
     }
 
-    fn offers(&self, causes: &[Cause]) -> Vec<Offer> {
+    fn offers(&self) -> Vec<Offer> {
         let made = INTERVENTIONS.iter().filter_map(|intervention| {
-            Offer::new(intervention, &self.test, &self.seen, causes).ok()
+            Offer::new(intervention, &self.test, &self.seen).ok()
         });
         made.collect()
     }
@@ -221,7 +221,7 @@ pub(crate) fn prove(
     source: &mut Source,
 ) -> ProofFindings {
     let causes = scene.candidates(answers);
-    let offers = scene.offers(&causes);
+    let offers = scene.offers();
     let watched = [Watched::Rate, Watched::Queue, Watched::Retransmissions];
     let truth: Vec<(&str, [f64; 3])> = offers
         .iter()
