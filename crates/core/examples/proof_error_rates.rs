@@ -16,7 +16,7 @@ use proof_support::{Answers, CAUSES, Ranking, Scene, Tally, noise, quiet, tally}
 
 const SEED: u64 = 20_261_128;
 /// Proofs of each cause behind every figure.
-const TRIALS: u32 = 60;
+const TRIALS: u32 = 500;
 /// What a wrong proof may be, of all proofs that were tried.
 const GOAL: f64 = 0.01;
 

@@ -48,13 +48,20 @@ impl Proof {
         }
     }
 
-    /// Takes note that an end refused the run; another error is given back.
-    pub(crate) fn refused(&mut self, error: MeasureError) -> Result<(), MeasureError> {
-        let is_refusal = matches!(
-            error,
-            MeasureError::Refused { .. } | MeasureError::Lacks { .. } | MeasureError::Option(_)
-        );
-        if is_refusal { Ok(self.prover.skip(&error.to_string())) } else { Err(error) }
+    /// Takes note that an end refused the run; another error is given back. What this end's kernel
+    /// refused has left a test half open at the endpoint: the session is renewed.
+    pub(crate) fn refused(
+        &mut self,
+        error: MeasureError,
+        partner: &mut Partner,
+    ) -> Result<(), MeasureError> {
+        match error {
+            MeasureError::Refused { .. } | MeasureError::Lacks { .. } => {}
+            MeasureError::Option(_) => partner.renew()?,
+            _ => return Err(error),
+        }
+        self.prover.skip(&error.to_string());
+        Ok(())
     }
 
     /// Writes what the runs have shown into a record of one of the plain ones.
@@ -121,7 +128,7 @@ pub fn prove_bottleneck(
         let (record, error) = match (partner.run_once(asked, observer), &mut proof) {
             (Ok(made), _) => made,
             (Err(error), None) => return Err(error),
-            (Err(error), Some(proof)) => match proof.refused(error) {
+            (Err(error), Some(proof)) => match proof.refused(error, partner) {
                 Ok(()) => continue,
                 Err(error) => {
                     ended = Some(error);

@@ -328,6 +328,7 @@ mod tests {
             describe: "TBF of 20 Mbit/s at client's eth0".to_owned(),
             answer,
             judgement,
+            proof: None,
             caveats: Vec::new(),
         }
     }

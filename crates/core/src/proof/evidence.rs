@@ -209,9 +209,11 @@ impl<'a> Evidence<'a> {
     fn raises_others(&self, state: &OfferState, cause: Cause) -> bool {
         let stays = state.predicted(Watched::Rate, cause).is_some_and(|own| !own.is_a_change());
         // Those that exact evidence has ruled out are ruled out once more.
-        let rates = state.offer.predicted.iter().filter(|((watched, other), _)| {
-            *watched == Watched::Rate && !is_outside(*other)
-        });
+        let rates = state
+            .offer
+            .predicted
+            .iter()
+            .filter(|((watched, other), _)| *watched == Watched::Rate && !is_outside(*other));
         let said: Vec<&Predicted> = rates.map(|(_, predicted)| predicted).collect();
         let raised = said.iter().filter(|other| other.low > 1.0).count();
         is_outside(cause) && stays && 2 * raised > said.len()

@@ -156,9 +156,9 @@ impl Scene {
     }
 
     fn offers(&self) -> Vec<Offer> {
-        let made = INTERVENTIONS.iter().filter_map(|intervention| {
-            Offer::new(intervention, &self.test, &self.seen).ok()
-        });
+        let made = INTERVENTIONS
+            .iter()
+            .filter_map(|intervention| Offer::new(intervention, &self.test, &self.seen).ok());
         made.collect()
     }
 }

@@ -210,7 +210,7 @@ impl<'a> Examination<'a> {
         };
         let (record, error) = match (record, &mut runs.proof) {
             (Ok(made), _) => made,
-            (Err(error), Some(proof)) => return proof.refused(error),
+            (Err(error), Some(proof)) => return proof.refused(error, &mut self.client),
             (Err(error), None) => return Err(error),
         };
         let seconds = began.elapsed().as_secs_f64();

@@ -184,6 +184,18 @@ impl Client {
         }
     }
 
+    /// Begins a new session with the same endpoint. What packet trains have found stays known.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub(crate) fn renew(&mut self) -> Result<(), MeasureError> {
+        let target = Target { addresses: vec![self.peer], ..self.target.clone() };
+        let mut renewed = Self::connect(target, self.stop.clone())?;
+        renewed.trains = self.trains;
+        *self = renewed;
+        Ok(())
+    }
+
     /// The endpoint's name as the user gave it.
     pub fn host(&self) -> &str {
         &self.target.name

@@ -123,6 +123,17 @@ impl Partner {
         Ok(Self::Foreign(foreign))
     }
 
+    /// Begins a new session with the same endpoint; other tools have one for each test anyway.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub(crate) fn renew(&mut self) -> Result<(), MeasureError> {
+        match self {
+            Self::Own(client) => client.renew(),
+            Self::Foreign(_) => Ok(()),
+        }
+    }
+
     /// The tool whose server it is; `None` for linerate's own endpoint.
     pub fn tool(&self) -> Option<Tool> {
         match self {

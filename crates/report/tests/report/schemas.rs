@@ -204,8 +204,9 @@ const STATISTICS: [&str; 42] = [
 ];
 
 /// Shares (0–1) and ratios.
-const SHARES: [&str; 14] = [
+const SHARES: [&str; 15] = [
     "fairness",
+    "interval",
     "times_as_long",
     "confidence",
     "coverage",
