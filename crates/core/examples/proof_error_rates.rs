@@ -128,8 +128,8 @@ interventions predicts is for docs/truth.md.
 ";
 const POWER: &str = "\
 The path answers as its cause expects, and the evidence of the plain runs names the right cause.
-Proved right / proved wrong / likely / open, in percent, and runs on average. The two runs before
-the first change are counted.
+Proved right / proved wrong / likely / open, in percent, and runs on average. The run before
+the first change is counted.
 ";
 const WRONG: &str = "\
 How often is a cause proved that is not the limit, in percent of all proofs that were tried, over

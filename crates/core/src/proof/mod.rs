@@ -8,22 +8,21 @@
 //!
 //! # How it decides
 //!
-//! * Runs come in blocks of two, a plain and a changed one. The order is drawn by a coin, and every
-//!   second block of a change has the other order, so that a drift cancels. What counts is the
-//!   logarithm of the ratio of the two.
-//! * The scatter comes from plain runs beside each other, from repeated blocks and from the spread
-//!   within runs, and counts with its few degrees of freedom (Student's t). Two blocks at least are
-//!   needed, and the interval is never narrower than what modes that were not seen yet can hide.
-//! * A cause is excluded when the interval of a change does not meet its prediction. The next change
-//!   is the one that separates most of what is left for its cost.
-//! * **Proved** is the one cause that is left, if a change shows that the rate follows it, no figure
-//!   is far from its prediction, and a second change agrees. A link or a policer is also tested by
-//!   a rate that stays where the change raises it for most others, and by the queue or the losses
-//!   that a slower pace ends. Two causes are proved if both are left and the rate rose by less than
-//!   a quarter.
-//! * **Likely** is what the evidence names first, if nothing excludes it. Else it is **open**; the
-//!   least bad of excluded causes is never named. Plain runs that drift or scatter too much prove
-//!   nothing, and the findings say so ([`ProofDoubt`]).
+//! * Runs come in blocks of two, a plain and a changed one, in an order drawn by a coin. What counts
+//!   is the logarithm of the ratio of the two.
+//! * Each block is a witness: how surprising its ratio is under each cause, by Student's t with three
+//!   degrees of freedom around what the cause predicts. The scatter comes from plain runs beside each
+//!   other and from repeated blocks. No block tells more than half of what excludes a cause.
+//! * A cause is excluded when enough speaks against it. The next change is the one that separates
+//!   most of what is left for its cost.
+//! * **Proved** is the one cause that is left, if two changes agree with it, no figure is far from
+//!   its prediction, and figures have clearly changed in two runs as it predicts. A link or a policer
+//!   is also tested by a rate that stays where the change raises it for most others. Two causes are
+//!   proved if both are left and the rate rose by less than a quarter.
+//! * **Likely** is the most probable cause that nothing excludes, if the plain runs' evidence names
+//!   it or a change is a test of it. Else it is **open**; the least bad of excluded causes is never
+//!   named. Plain runs that drift or scatter too much prove nothing, and the findings say so
+//!   ([`crate::record::ProofDoubt`]).
 //!
 //! How often that is wrong is simulated on six kinds of noise: `docs/error-rates.md`.
 //!
@@ -78,12 +77,12 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | `plain_runs` | what the plain runs showed |
 //! | `change` | the table of interventions: how each changes a test, what it needs |
 //! | `predict` | what each cause predicts for each of them; what exact evidence rules out |
-//! | `scatter` | the scatter of runs, and the interval of a change |
-//! | `choice` | the next run |
-//! | `conclude` | what is excluded, followed and proved |
-//! | `document` | the findings: the JSON contract |
+//! | `offer` | a change with its predictions; the figures of a run |
+//! | `evidence` | what the runs tell for and against each cause |
+//! | `prover` | the next run, and the findings |
 
 mod change;
 mod evidence;

@@ -229,8 +229,8 @@ impl Prover {
         let n = self.plain.len() as f64;
         let seconds = self.plain.iter().map(|run| run.seconds).sum::<f64>() / n;
         let bytes = self.plain.iter().map(RunFigures::bytes).sum::<f64>() / n;
-        let plain = if has_plain { 0.0 } else { 1.0 };
-        self.spent.runs + plain as u32 + 1 <= self.budget.runs
+        let (runs, plain) = if has_plain { (1, 0.0) } else { (2, 1.0) };
+        self.spent.runs + runs <= self.budget.runs
             && self.spent.seconds + seconds * (plain + offer.length) <= self.budget.seconds
             && self.spent.bytes + bytes * (plain + offer.length * offer.most()) <= self.budget.bytes
     }

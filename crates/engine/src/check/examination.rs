@@ -28,7 +28,9 @@ const RUNS: usize = 6;
 /// Runs each way at most, changed ones included: a proof of a clear case takes six to ten.
 const MOST_RUNS: u32 = 14;
 /// Time of a proof over that of six plain runs.
-const PROOF_TIME: f64 = 1.2;
+const PROOF_TIME: f64 = 1.1;
+/// Time with more plain runs for the interval, over that of the proof.
+const MORE_PLAIN: f64 = 1.1;
 const IDLE_WARM_UP: Duration = Duration::from_millis(50);
 
 /// With load each way, when responsiveness is measured.
@@ -181,7 +183,7 @@ impl<'a> Examination<'a> {
         let (made, seconds, bytes) = runs.spent;
         let n = f64::from(made);
         let is_left = plain < self.plain_runs()
-            && seconds + seconds / n <= budget.seconds
+            && seconds + seconds / n <= budget.seconds * MORE_PLAIN
             && bytes + bytes / n <= budget.bytes;
         next.or_else(|| is_left.then_some(ProofRun::Plain))
     }
