@@ -20,8 +20,8 @@ use super::packet::{self, Extras, ICMP, ICMPV6, Packet};
 /// Of the first router; nobody's, so that the kernel at the far end leaves its packets alone.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
 /// From a probe to its answer, wherever that comes from. A trace waits for twice that and a little
-/// more: a machine that stands still for two seconds loses no answer.
-pub(crate) const ROUND_TRIP: Duration = Duration::from_secs(2);
+/// more: a machine that stands still for three seconds loses no answer.
+pub(crate) const ROUND_TRIP: Duration = Duration::from_secs(3);
 /// The kernel's memory for frames.
 const RING_BYTES: usize = 3 << 20;
 
