@@ -80,15 +80,17 @@ pub(crate) fn words(change: &str) -> &'static str {
     intervention(change).map_or("", |intervention| intervention.words)
 }
 
-/// The causes that the run's own evidence names, with weights.
+/// The causes that the run's own evidence names, with weights. What comes nearest where nothing was
+/// found is not named by it.
 fn ranking(record: &Record) -> Vec<(Cause, f64)> {
-    let Some(verdict) = record.verdict() else {
+    let found = record.verdict().filter(|verdict| verdict.cause != Cause::Unexplained);
+    let Some(verdict) = found else {
         return Vec::new();
     };
     let sure = verdict.confidence.unwrap_or(0.0);
-    let next = verdict.runner_up.as_ref().map(|next| (next.cause, 1.0 - sure));
-    let all = [(verdict.cause, sure)].into_iter().chain(next);
-    all.filter(|(cause, weight)| *cause != Cause::Unexplained && *weight > 0.0).collect()
+    let next = verdict.runner_up.as_ref().filter(|next| next.cause != Cause::Unexplained);
+    let next = next.map(|next| (next.cause, 1.0 - sure));
+    [(verdict.cause, sure)].into_iter().chain(next).collect()
 }
 
 /// Runs a test of one direction again and again, and changes of it between, until what holds it
@@ -128,6 +130,10 @@ pub fn prove_bottleneck(
         let (record, error) = match (partner.run_once(asked, observer), &mut proof) {
             (Ok(made), _) => made,
             (Err(error), None) => return Err(error),
+            (Err(error), Some(_)) if run == ProofRun::Plain => {
+                ended = Some(error);
+                break;
+            }
             (Err(error), Some(proof)) => match proof.refused(error, partner) {
                 Ok(()) => continue,
                 Err(error) => {

@@ -174,17 +174,13 @@ impl<'a> Examination<'a> {
     /// The run of a direction that comes next: what the proof asks for, and then plain ones for the
     /// interval, as far as the time goes.
     fn next_run(&self, runs: &mut Runs) -> Option<ProofRun> {
-        let plain = runs.records.len();
-        let Some(proof) = &mut runs.proof else {
-            return (plain < self.plain_runs()).then_some(ProofRun::Plain);
-        };
-        let next = proof.next_run();
+        let next = runs.proof.as_mut().and_then(Proof::next_run);
         let budget = self.budget(runs);
         let (made, seconds, bytes) = runs.spent;
-        let n = f64::from(made);
-        let is_left = plain < self.plain_runs()
-            && seconds + seconds / n <= budget.seconds * MORE_PLAIN
-            && bytes + bytes / n <= budget.bytes;
+        let n = f64::from(made.max(1));
+        let has_time = runs.proof.is_none() || seconds + seconds / n <= budget.seconds * MORE_PLAIN;
+        let is_left =
+            runs.records.len() < self.plain_runs() && has_time && bytes + bytes / n <= budget.bytes;
         next.or_else(|| is_left.then_some(ProofRun::Plain))
     }
 
@@ -210,10 +206,13 @@ impl<'a> Examination<'a> {
                 self.bulk(test, &mut LatencyHistogram::default())
             }
         };
+        let is_plain = run == ProofRun::Plain;
         let (record, error) = match (record, &mut runs.proof) {
             (Ok(made), _) => made,
-            (Err(error), Some(proof)) => return proof.refused(error, &mut self.client),
-            (Err(error), None) => return Err(error),
+            (Err(error), Some(proof)) if !is_plain => {
+                return proof.refused(error, &mut self.client);
+            }
+            (Err(error), _) => return Err(error),
         };
         let seconds = began.elapsed().as_secs_f64();
         runs.spent.0 += 1;
@@ -223,7 +222,7 @@ impl<'a> Examination<'a> {
             Some(proof) if error.is_none() => proof.record(&record, seconds),
             _ => {}
         }
-        if run == ProofRun::Plain {
+        if is_plain {
             runs.records.push(record);
         }
         if let Some(error) = error {
@@ -234,6 +233,7 @@ impl<'a> Examination<'a> {
             let budget = self.budget(runs);
             runs.proof =
                 runs.records.first().and_then(|first| Proof::new(&test, first, seconds, budget));
+            runs.plain = Some(test);
         }
         Ok(())
     }
@@ -359,10 +359,12 @@ impl<'a> Examination<'a> {
         Ok(done)
     }
 
-    /// The plain test of a direction after the runs before.
+    /// The plain test of a direction after the runs before; that of a proof stays the same.
     fn plain_test(&self, direction: Direction, before: &Runs) -> Test {
-        let (warm_up, time) = self.times(before);
-        self.asked_test(direction, time, warm_up)
+        before.plain.clone().unwrap_or_else(|| {
+            let (warm_up, time) = self.times(before);
+            self.asked_test(direction, time, warm_up)
+        })
     }
 
     fn bulk_test(&self, direction: Direction, time: Duration, warm_up: Duration) -> Test {

@@ -230,6 +230,8 @@ struct Runs {
     /// All runs, changed ones included: their number, time in seconds, payload in bytes.
     spent: (u32, f64, f64),
     proof: Option<Proof>,
+    /// The plain test of the proof.
+    plain: Option<Test>,
     /// Round trips of small requests beside them.
     loaded: LatencyHistogram,
 }
