@@ -338,3 +338,11 @@ proptest! {
         prop_assert_eq!(made(), made());
     }
 }
+
+#[test]
+fn a_policer_that_took_its_losses_before_the_measured_time_stays_possible() {
+    let quiet = PlainRuns { retransmitted_share: Some(0.0), ..seen() };
+    let after_losses = PlainRuns { never_lost: Some(false), ..quiet.clone() };
+    assert!(ruled_out(Cause::Policer, &plain(), &quiet).is_some());
+    assert!(ruled_out(Cause::Policer, &plain(), &after_losses).is_none());
+}
