@@ -120,15 +120,6 @@ const TWICE: Predicted = Predicted::new(APART, 1.9, 2.6);
 /// of 128 KiB.
 const TWICE_THE_BUFFER: Predicted = Predicted::new(APART, 1.9, 3.3);
 
-/// What a change leaves as it is, with the wider tolerance of causes that lose segments.
-fn same(cause: Cause) -> Predicted {
-    match cause {
-        Cause::Policer => SAME_WITH_LOSSES,
-        Cause::Congestion => SAME_AT_RANDOM,
-        _ => SAME,
-    }
-}
-
 /// What is asked of an intervention: its effect on a figure, if a cause is the limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'a> {
@@ -143,9 +134,18 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// What a change leaves as it is, with the wider tolerance of causes that lose segments.
+    fn same(&self) -> Predicted {
+        match self.cause {
+            Cause::Congestion if self.seen.never_lost != Some(true) => SAME_AT_RANDOM,
+            Cause::Policer | Cause::Congestion => SAME_WITH_LOSSES,
+            _ => SAME,
+        }
+    }
+
     /// What lifts one resource raises the rate if that is the limit, and nothing else.
     fn lifted(&self, own: Cause) -> Option<Predicted> {
-        Some(if self.cause == own { TWICE } else { same(self.cause) })
+        Some(if self.cause == own { TWICE } else { self.same() })
     }
 
     /// A window or buffer of `factor` times these bytes. The one that limits is followed; any other
@@ -155,7 +155,7 @@ impl Case<'_> {
         let is_buffer = own == Cause::SendBuffer;
         if factor > 1.0 {
             let twice = if is_buffer { TWICE_THE_BUFFER } else { TWICE };
-            return Some(if self.cause == own { twice } else { same(self.cause) });
+            return Some(if self.cause == own { twice } else { self.same() });
         }
         if self.cause == own {
             let least = if is_buffer { factor * factor } else { factor * (1.0 - HELD) };
@@ -167,7 +167,7 @@ impl Case<'_> {
         let share = |rtt: Option<f64>| Some((factor * bytes? / (flow_bytes_per_s * rtt?)).min(1.0));
         let expected = share(self.seen.rtt_min_s).unwrap_or(1.0);
         let low = usable * share(self.seen.rtt_s).unwrap_or(factor);
-        Some(Predicted::new(low.min(SAME.low * expected), expected, same(self.cause).high))
+        Some(Predicted::new(low.min(SAME.low * expected), expected, self.same().high))
     }
 
     /// A copy less for each byte at the ends with a prediction.
@@ -179,7 +179,7 @@ impl Case<'_> {
             Cause::CpuHost => WITHOUT_COPY[0],
             // What a packet costs stays; a tenth at most is for its bytes, as at another MSS.
             Cause::SegmentSize => Predicted::new(0.93, 1.03, 1.1),
-            cause => same(cause),
+            _ => self.same(),
         })
     }
 
@@ -385,7 +385,7 @@ pub(super) fn longer(case: &Case<'_>) -> Option<Predicted> {
             let grown = rounds.map_or(9.0, |rounds| sent(times * rounds) / sent(rounds) / times);
             Predicted::new(APART, 3.0, grown.clamp(3.0, 100.0))
         }
-        cause => same(cause),
+        _ => case.same(),
     })
 }
 
