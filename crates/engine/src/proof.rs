@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use linerate_core::ceilings;
 use linerate_core::plan::Test;
-use linerate_core::proof::{PlainRuns, ProofBudget, ProofRun, Prover, RunFigures, intervention};
+use linerate_core::proof::{PlainRuns, ProofBudget, ProofRun, Prover, RunFigures, words};
 use linerate_core::record::{Cause, Record, median_run};
 
 use crate::campaign::Observer;
@@ -73,11 +73,6 @@ impl Proof {
         }
         ceilings::prove(record, &findings.proof);
     }
-}
-
-/// The change in words, for the line that says what goes on.
-pub(crate) fn words(change: &str) -> &'static str {
-    intervention(change).map_or("", |intervention| intervention.words)
 }
 
 /// The causes that the run's own evidence names, with weights. What comes nearest where nothing was

@@ -208,6 +208,11 @@ pub fn intervention(name: &str) -> Option<&'static Intervention> {
     INTERVENTIONS.iter().find(|intervention| intervention.name == name)
 }
 
+/// What the runs of a change have, in words; empty for a change that this version does not know.
+pub fn words(change: &str) -> &'static str {
+    intervention(change).map_or("", |known| known.words)
+}
+
 fn stream(test: &mut Test) -> Result<&mut StreamTest, Refusal> {
     match &mut test.traffic {
         Traffic::Stream(stream) => Ok(stream),

@@ -8,16 +8,17 @@
 //!
 //! # How it decides
 //!
-//! * Runs come in blocks of two, a plain and a changed one, in an order drawn by a coin. What counts
-//!   is the logarithm of the ratio of the two.
-//! * Each block is a witness: how surprising its ratio is under each cause, by Student's t with three
-//!   degrees of freedom around what the cause predicts. The scatter comes from plain runs beside each
-//!   other and from repeated blocks. No block tells more than half of what excludes a cause.
+//! * Runs come in blocks of two, a plain and a changed one, in an order drawn by a coin. What
+//!   counts is the logarithm of the ratio of the two.
+//! * Each block is a witness: how surprising its ratio is under each cause, by Student's t with
+//!   three degrees of freedom around what the cause predicts. The scatter comes from plain runs
+//!   beside each other and from repeated blocks. No block tells more than half of what excludes a
+//!   cause.
 //! * A cause is excluded when enough speaks against it. The next change is the one that separates
 //!   most of what is left for its cost.
 //! * **Proved** is the one cause that is left, if two changes agree with it, no figure is far from
-//!   its prediction, and figures have clearly changed in two runs as it predicts. A link or a policer
-//!   is also tested by a rate that stays where the change raises it for most others. Two causes are
+//!   its prediction, and figures have clearly changed in two runs as it predicts. A link or a
+//!   policer is also tested by a rate that stays where the change raises it for most others. Two causes are
 //!   proved if both are left and the rate rose by less than a quarter.
 //! * **Likely** is the most probable cause that nothing excludes, if the plain runs' evidence names
 //!   it or a change is a test of it. Else it is **open**; the least bad of excluded causes is never
@@ -93,7 +94,7 @@ mod prover;
 #[cfg(test)]
 mod tests;
 
-pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention};
+pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention, words};
 pub use offer::{Offer, RunFigures};
 pub use plain_runs::PlainRuns;
 pub use predict::{Case, Predicted, Watched, ruled_out};

@@ -45,8 +45,8 @@ pub struct PlainRuns {
     /// Share of the time that the busiest data thread of sender and receiver ran or waited for a
     /// CPU.
     pub thread_shares: [Option<f64>; 2],
-    /// The core of the sender's and receiver's host with the most soft interrupts, share of its time
-    /// for them; the busiest core, where that is not known.
+    /// The core of the sender's and receiver's host with the most soft interrupts, share of its
+    /// time for them; the busiest core, where that is not known.
     pub core_shares: [Option<f64>; 2],
     /// The CPUs of the sender's and receiver's host that the test may use, share of their time.
     pub host_shares: [Option<f64>; 2],
@@ -103,12 +103,12 @@ impl PlainRuns {
     }
 
     fn with_tcp(self, record: &Record, leg: &Leg) -> Self {
-        let senders: Vec<&TcpSender> =
+        let of_flows: Vec<&TcpSender> =
             record.flows_of(leg).filter_map(|flow| flow.tcp.as_ref()?.sender()).collect();
         let Some(total) = leg.tcp_sender() else {
             return self.with_receivers(record, leg);
         };
-        let senders = if senders.is_empty() { vec![total] } else { senders };
+        let senders = if of_flows.is_empty() { vec![total] } else { of_flows };
         let mean = |figure: &dyn Fn(&TcpSender) -> Option<f64>| {
             let sum: Option<f64> = senders.iter().map(|tcp| figure(tcp)).sum();
             Some(sum? / senders.len() as f64)
@@ -173,7 +173,7 @@ impl PlainRuns {
 }
 
 /// Segments retransmitted over segments sent.
-pub(super) fn retransmitted_share(leg: &Leg) -> Option<f64> {
+fn retransmitted_share(leg: &Leg) -> Option<f64> {
     let tcp = leg.tcp_sender()?;
     let sent = match tcp.data_segments_out {
         Some(out) => out as f64,
@@ -188,7 +188,7 @@ fn never_lost(tcp: &TcpSender) -> Option<bool> {
 }
 
 /// Datagrams that did not arrive over datagrams sent.
-pub(super) fn lost_share(leg: &Leg) -> Option<f64> {
+fn lost_share(leg: &Leg) -> Option<f64> {
     let udp = leg.udp.as_ref()?;
     Some(udp.lost as f64 / positive(udp.sent as f64)?)
 }

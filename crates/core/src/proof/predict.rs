@@ -518,8 +518,8 @@ fn path_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
         _ if train.is_some_and(|train| train < APART) => {
             Some("a train of datagrams was spread to the same rate")
         }
-        // BBR loses nothing once it has found the rate. Where the start is not known: a fifth of the
-        // least that is a policer's (`ceilings/thresholds.rs`, `POLICER_LOSS`).
+        // BBR loses nothing once it has found the rate. Where the start is not known: a fifth of
+        // the least that is a policer's (`ceilings/thresholds.rs`, `POLICER_LOSS`).
         _ => {
             let few = seen.retransmitted_share.map(|share| share < 1e-4);
             (seen.never_lost.or(few) == Some(true)).then_some("nothing was lost")

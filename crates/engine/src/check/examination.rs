@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_core::plan::{Direction, Test};
-use linerate_core::proof::{ProofBudget, ProofRun};
+use linerate_core::proof::{ProofBudget, ProofRun, words};
 use linerate_core::record::{Caveat, CaveatKind, Check, Record};
 use linerate_core::stats::{LatencyHistogram, LatencySummary};
 
@@ -21,7 +21,7 @@ use crate::proof::Proof;
 use crate::shares::joined;
 use crate::stop::Stop;
 use crate::target::Target;
-use crate::{check, proof, responsiveness};
+use crate::{check, responsiveness};
 
 /// Plain runs each way: the fewest of which the median has an interval of 95 %.
 const RUNS: usize = 6;
@@ -201,7 +201,7 @@ impl<'a> Examination<'a> {
                 self.bulk(&test, &mut runs.loaded)
             }
             ProofRun::Changed { change, test } => {
-                let words = proof::words(change);
+                let words = words(change);
                 self.observer.phase(&format!("{name}, run {number}: {words}"));
                 self.bulk(test, &mut LatencyHistogram::default())
             }

@@ -6,7 +6,7 @@ use linerate_core::ceilings::{Ceiling, Verdict};
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::load::{LoadDocument, LoadMember};
 use linerate_core::plan::{Direction, Workload};
-use linerate_core::proof::intervention;
+use linerate_core::proof::words;
 use linerate_core::record::{ChangeResult, Check, Interval, Leg, Record, Sweep, median_run};
 use linerate_core::stats::{LatencyBuckets, LatencySummary};
 
@@ -85,7 +85,7 @@ fn changes(leg: &Leg) -> Option<Chart> {
     let verdict = leg.verdict.as_ref()?;
     let ratio = |ratio: f64| format!("{ratio:.2}");
     let bar = |change: &ChangeResult| {
-        let words = intervention(&change.change).map_or("", |known| known.words);
+        let words = words(&change.change);
         let expected = change.predicted.get(&verdict.cause).copied();
         let cause = verdict.cause.words();
         let expected_words =

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::one_way::ClockOffset;
 use linerate_core::plan::{Direction, Protocol, Workload};
-use linerate_core::proof::intervention;
+use linerate_core::proof::{intervention, words};
 use linerate_core::record::{
     Caveat, CaveatKind, CaveatRemedy, ChangeResult, Environment, Leg, Proof, ProofDoubt,
     ProofLevel, Record,
@@ -170,11 +170,10 @@ fn shown_by(verdict: &Verdict, leg: &Leg) -> Option<String> {
         .filter_map(|change| Some((change, change.tells(verdict.cause)?)))
         .collect();
     told.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let words = |of: &ChangeResult| intervention(&of.change).map_or("", |known| known.words);
     let mut changes = told.iter().take(MAX_CHANGES).enumerate().map(|(at, (change, _))| {
         let gave = if at == 0 { " gave" } else { "" };
         let unit = if at == 0 { " of the rate" } else { "" };
-        format!("{}{gave} {:.2}{unit}", words(change), change.ratio)
+        format!("{}{gave} {:.2}{unit}", words(&change.change), change.ratio)
     });
     let first = changes.next()?;
     Some(changes.fold(first, |all, next| format!("{all}, {next}")))
