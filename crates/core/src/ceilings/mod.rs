@@ -35,6 +35,7 @@ pub(crate) use verdict::explain as explain_view;
 pub(crate) use view::View;
 
 use crate::plan::Direction;
+use crate::proof;
 pub use crate::record::{Cause, Ceiling, Verdict};
 use crate::record::{
     CaveatKind, EndReport, Proof, Record, SenderEvidence, StepRates, TcpEvidence, TcpSender,
@@ -95,7 +96,8 @@ pub fn annotate(record: &mut Record) {
 }
 
 /// Writes what changes have shown of the only direction into its verdict: its cause is that of the
-/// proof, and how sure it is follows from the proof alone.
+/// proof, how sure it is follows from the proof alone, and what was measured of its remedy is in
+/// place of what was predicted.
 pub fn prove(record: &mut Record, proof: &Proof) {
     let cause = proof.causes.first().copied().unwrap_or(Cause::Unexplained);
     let found = record.verdict().map(|verdict| verdict.cause);
@@ -104,8 +106,23 @@ pub fn prove(record: &mut Record, proof: &Proof) {
         return;
     };
     let kept = verdict.or(leg.verdict.take());
-    leg.verdict =
-        kept.map(|verdict| Verdict { confidence: None, proof: Some(proof.clone()), ..verdict });
+    let Some(explained) = kept else {
+        return;
+    };
+    let proved = Verdict { confidence: None, proof: Some(proof.clone()), ..explained };
+    let worth = leg.experiments.iter().find(|change| {
+        // What may be nothing is no worth.
+        proof::lifts(&change.change) == Some(cause) && change.interval[0] > 1.0
+    });
+    leg.verdict = Some(match worth {
+        Some(change) => Verdict {
+            remedied_bps: leg.throughput_bps.map(|rate| rate * change.ratio),
+            next_cause: change.cause_then,
+            predicted_bps: None,
+            ..proved
+        },
+        None => proved,
+    });
 }
 
 fn verdict_of(record: &Record, cause: Cause) -> Option<Verdict> {

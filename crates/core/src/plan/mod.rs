@@ -133,6 +133,12 @@ pub struct StreamTest {
     /// Rate at which the receiving application reads each flow.
     #[serde(default)]
     pub read_rate_bps: Option<BitRate>,
+    /// TCP: CPU time that the sending application works on its bytes, ns/KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_work_ns_per_kib: Option<u32>,
+    /// The same of the receiving application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_work_ns_per_kib: Option<u32>,
     /// UDP: payload rate of each flow; `None`: as fast as possible.
     #[serde(default)]
     pub rate_bps: Option<BitRate>,
@@ -159,11 +165,22 @@ impl StreamTest {
             whole: false,
             write_rate_bps: None,
             read_rate_bps: None,
+            send_work_ns_per_kib: None,
+            receive_work_ns_per_kib: None,
             rate_bps: None,
             offload: false,
             batch: None,
             train: false,
         }
+    }
+
+    /// The CPU time that an application works on its bytes, ns/KiB; 0 if it only passes them on.
+    pub fn work_ns_per_kib(&self, role: Role) -> u32 {
+        let work = match role {
+            Role::Sender => self.send_work_ns_per_kib,
+            Role::Receiver => self.receive_work_ns_per_kib,
+        };
+        work.unwrap_or(0)
     }
 }
 
@@ -408,6 +425,18 @@ impl Test {
             Traffic::Rr(_) => false,
             Traffic::Crr(_) => true,
         }
+    }
+
+    /// Whether the application of this end works on the bytes of the test.
+    pub fn works_at(&self, end: End) -> bool {
+        let Traffic::Stream(stream) = &self.traffic else {
+            return false;
+        };
+        let works = |role: &Role| stream.work_ns_per_kib(*role) > 0;
+        let is_here = |role: &Role| {
+            self.direction.parts().iter().any(|direction| role.end(*direction) == end)
+        };
+        [Role::Sender, Role::Receiver].iter().any(|role| works(role) && is_here(role))
     }
 
     /// Length of the run with its warm-up, seconds, if its extent is a time.

@@ -68,10 +68,13 @@ pub struct Intervention {
     pub end: ChangedEnd,
     /// Makes the changed test.
     change: Change,
-    /// The ratio of the rates.
-    rate: Predict,
+    /// The ratio of the rates; of a remedy that proves nothing `None`.
+    rate: Option<Predict>,
     /// The ratio of the other figures, if they tell more than the rate.
     others: Option<Predict>,
+    /// The cause that it lifts as far as a test can: the remedy, whose worth is measured once the
+    /// cause is proved.
+    pub lifts: Option<Cause>,
 }
 
 type Change = fn(&Test, &PlainRuns) -> Result<Test, Refusal>;
@@ -84,7 +87,22 @@ impl Intervention {
         change: Change,
         rate: Predict,
     ) -> Self {
-        Self { name, words, end, change, rate, others: None }
+        Self { name, words, end, change, rate: Some(rate), others: None, lifts: None }
+    }
+
+    /// A remedy, which proves nothing.
+    const fn remedy(
+        [name, words]: [&'static str; 2],
+        end: ChangedEnd,
+        change: Change,
+        cause: Cause,
+    ) -> Self {
+        Self { name, words, end, change, rate: None, others: None, lifts: Some(cause) }
+    }
+
+    /// Whether it is made for its worth, and tells nothing.
+    pub(super) fn is_remedy_alone(&self) -> bool {
+        self.rate.is_none()
     }
 
     /// The changed test, checked.
@@ -101,17 +119,14 @@ impl Intervention {
     /// says nothing about it.
     pub fn predicted(&self, case: &Case<'_>) -> Option<Predicted> {
         let is_rate = case.watched == Watched::Rate;
-        let predict = if is_rate { Some(self.rate) } else { self.others };
+        let predict = if is_rate { self.rate } else { self.others };
         let is_cause = case.cause != Cause::Unexplained;
         predict?(case).filter(|predicted| is_cause && predicted.is_valid())
     }
 }
 
 /// All interventions. Of two that tell as much for their cost the first is made.
-///
-/// A change that makes a byte dearer for the CPU (a work factor of reads and writes) has its place
-/// after those that make it cheaper; the test needs an option for it first.
-pub static INTERVENTIONS: [Intervention; 18] = {
+pub static INTERVENTIONS: [Intervention; 26] = {
     use ChangedEnd::{Both, Receiver, Sender};
     [
         Intervention::new(["pacing=2", "twice the pace"], Sender, twice_the_pace, predict::pacing),
@@ -167,25 +182,28 @@ pub static INTERVENTIONS: [Intervention; 18] = {
             others: Some(predict::drained),
             ..Intervention::new(["pace=0.9", "a pace of 0.9 of the rate"], Sender, slower, |_| None)
         },
-        Intervention::new(["congestion=bbr", "BBR"], Sender, to_bbr, predict::algorithm),
+        Intervention {
+            lifts: Some(Cause::Congestion),
+            ..Intervention::new(["congestion=bbr", "BBR"], Sender, to_bbr, predict::algorithm)
+        },
         Intervention::new(["congestion=cubic", "CUBIC"], Sender, to_cubic, predict::algorithm),
         Intervention::new(
-            ["cpu=less", "a copy less at both ends"],
+            ["cpu=1.4", "1.4 times the CPU time for a byte"],
             Both,
-            cheaper,
-            predict::cheaper,
+            dearer,
+            predict::dearer,
         ),
         Intervention::new(
-            ["cpu_send=less", "a copy less at the sender"],
+            ["cpu_send=1.4", "1.4 times the sender's CPU time for a byte"],
             Sender,
-            cheaper_to_send,
-            predict::cheaper_to_send,
+            dearer_to_send,
+            predict::dearer_to_send,
         ),
         Intervention::new(
-            ["cpu_receive=less", "a copy less at the receiver"],
+            ["cpu_receive=1.4", "1.4 times the receiver's CPU time for a byte"],
             Receiver,
-            cheaper_to_receive,
-            predict::cheaper_to_receive,
+            dearer_to_receive,
+            predict::dearer_to_receive,
         ),
         Intervention::new(
             ["rate=1.2", "1.2 of the rate asked for"],
@@ -199,13 +217,64 @@ pub static INTERVENTIONS: [Intervention; 18] = {
             datagrams::<8>,
             predict::datagrams::<8>,
         ),
-        Intervention::new(["time=3", "three times the time"], Both, longer, predict::longer),
+        Intervention {
+            lifts: Some(Cause::Startup),
+            ..Intervention::new(["time=3", "three times the time"], Both, longer, predict::longer)
+        },
+        Intervention::remedy(["pacing=none", "no pace"], Sender, without_pace, Cause::Pacing),
+        Intervention::remedy(
+            ["write_rate=none", "writing without a rate"],
+            Sender,
+            unlimited_writes,
+            Cause::ApplicationSend,
+        ),
+        Intervention::remedy(
+            ["read_rate=none", "reading without a rate"],
+            Receiver,
+            unlimited_reads,
+            Cause::ApplicationReceive,
+        ),
+        Intervention::remedy(
+            ["receive_window=most", "the largest window"],
+            Receiver,
+            largest_window,
+            Cause::ReceiveWindow,
+        ),
+        Intervention::remedy(
+            ["send_buffer=most", "the largest send buffer"],
+            Sender,
+            largest_buffer,
+            Cause::SendBuffer,
+        ),
+        Intervention::remedy(
+            ["size=128KiB", "writes of 128 KiB"],
+            Sender,
+            larger_writes,
+            Cause::CpuSend,
+        ),
+        Intervention::remedy(
+            ["cpu_send=less", "a copy less at the sender"],
+            Sender,
+            cheaper_to_send,
+            Cause::CpuSend,
+        ),
+        Intervention::remedy(
+            ["cpu_receive=less", "a copy less at the receiver"],
+            Receiver,
+            cheaper_to_receive,
+            Cause::CpuReceive,
+        ),
     ]
 };
 
 /// The intervention with this name.
 pub fn intervention(name: &str) -> Option<&'static Intervention> {
     INTERVENTIONS.iter().find(|intervention| intervention.name == name)
+}
+
+/// The cause that a change lifts; `None` also for one that this version does not know.
+pub fn lifts(change: &str) -> Option<Cause> {
+    intervention(change)?.lifts
 }
 
 /// What the runs of a change have, in words; empty for a change that this version does not know.
@@ -234,6 +303,35 @@ fn twice_the_streams(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
     if test.flows() > MAX_STREAMS {
         return Err(Refusal::NotAllowed(format!("a test has at most {MAX_STREAMS} flows")));
     }
+    Ok(test)
+}
+
+/// A window or buffer as the largest one is this many times what there is: no more than most paths
+/// could use, and memory that both ends have.
+pub(super) const LARGEST: f64 = 16.0;
+
+fn largest(now: Option<f64>, most: Option<f64>, what: &'static str) -> Result<ByteCount, Refusal> {
+    let now = now.ok_or(Refusal::NotKnown(what))?;
+    let most = most.ok_or(Refusal::NotKnown(what))?.min(LARGEST * now);
+    if most <= now {
+        return Err(Refusal::NotAllowed(format!("{now:.0} bytes are {what}")));
+    }
+    Ok(ByteCount(most as u64))
+}
+
+fn largest_window(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    let most = seen.max_receive_window_bytes.filter(|_| seen.can_hold_window);
+    let bytes = largest(seen.receive_window_bytes, most, "the largest receive window")?;
+    test.options.receive_window_bytes = Some(bytes);
+    Ok(test)
+}
+
+fn largest_buffer(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    let most = seen.max_send_buffer_bytes;
+    let bytes = largest(seen.send_buffer_bytes, most, "the largest send buffer")?;
+    test.options.send_buffer_bytes = Some(bytes);
     Ok(test)
 }
 
@@ -298,6 +396,28 @@ fn twice_the_pace(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
     Ok(test)
 }
 
+fn without(rate: &mut Option<BitRate>) -> Result<(), Refusal> {
+    rate.take().map(|_| ()).ok_or(Refusal::NotOfThisTest)
+}
+
+fn without_pace(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = tcp(test)?;
+    without(&mut test.options.pacing_bps)?;
+    Ok(test)
+}
+
+fn unlimited_writes(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = test.clone();
+    without(&mut stream(&mut test)?.write_rate_bps)?;
+    Ok(test)
+}
+
+fn unlimited_reads(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    let mut test = test.clone();
+    without(&mut stream(&mut test)?.read_rate_bps)?;
+    Ok(test)
+}
+
 fn faster_writes(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
     let mut test = test.clone();
     twice(&mut stream(&mut test)?.write_rate_bps)?;
@@ -343,6 +463,17 @@ fn longer(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
     Ok(test)
 }
 
+fn larger_writes(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+    const LARGE: u64 = 128 << 10;
+    let mut test = tcp(test)?;
+    let size = &mut stream(&mut test)?.message_bytes;
+    if 2 * *size > LARGE {
+        return Err(Refusal::AlreadySo);
+    }
+    *size = LARGE;
+    Ok(test)
+}
+
 fn cheaper_to_send(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     let mut test = tcp(test)?;
     let stream = stream(&mut test)?;
@@ -369,8 +500,29 @@ fn cheaper_to_receive(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     Ok(test)
 }
 
-fn cheaper(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
-    cheaper_to_receive(&cheaper_to_send(test, seen)?, seen)
+/// Work on each byte, of a part of the CPU time that it takes now.
+fn dearer_to(mut test: Test, seen: &PlainRuns, role: Role) -> Result<Test, Refusal> {
+    let now = seen.cpu_ns_per_kib[role as usize];
+    let more = now.ok_or(Refusal::NotKnown("the CPU time of a byte"))? * (predict::DEARER - 1.0);
+    let stream = stream(&mut test)?;
+    let all = Some(stream.work_ns_per_kib(role).saturating_add((more.round() as u32).max(1)));
+    match role {
+        Role::Sender => stream.send_work_ns_per_kib = all,
+        Role::Receiver => stream.receive_work_ns_per_kib = all,
+    }
+    Ok(test)
+}
+
+fn dearer_to_send(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    dearer_to(tcp(test)?, seen, Role::Sender)
+}
+
+fn dearer_to_receive(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    dearer_to(tcp(test)?, seen, Role::Receiver)
+}
+
+fn dearer(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
+    dearer_to(dearer_to_send(test, seen)?, seen, Role::Receiver)
 }
 
 fn datagrams<const TENTHS: u32>(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {

@@ -20,6 +20,8 @@
 //!   its prediction, and figures have clearly changed in two runs as it predicts. A link or a
 //!   policer is also tested by a rate that stays where the change raises it for most others. Two causes are
 //!   proved if both are left and the rate rose by less than a quarter.
+//! * Once a cause is proved, its remedy is tried as far as a test can lift the limit, if the budget
+//!   has room for it: its worth is measured.
 //! * **Likely** is the most probable cause that nothing excludes, if the plain runs' evidence names
 //!   it or a change is a test of it. Else it is **open**; the least bad of excluded causes is never
 //!   named. Plain runs that drift or scatter too much prove nothing, and the findings say so
@@ -94,7 +96,7 @@ mod prover;
 #[cfg(test)]
 mod tests;
 
-pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention, words};
+pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention, lifts, words};
 pub use offer::{Offer, RunFigures};
 pub use plain_runs::PlainRuns;
 pub use predict::{Case, Predicted, Watched, ruled_out};

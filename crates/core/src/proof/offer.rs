@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{Intervention, Refusal};
+use super::change::{Intervention, LARGEST, Refusal};
 use super::plain_runs::PlainRuns;
 use super::predict::{CAUSES, Case, Predicted, WATCHED, Watched};
 use crate::plan::{Extent, Test};
@@ -18,6 +18,8 @@ pub struct Offer {
     pub end: Option<End>,
     /// The changed test.
     pub test: Test,
+    /// The cause that it lifts, if it is a remedy.
+    pub lifts: Option<Cause>,
     /// Time of one run over the time of a plain run.
     pub length: f64,
     /// The predictions; a cause that says nothing of a figure is missing.
@@ -44,14 +46,19 @@ impl Offer {
         Ok(Self {
             change: intervention.name,
             end: intervention.end.of(plain),
+            lifts: intervention.lifts,
             length: length(&test) / length(plain),
             predicted: predicted.collect(),
             test,
         })
     }
 
-    /// The largest rate that any cause predicts, over the plain one.
+    /// The largest rate that any cause predicts, over the plain one; of a remedy that says nothing,
+    /// as much more as it allows.
     pub(super) fn most(&self) -> f64 {
+        if self.predicted.is_empty() {
+            return LARGEST;
+        }
         let rates = self.predicted.iter().filter(|((watched, _), _)| *watched == Watched::Rate);
         rates.map(|(_, predicted)| predicted.expected).fold(1.0, f64::max)
     }

@@ -45,6 +45,8 @@ pub struct PlainRuns {
     /// Share of the time that the busiest data thread of sender and receiver ran or waited for a
     /// CPU.
     pub thread_shares: [Option<f64>; 2],
+    /// CPU time of the data threads of sender and receiver for their bytes, ns/KiB.
+    pub cpu_ns_per_kib: [Option<f64>; 2],
     /// The core of the sender's and receiver's host with the most soft interrupts, share of its
     /// time for them; the busiest core, where that is not known.
     pub core_shares: [Option<f64>; 2],
@@ -88,6 +90,8 @@ impl PlainRuns {
             ),
             thread_shares: [&leg.sender, &leg.receiver]
                 .map(|end| thread_share(end.as_ref()?, record.seconds)),
+            cpu_ns_per_kib: [&leg.sender, &leg.receiver]
+                .map(|end| cpu_ns_per_kib(end.as_ref()?, leg.bytes)),
             core_shares: [&leg.sender, &leg.receiver].map(|end| core_share(end.as_ref()?)),
             host_shares: [&leg.sender, &leg.receiver]
                 .map(|end| Some(end.as_ref()?.host_cpu_percent? / 100.0)),
@@ -202,6 +206,10 @@ fn window_held_share(tcp: &TcpSender) -> Option<f64> {
 fn thread_share(end: &EndReport, seconds: f64) -> Option<f64> {
     let waited = end.run_delay_us.map_or(0.0, |us| us as f64 / (seconds * 1e6));
     Some(end.busiest_thread_percent? / 100.0 + waited)
+}
+
+fn cpu_ns_per_kib(end: &EndReport, bytes: u64) -> Option<f64> {
+    positive(end.cpu_seconds.total() * 1e9 / positive(bytes as f64 / 1024.0)?)
 }
 
 fn core_share(end: &EndReport) -> Option<f64> {

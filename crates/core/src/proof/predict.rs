@@ -170,19 +170,6 @@ impl Case<'_> {
         Some(Predicted::new(low.min(SAME.low * expected), expected, self.same().high))
     }
 
-    /// A copy less for each byte at the ends with a prediction.
-    fn without_copy(&self, [sender, receiver]: [Option<Predicted>; 2]) -> Option<Predicted> {
-        Some(match self.cause {
-            Cause::CpuSend => sender.unwrap_or(SAME),
-            Cause::CpuReceive => receiver.unwrap_or(SAME),
-            // Of both ends' work on one host either may be the smaller part.
-            Cause::CpuHost => WITHOUT_COPY[0],
-            // What a packet costs stays; a tenth at most is for its bytes, as at another MSS.
-            Cause::SegmentSize => Predicted::new(0.93, 1.03, 1.1),
-            _ => self.same(),
-        })
-    }
-
     fn runs_bbr(&self) -> bool {
         self.seen.congestion.as_deref().is_some_and(is_bbr)
     }
@@ -254,8 +241,12 @@ pub(super) fn mss(case: &Case<'_>) -> Option<Predicted> {
         Cause::Congestion => Predicted::new(0.52, MSS_FACTOR, 0.75),
         // A cost for each packet; 10 % for what a byte costs beside it.
         Cause::SegmentSize => Predicted::new(0.54, MSS_FACTOR, 0.67),
-        // A part for each packet and a part for each byte.
-        Cause::CpuSend | Cause::CpuReceive | Cause::CpuHost => Predicted::new(0.54, 0.8, 1.03),
+        // A part for each packet and a part for each byte. Of small segments, whose packets cost
+        // most, it is the segment size.
+        Cause::CpuSend | Cause::CpuReceive | Cause::CpuHost => {
+            let least = if is_full_segment(case.seen) { 0.54 } else { 0.75 };
+            Predicted::new(least, 0.5 * (least + 1.03), 1.03)
+        }
         // The first window is of ten segments (RFC 6928), each round doubles it.
         Cause::Startup => Predicted::new(0.54, 0.67, 1.03),
         // Windows and buffers count bytes, but the kernel charges a buffer with the memory of its
@@ -333,22 +324,62 @@ pub(super) fn algorithm(case: &Case<'_>) -> Option<Predicted> {
     })
 }
 
-/// A copy less for each byte, at the sender and at the receiver. It need not be cheaper: pages that
-/// are handed over must be looked up, and on one host the other end copies them later. 0.66 to 1.5
-/// were measured between namespaces. So this tells CPUs from nothing but what cannot be faster, and
-/// none is proved by it.
-const WITHOUT_COPY: [Predicted; 2] = [Predicted::new(0.5, 1.2, 2.5), Predicted::new(0.9, 1.4, 4.0)];
+/// CPU time for a byte where an application works on it, over the time without.
+pub(super) const DEARER: f64 = 1.4;
 
-pub(super) fn cheaper_to_send(case: &Case<'_>) -> Option<Predicted> {
-    case.without_copy([Some(WITHOUT_COPY[0]), None])
+/// More CPU time for each byte at the ends that are named. What needs all CPU time that it gets
+/// falls as the time rises; what has some left falls by as much as that does not suffice.
+fn with_work(case: &Case<'_>, ends: [bool; 2]) -> Option<Predicted> {
+    let seen = case.seen;
+    let own = match case.cause {
+        Cause::CpuSend => Some(0),
+        Cause::CpuReceive => Some(1),
+        Cause::CpuHost => return dearer_host(seen, ends),
+        // What a packet costs stays, and is a part of the time only.
+        Cause::SegmentSize => return Some(Predicted::new(0.9 / DEARER, 0.8, 1.07)),
+        _ => None,
+    };
+    // Where soft interrupts have the core, the thread may have time left for the work.
+    let is_thread = |end: usize| seen.thread_shares[end].is_some_and(|share| share >= THREAD_FULL);
+    if let Some(end) = own.filter(|end| ends[*end]) {
+        let most = if is_thread(end) { 1.1 / DEARER } else { SAME.high };
+        return Some(Predicted::new(0.88 / DEARER, 1.0 / DEARER, most));
+    }
+    // A thread that has no time left is the limit, whatever is as near: it is no reason for others
+    // to follow.
+    let follows = |end: usize| {
+        let share = seen.thread_shares[end].filter(|share| ends[end] && *share < THREAD_FULL);
+        share.map_or(1.0, |share| (1.0 / (DEARER * share)).min(1.0))
+    };
+    let expected = follows(0).min(follows(1));
+    let same = case.same();
+    Some(Predicted::new(same.low * expected, expected, same.high))
 }
 
-pub(super) fn cheaper_to_receive(case: &Case<'_>) -> Option<Predicted> {
-    case.without_copy([None, Some(WITHOUT_COPY[1])])
+/// Both ends' threads have the same CPUs, and each a share of their time.
+fn dearer_host(seen: &PlainRuns, ends: [bool; 2]) -> Option<Predicted> {
+    let [send, receive] = [seen.cpu_ns_per_kib[0]?, seen.cpu_ns_per_kib[1]?];
+    let changed = [(send, ends[0]), (receive, ends[1])];
+    let more: f64 = changed.iter().filter(|(_, is_changed)| *is_changed).map(|(ns, _)| ns).sum();
+    let ratio = |share: f64| 1.0 / (1.0 + (DEARER - 1.0) * share * more / (send + receive));
+    // The kernel's own work for both, which stays, has up to half of the CPUs, too.
+    Some(Predicted::new(0.9 * ratio(1.0), ratio(1.0), ratio(0.5)))
 }
 
-pub(super) fn cheaper(case: &Case<'_>) -> Option<Predicted> {
-    case.without_copy(WITHOUT_COPY.map(Some))
+/// A thread that has less than this left has none: the measured time begins and ends within its
+/// time slices.
+const THREAD_FULL: f64 = 0.93;
+
+pub(super) fn dearer_to_send(case: &Case<'_>) -> Option<Predicted> {
+    with_work(case, [true, false])
+}
+
+pub(super) fn dearer_to_receive(case: &Case<'_>) -> Option<Predicted> {
+    with_work(case, [false, true])
+}
+
+pub(super) fn dearer(case: &Case<'_>) -> Option<Predicted> {
+    with_work(case, [true, true])
 }
 
 /// UDP at another rate than was asked for. More than a path carries does not arrive.
@@ -419,13 +450,8 @@ pub fn ruled_out(cause: Cause, test: &Test, seen: &PlainRuns) -> Option<&'static
             let queue = seen.queue_s().is_some_and(|queue| queue >= 3.0 * Watched::Queue.floor());
             (by_loss && queue && seen.never_lost == Some(true)).then_some("nothing was lost")
         }
-        // What costs for each packet costs CPU time; a router that counts packets of full size has
-        // a rate of its own.
-        Cause::SegmentSize => {
-            let full = seen.mss_bytes.is_some_and(|mss| mss >= FULL_SEGMENT);
-            (full && [0, 1].iter().all(|end| has_time(seen, *end)))
-                .then_some("the CPUs had time left, and segments are full")
-        }
+        // What a packet of full size costs is the CPU's, or the rate of the router that counts it.
+        Cause::SegmentSize => is_full_segment(seen).then_some("segments are full"),
         // Ten segments, doubled 25 times, are more than any path holds.
         Cause::Startup => {
             let rounds = test.seconds().zip(seen.rtt_s).map_or(0.0, |(time, rtt)| time / rtt);
@@ -477,6 +503,10 @@ const BY_LOSS: [&str; 2] = ["cubic", "reno"];
 
 /// Payload of a segment that fills Ethernet's 1500 bytes, less what tunnels take, bytes.
 const FULL_SEGMENT: f64 = 1200.0;
+
+fn is_full_segment(seen: &PlainRuns) -> bool {
+    seen.mss_bytes.is_some_and(|mss| mss >= FULL_SEGMENT)
+}
 
 /// A thread that sleeps for three tenths of its time lacks no CPU, nor does a core that has three
 /// tenths left of soft interrupts, also where a hypervisor takes a part unseen.

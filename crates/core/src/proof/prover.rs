@@ -108,6 +108,7 @@ impl Prover {
                 Ok(offer) => offers.push(offer),
                 // It could tell nothing.
                 Err(Refusal::NotOfThisTest | Refusal::AlreadySo) => {}
+                Err(_) if intervention.is_remedy_alone() => {}
                 Err(why) => not_made.push(not_made_because(intervention.name, &why.to_string())),
             }
         }
@@ -235,19 +236,23 @@ impl Prover {
             && self.spent.bytes + bytes * (plain + offer.length * offer.most()) <= self.budget.bytes
     }
 
-    /// The change to make next: the one that tells most of what is left apart for its cost.
+    /// The change to make next: the one that tells most of what is left apart for its cost; of what
+    /// is proved the remedy.
     fn choose(&self, has_plain: bool) -> Option<usize> {
         let evidence = self.evidence();
-        if !evidence.proved().is_empty() {
-            return None;
+        let is_possible = |state: &OfferState| {
+            !state.is_refused
+                && state.blocks < MAX_BLOCKS
+                && self.affords_block(&state.offer, has_plain)
+        };
+        if let [cause, ..] = evidence.proved()[..] {
+            let lifts = |state: &OfferState| state.offer.lifts == Some(cause) && state.blocks == 0;
+            return self.offers.iter().position(|state| lifts(state) && is_possible(state));
         }
         let mut best = None;
         for (at, state) in self.offers.iter().enumerate() {
-            let is_possible = !state.is_refused
-                && state.blocks < MAX_BLOCKS
-                && self.affords_block(&state.offer, has_plain);
-            let gain =
-                if is_possible { evidence.gain(at) / (1.0 + state.offer.length) } else { 0.0 };
+            let told = if is_possible(state) { evidence.gain(at) } else { 0.0 };
+            let gain = told / (1.0 + state.offer.length);
             if gain > best.map_or(0.0, |(_, most)| most) {
                 best = Some((at, gain));
             }

@@ -177,7 +177,14 @@ fn offer(change: &'static str, predicted: &[(Cause, f64)]) -> Offer {
         is_not_one: false,
     };
     let predicted = predicted.iter().map(|(cause, e)| ((Watched::Rate, *cause), range(*e)));
-    Offer { change, end: None, test: plain(), length: 1.0, predicted: predicted.collect() }
+    Offer {
+        change,
+        end: None,
+        test: plain(),
+        lifts: None,
+        length: 1.0,
+        predicted: predicted.collect(),
+    }
 }
 
 #[test]
@@ -214,24 +221,7 @@ fn all_excluded_is_open_and_never_the_least_bad() {
 #[test]
 fn two_limits_near_to_each_other_are_both_named() {
     let (one, other) = (Cause::ReceiveWindow, Cause::PathRate);
-    let mut prover = Prover::new(
-        &plain(),
-        &PlainRuns {
-            receive_window_bytes: Some(250e3),
-            rtt_s: Some(0.02),
-            retransmitted_share: Some(0.0),
-            max_pacing_bps: Some(f64::INFINITY),
-            is_class_full: Some(false),
-            host_shares: [Some(0.1); 2],
-            thread_shares: [Some(0.1); 2],
-            core_shares: [Some(0.1); 2],
-            ..seen()
-        },
-        &[(one, 1.0)],
-        &[],
-        UNLIMITED,
-        5,
-    );
+    let mut prover = Prover::new(&plain(), &windowed(), &[(one, 1.0)], &[], UNLIMITED, 5);
     run(&mut prover, |name| match name {
         "receive_window=2" | "streams=2" => 1.11,
         "receive_window=0.6" => 0.6,
@@ -240,6 +230,45 @@ fn two_limits_near_to_each_other_are_both_named() {
     let findings = prover.findings();
     assert_eq!(findings.proof.causes, [one, other], "{findings:?}");
     assert_eq!(findings.proof.level, ProofLevel::Proved);
+}
+
+/// A window of 250 kB over 20 ms, with nothing else near.
+fn windowed() -> PlainRuns {
+    PlainRuns {
+        receive_window_bytes: Some(250e3),
+        rtt_s: Some(0.02),
+        retransmitted_share: Some(0.0),
+        max_pacing_bps: Some(f64::INFINITY),
+        is_class_full: Some(false),
+        host_shares: [Some(0.1); 2],
+        thread_shares: [Some(0.1); 2],
+        core_shares: [Some(0.1); 2],
+        ..seen()
+    }
+}
+
+#[test]
+fn the_remedy_of_what_is_proved_is_tried_once_and_of_nothing_else() {
+    for follows in [true, false] {
+        let ranking = [(Cause::ReceiveWindow, 1.0)];
+        let mut prover = Prover::new(&plain(), &windowed(), &ranking, &[], UNLIMITED, 5);
+        let made = run(&mut prover, |name| match name {
+            "receive_window=0.6" if follows => 0.6,
+            "receive_window=2" | "streams=2" if follows => 2.0,
+            "receive_window=most" => 7.0,
+            _ => 1.0,
+        });
+        let tried: Vec<&String> = made.iter().filter(|name| name.contains("most")).collect();
+        let findings = prover.findings();
+        let worth = findings.experiments.iter().find(|one| one.change == "receive_window=most");
+        if follows {
+            assert_eq!(tried.len(), 1, "{made:?}");
+            assert!((worth.unwrap().ratio - 7.0).abs() < 1e-9);
+            assert_eq!(findings.proof.level, ProofLevel::Proved);
+        } else {
+            assert!(tried.is_empty() && worth.is_none(), "{made:?}");
+        }
+    }
 }
 
 #[test]

@@ -539,7 +539,10 @@ pub struct Verdict {
     /// record shows and that stays when the cause is lifted. Absent where none is known well
     /// enough; `evidence` then tells the most that can be reached, if that is known.
     pub predicted_bps: Option<f64>,
-    /// The cause that would hold the run back then.
+    /// The rate with the limit lifted as far as a test can lift it, as it was measured, payload
+    /// bits per second. Absent where it was not tried, or brought nothing.
+    pub remedied_bps: Option<f64>,
+    /// The cause that would hold the run back then; with a rate that was measured, that run's.
     pub next_cause: Option<Cause>,
     /// What changes of one thing at a time have shown, if any were made: then there is no
     /// `confidence`.

@@ -27,6 +27,9 @@ pub const PROFILE: &str = "profile";
 pub const CLOCK: &str = "clock";
 /// The operation of an endpoint that answers `rr` by STAMP's test packets.
 pub const STAMP: &str = "stamp";
+/// The operation of an endpoint whose applications work on the bytes of a stream
+/// ([`crate::plan::StreamTest::work_ns_per_kib`]).
+pub const WORK: &str = "work";
 /// The operation of an endpoint that leases its [`Slot`].
 pub const SLOT: &str = "slot";
 /// Shortest lease of a [`Slot`], seconds.
@@ -269,7 +272,7 @@ impl Rules {
 operations! {
     /// Prepare for a test.
     Open: Open => () {
-        const NAMES: &'static [&'static str] = &["stream", "rr", "crr", STAMP, PROFILE];
+        const NAMES: &'static [&'static str] = &["stream", "rr", "crr", STAMP, WORK, PROFILE];
         const THEN: Stage = Stage::Binding;
         const TIMEOUT: Duration = super::OPENING_TIMEOUT;
         const SILENCE: &'static str = "the endpoint does not answer the request for a test";

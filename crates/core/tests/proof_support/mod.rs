@@ -91,6 +91,8 @@ impl Scene {
             ..PlainRuns::default()
         };
         Self::show(truth, &mut test, &mut seen, held);
+        let kib_per_s = RATE / 8.0 / 1024.0;
+        seen.cpu_ns_per_kib = seen.thread_shares.map(|share| Some(share? * 1e9 / kib_per_s));
         Self::limit_application(truth, &mut test);
         Self { truth, test, seen }
     }
@@ -111,6 +113,7 @@ impl Scene {
             }
             // Each packet costs the sender's CPU what a large one would.
             Cause::SegmentSize => {
+                seen.never_lost = Some(true);
                 seen.mss_bytes = Some(536.0);
                 seen.thread_shares = [Some(0.9), Some(0.6)];
                 seen.core_shares = [Some(0.6); 2];

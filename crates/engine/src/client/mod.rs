@@ -16,7 +16,7 @@ use linerate_core::profile::{EndProfile, ProfileRequest};
 use linerate_core::record::{HostFacts, PathTrain, Record, Status};
 use linerate_core::session::message::{Progress, Refusal, RefusalReason, Welcome};
 use linerate_core::session::operation::{
-    self, CLOCK, Open, Operation, PROFILE, TREATMENTS, Treat, Untreat,
+    self, CLOCK, Open, Operation, PROFILE, TREATMENTS, Treat, Untreat, WORK,
 };
 use linerate_core::session::{Client as Session, ClientEvent, GRACE, SessionError};
 use linerate_core::treatment::HostChange;
@@ -371,6 +371,9 @@ impl Client {
         test.check().map_err(|error| {
             self.refused(Refusal { reason: RefusalReason::Test, message: error.to_string() })
         })?;
+        if test.works_at(End::Server) {
+            self.check_has(WORK, "cannot work on the bytes of a test: a newer one does")?;
+        }
         // This end keeps to the endpoint's rate limit by itself.
         let test = &match self.welcome.limits.rate_bps {
             Some(limit) => test.clone().slowed_to(BitRate(limit)),

@@ -114,7 +114,7 @@ impl Cost {
             respond::thread_shares(End::Server, test).map_or(flows, |shares| shares.len() as u64);
         let spins = match &test.traffic {
             Traffic::Rr(exchange) | Traffic::Crr(exchange) => exchange.spin,
-            Traffic::Stream(_) => false,
+            Traffic::Stream(_) => test.works_at(End::Server),
         };
         let spins = spins || test.options.busy_poll_us.is_some_and(|time| time > 0);
         Self {

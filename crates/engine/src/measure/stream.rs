@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_core::pace::Pacer;
-use linerate_core::plan::{Extent, ReceiveMethod, SendMethod, StreamTest, Test};
+use linerate_core::plan::{Extent, ReceiveMethod, Role, SendMethod, StreamTest, Test};
 use linerate_core::wire::Pattern;
 use linerate_sys::poll::{Interest, wait_ready};
 use linerate_sys::socket;
 use linerate_sys::splice::{self, Discard, Sendfile, Vmsplice};
 use linerate_sys::tcp_info::TcpInfo;
-use linerate_sys::thread::wake_sharply;
+use linerate_sys::thread::{cpu_time, wake_sharply};
 
 use super::flow::{Counters, FlowState, Quota, Shared};
 use super::options::QuickAck;
@@ -258,11 +258,16 @@ fn payload(message: usize) -> Arc<PageAligned> {
 }
 
 fn send_from<S: ByteSource>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
+    let mut work = Work::of(job, Role::Sender);
     let result = match job.stream.write_rate_bps {
-        None => send_all(job, socket, source, |_| !job.stop.is_requested()),
+        None => send_all(job, socket, source, |bytes| {
+            work.on(bytes, job.stop);
+            !job.stop.is_requested()
+        }),
         Some(rate) => {
             let mut pacer = Pacer::new(rate, now_ns());
             send_all(job, socket, source, move |bytes| {
+                work.on(bytes, job.stop);
                 let is_due = job.wait_until(pacer.due_ns());
                 pacer.sent(bytes, now_ns());
                 is_due
@@ -376,6 +381,7 @@ fn receive_into<S: Sink>(
     sink: &mut S,
     size: usize,
 ) -> io::Result<()> {
+    let mut work = Work::of(job, Role::Receiver);
     let result = match job.stream.read_rate_bps {
         None => {
             // With the default timer slack pauses would be twice as long.
@@ -387,6 +393,7 @@ fn receive_into<S: Sink>(
                 let due =
                     if n < size { pause.due(now_ns(), || receive_buffer(socket)) } else { None };
                 due.into_iter().for_each(thread::sleep);
+                work.on(n as u64, job.stop);
                 true
             })
         }
@@ -395,6 +402,7 @@ fn receive_into<S: Sink>(
             // Each read takes the bytes of a hundredth of a second.
             let piece = (rate.bytes_per_second() / 100).clamp(1, size as u64) as usize;
             receive_all(job, socket, sink, piece, move |n| {
+                work.on(n as u64, job.stop);
                 pacer.sent(n as u64, now_ns());
                 job.wait_until(pacer.due_ns())
             })
@@ -402,6 +410,39 @@ fn receive_into<S: Sink>(
     };
     job.counters.set_done(now_ns());
     ended(result, job.stop)
+}
+
+/// An application's own work on its bytes: it takes so much CPU time of the flow's thread.
+struct Work {
+    ns_per_kib: u64,
+    /// CPU time that the bytes so far have yet to take, ns; less than none after a clock that was
+    /// read late.
+    owed_ns: i64,
+}
+
+impl Work {
+    fn of(job: &Job<'_>, role: Role) -> Self {
+        Self { ns_per_kib: job.stream.work_ns_per_kib(role).into(), owed_ns: 0 }
+    }
+
+    /// Works on these bytes, or on none if asked to stop.
+    #[inline]
+    fn on(&mut self, bytes: u64, stop: &Stop) {
+        if self.ns_per_kib > 0 {
+            self.owed_ns += (bytes * self.ns_per_kib / 1024) as i64;
+            self.spend(stop);
+        }
+    }
+
+    fn spend(&mut self, stop: &Stop) {
+        let began = cpu_time();
+        while self.owed_ns > 0 && !stop.is_requested() {
+            let spent = cpu_time().saturating_sub(began).as_nanos() as i64;
+            if spent >= self.owed_ns {
+                self.owed_ns -= spent;
+            }
+        }
+    }
 }
 
 /// Bytes to read in one call.

@@ -368,7 +368,7 @@ impl ServerAddress {
 }
 
 /// What of a stream no other tool's server has.
-fn stream_lacks(test: &Test, stream: &StreamTest) -> [(bool, &'static str); 5] {
+fn stream_lacks(test: &Test, stream: &StreamTest) -> [(bool, &'static str); 6] {
     let up = test.direction != Direction::Down;
     let down = test.direction != Direction::Up;
     [
@@ -377,6 +377,7 @@ fn stream_lacks(test: &Test, stream: &StreamTest) -> [(bool, &'static str); 5] {
         (stream.train, "a packet train"),
         (stream.batch.is_some() && down, "--batch at the server"),
         (stream.read_rate_bps.is_some() && up, "--read-rate at the server"),
+        (test.works_at(End::Server), "--send-work or --receive-work at the server"),
     ]
 }
 

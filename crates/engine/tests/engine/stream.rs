@@ -115,6 +115,35 @@ fn the_applications_own_rates_hold() {
 }
 
 #[test]
+fn the_work_of_an_application_takes_the_cpu_time_that_was_asked_for() {
+    // A second of CPU time for 1000 KiB.
+    const NS_PER_KIB: u32 = 1_000_000;
+    let works: [fn(&mut StreamTest); 2] = [
+        |stream| stream.send_work_ns_per_kib = Some(NS_PER_KIB),
+        |stream| stream.receive_work_ns_per_kib = Some(NS_PER_KIB),
+    ];
+    for direction in [Direction::Up, Direction::Down] {
+        for work in works {
+            let test = stream_with(|stream| {
+                work(stream);
+                stream.message_bytes = 4096;
+            });
+            let record = run(&Test {
+                direction,
+                extent: Extent::Bytes(ByteCount(256 << 10)),
+                warm_up: Span(Duration::ZERO),
+                ..test
+            });
+            let leg = record.leg().unwrap();
+            let ends = [&leg.sender, &leg.receiver];
+            let took: f64 = ends.map(|end| end.as_ref().unwrap().cpu_seconds.total()).iter().sum();
+            // The sender begins before the measured time does.
+            assert!((0.2..0.4).contains(&took), "{took} s");
+        }
+    }
+}
+
+#[test]
 fn options_of_the_socket_are_seen_in_the_evidence() {
     let record = run(&Test {
         options: SocketOptions {

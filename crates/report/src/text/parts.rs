@@ -234,14 +234,18 @@ fn verdicts_ceiling<'a>(verdict: &Verdict, leg: &'a Leg) -> Option<&'a Ceiling> 
 
 /// What a remedy brings, and what else is to be said of it.
 fn remedy_promise(verdict: &Verdict, remedy: &Remedy, measured_bps: Option<f64>) -> String {
-    let expected = verdict.predicted_bps.map(rate);
+    let (how, then_bps) = match verdict.remedied_bps {
+        Some(then) => ("measured", Some(then)),
+        None => ("expected", verdict.predicted_bps),
+    };
+    let expected = then_bps.map(rate);
     if let (Some(asked), Some(Cause::AsAsked)) = (&expected, verdict.next_cause) {
         return format!("Remedy (expected: the {asked} asked for):");
     }
     let reason = (!remedy.reason.is_empty()).then(|| remedy.reason.clone());
     let expected = expected.map(|then| match measured_bps.map(rate) {
-        Some(now) => format!("expected: {}", span(&now, &then, "→")),
-        None => format!("expected: {then}"),
+        Some(now) => format!("{how}: {}", span(&now, &then, "→")),
+        None => format!("{how}: {then}"),
     });
     let next = named("next:", verdict.next_cause, |next| next.words().to_owned());
     let facts = some_joined([expected, next, reason], "; ");

@@ -2,7 +2,7 @@
 
 use super::causes::small_window;
 use crate::ceilings::{Cause, annotate, prove};
-use crate::record::{Proof, ProofLevel, Record};
+use crate::record::{ChangeResult, Proof, ProofLevel, Record};
 
 fn proof(level: ProofLevel, causes: &[Cause]) -> Proof {
     Proof { level, causes: causes.to_vec(), ruled_out: Vec::new(), doubt: None }
@@ -49,4 +49,37 @@ fn a_stored_record_that_is_explained_again_keeps_its_proof() {
     let mut stored: Record = serde_json::from_value(json).unwrap();
     annotate(&mut stored);
     assert_eq!(stored.verdict(), record.verdict());
+}
+
+#[test]
+fn a_remedy_that_was_tried_has_a_measured_worth_in_place_of_a_prediction() {
+    let tried = |change: &str, interval: [f64; 2]| ChangeResult {
+        change: change.to_owned(),
+        end: None,
+        ratio: 3.0,
+        interval,
+        runs: 1,
+        predicted: [].into(),
+        cause_then: Some(Cause::PathRate),
+    };
+    let plain = explained();
+    let predicted = plain.verdict().unwrap().predicted_bps;
+    let measured = plain.throughput_bps().unwrap();
+    let cases = [
+        (tried("receive_window=most", [2.0, 4.5]), (Some(3.0 * measured), None)),
+        // It may be nothing.
+        (tried("receive_window=most", [0.9, 4.5]), (None, predicted)),
+        // The remedy of something else.
+        (tried("send_buffer=most", [2.0, 4.5]), (None, predicted)),
+    ];
+    for (change, expected) in cases {
+        let mut record = plain.clone();
+        record.legs[0].experiments = vec![change];
+        prove(&mut record, &proof(ProofLevel::Proved, &[Cause::ReceiveWindow]));
+        let verdict = record.verdict().unwrap();
+        assert_eq!((verdict.remedied_bps, verdict.predicted_bps), expected);
+        if expected.0.is_some() {
+            assert_eq!(verdict.next_cause, Some(Cause::PathRate));
+        }
+    }
 }

@@ -153,6 +153,8 @@ const MAX_RATE: u64 = 8_000_000_000_000;
 /// At least a byte in 100 ms.
 const RATE: ValueKind = ValueKind::Rate { least: 80, most: MAX_RATE };
 const RATE_OR_MAX: ValueKind = ValueKind::RateOrMax { least: 80, most: MAX_RATE };
+/// At most a second for each MiB.
+const WORK: ValueKind = ValueKind::Number { least: 1, most: 1_000_000, unit: "ns/KiB" };
 const fn number(least: u64, most: u64) -> ValueKind {
     let unit = "";
     ValueKind::Number { least, most, unit }
@@ -354,6 +356,16 @@ options! {
     /// Rate at which the receiver reads each flow
     read_rate "read-rate": BitRate = stream.read_rate_bps, RATE, STREAM {
         value_name: "RATE",
+    };
+    /// TCP: CPU time that the sender works on its bytes, ns/KiB
+    send_work "send-work": u32 = stream.send_work_ns_per_kib, WORK, STREAM {
+        value_name: "NS",
+        over: OF_TCP,
+    };
+    /// TCP: CPU time that the receiver works on its bytes, ns/KiB
+    receive_work "receive-work": u32 = stream.receive_work_ns_per_kib, WORK, STREAM {
+        value_name: "NS",
+        over: OF_TCP,
     };
     /// UDP: STAMP's packets (RFC 8762), for each way's delay and loss
     stamp "stamp": bool = exchange.stamp, ValueKind::Switch, EXCHANGE {
