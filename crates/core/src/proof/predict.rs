@@ -340,7 +340,7 @@ fn with_work(case: &Case<'_>, ends: [bool; 2]) -> Option<Predicted> {
         _ => None,
     };
     // Where soft interrupts have the core, the thread may have time left for the work.
-    let is_thread = |end: usize| seen.thread_shares[end].is_some_and(|share| share >= THREAD_FULL);
+    let is_thread = |end: usize| seen.thread_shares[end].is_some_and(|share| share >= NO_TIME_LEFT);
     if let Some(end) = own.filter(|end| ends[*end]) {
         let most = if is_thread(end) { 1.1 / DEARER } else { SAME.high };
         return Some(Predicted::new(0.88 / DEARER, 1.0 / DEARER, most));
@@ -348,7 +348,7 @@ fn with_work(case: &Case<'_>, ends: [bool; 2]) -> Option<Predicted> {
     // A thread that has no time left is the limit, whatever is as near: it is no reason for others
     // to follow.
     let follows = |end: usize| {
-        let share = seen.thread_shares[end].filter(|share| ends[end] && *share < THREAD_FULL);
+        let share = seen.thread_shares[end].filter(|share| ends[end] && *share < NO_TIME_LEFT);
         share.map_or(1.0, |share| (1.0 / (DEARER * share)).min(1.0))
     };
     let expected = follows(0).min(follows(1));
@@ -368,7 +368,7 @@ fn dearer_host(seen: &PlainRuns, ends: [bool; 2]) -> Option<Predicted> {
 
 /// A thread that has less than this left has none: the measured time begins and ends within its
 /// time slices.
-const THREAD_FULL: f64 = 0.93;
+const NO_TIME_LEFT: f64 = 0.93;
 
 pub(super) fn dearer_to_send(case: &Case<'_>) -> Option<Predicted> {
     with_work(case, [true, false])

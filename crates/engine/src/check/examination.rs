@@ -35,6 +35,8 @@ const IDLE_WARM_UP: Duration = Duration::from_millis(50);
 
 /// With load each way, when responsiveness is measured.
 const MAX_LOADED: Duration = Duration::from_secs(8);
+/// Where round trips are short, what has not settled after so many intervals does not: a busy host.
+const MAX_INTERVALS: u128 = 12;
 /// After each interval another load is added: this one on most paths, that one where queues are
 /// long.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(400);
@@ -297,7 +299,8 @@ impl<'a> Examination<'a> {
             load: self.bulk_test(direction, RUN.on(self.rtt), Duration::ZERO),
             rate_bps: record.and_then(Record::throughput_bps),
             interval,
-            most_intervals: (MAX_LOADED.as_millis() / interval.as_millis()) as u32,
+            most_intervals: (MAX_LOADED.as_millis() / interval.as_millis()).min(MAX_INTERVALS)
+                as u32,
         }
     }
 

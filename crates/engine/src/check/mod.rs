@@ -322,7 +322,7 @@ const QUICK_RUN: Length = Length::new(15, 600);
 /// link's.
 const WARM_UP: Length = Length::new(22, 300);
 /// One that loses nothing has filled the path after half of them.
-const CLEAN_WARM_UP: Length = Length::new(12, 300);
+const CLEAN_WARM_UP: Length = Length::new(12, 200);
 /// A long path gets longer runs, but the check has an end.
 const LONGEST: Duration = Duration::from_secs(5);
 /// Small requests for latency, for each second.
