@@ -35,12 +35,20 @@ fn all_pairs_of_a_lab_are_measured_apart() {
     if has_no_lab(&done) {
         return;
     }
-    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    let bulk = runs(&here.join("h.db"), "bulk");
-    assert_eq!((pairs(&bulk).len(), pairs(&runs(&here.join("h.db"), "ping")).len()), (15, 15));
+    let [bulk, ping] = ["bulk", "ping"].map(|test| runs(&here.join("h.db"), test));
+    // A test that takes longer than its lease is stopped, and its pair may be missed: a mesh on a
+    // machine that stands still says so.
+    let words = stderr(&done);
+    let said = words.lines().find_map(|line| {
+        line.strip_prefix("linerate: ")?.strip_suffix(" of 30 pairs were not measured")
+    });
+    let missed: usize = said.map_or(0, |missed| missed.parse().unwrap());
+    assert_eq!(done.status.code(), Some(i32::from(missed > 0)), "{words}");
+    assert!(pairs(&bulk).len() + pairs(&ping).len() + missed >= 30, "{words}");
     assert_apart(&bulk, no_links);
-    let said = bulk[0].labels.clone();
-    assert_eq!(said["from_region"], format!("r{}", said["from"]));
+    for Run { labels, .. } in &bulk {
+        assert_eq!(labels["from_region"], format!("r{}", labels["from"]));
+    }
 
     let shown = run(here, "mesh matrix mesh.toml --db h.db --json");
     assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
