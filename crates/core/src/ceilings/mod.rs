@@ -35,7 +35,6 @@ pub(crate) use verdict::explain as explain_view;
 pub(crate) use view::View;
 
 use crate::plan::Direction;
-use crate::proof;
 pub use crate::record::{Cause, Ceiling, Verdict};
 use crate::record::{
     CaveatKind, EndReport, Proof, Record, SenderEvidence, StepRates, TcpEvidence, TcpSender,
@@ -112,7 +111,7 @@ pub fn prove(record: &mut Record, proof: &Proof) {
     let proved = Verdict { confidence: None, proof: Some(proof.clone()), ..explained };
     let worth = leg.experiments.iter().find(|change| {
         // What may be nothing is no worth.
-        proof::lifts(&change.change) == Some(cause) && change.interval[0] > 1.0
+        change.lifts == Some(cause) && change.interval[0] > 1.0
     });
     leg.verdict = Some(match worth {
         Some(change) => Verdict {

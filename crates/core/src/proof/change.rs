@@ -272,11 +272,6 @@ pub fn intervention(name: &str) -> Option<&'static Intervention> {
     INTERVENTIONS.iter().find(|intervention| intervention.name == name)
 }
 
-/// The cause that a change lifts; `None` also for one that this version does not know.
-pub fn lifts(change: &str) -> Option<Cause> {
-    intervention(change)?.lifts
-}
-
 /// What the runs of a change have, in words; empty for a change that this version does not know.
 pub fn words(change: &str) -> &'static str {
     intervention(change).map_or("", |known| known.words)

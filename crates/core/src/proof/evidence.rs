@@ -314,6 +314,7 @@ impl<'a> Evidence<'a> {
                 interval: [mean(seen) - half, mean(seen) + half].map(f64::exp),
                 runs: state.blocks as u32,
                 predicted: rate.map(|((_, cause), ratio)| (*cause, ratio.expected)).collect(),
+                lifts: state.offer.lifts,
                 cause_then: state.cause_then,
             }
         };

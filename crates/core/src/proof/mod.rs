@@ -96,7 +96,7 @@ mod prover;
 #[cfg(test)]
 mod tests;
 
-pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention, lifts, words};
+pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention, words};
 pub use offer::{Offer, RunFigures};
 pub use plain_runs::PlainRuns;
 pub use predict::{Case, Predicted, Watched, ruled_out};

@@ -62,6 +62,9 @@ pub struct ChangeResult {
     /// The ratio that each cause predicts, without its tolerance. Causes that say nothing are
     /// missing.
     pub predicted: BTreeMap<Cause, f64>,
+    /// The cause whose limit it lifts as far as a test can; absent where it is no remedy.
+    #[serde(default)]
+    pub lifts: Option<Cause>,
     /// The cause that held the last changed run back, by its own evidence; absent where none was
     /// found.
     pub cause_then: Option<Cause>,

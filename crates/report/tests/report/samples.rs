@@ -490,12 +490,20 @@ fn proved_window(leg: &mut Leg) {
         interval: [0.95 * ratio, 1.05 * ratio],
         runs: 1,
         predicted: [Cause::ReceiveWindow, Cause::PathRate].into_iter().zip(predicted).collect(),
+        lifts: None,
         cause_then: Some(Cause::ReceiveWindow),
+    };
+    let remedy = ChangeResult {
+        predicted: [].into(),
+        lifts: Some(Cause::ReceiveWindow),
+        cause_then: Some(Cause::PathRate),
+        ..change("receive_window=most", 3.91, [1.0; 2])
     };
     leg.experiments = vec![
         change("receive_window=2", 1.98, [1.9, 1.0]),
         change("receive_window=0.6", 0.596, [0.6, 1.0]),
         change("streams=2", 1.97, [1.9, 1.0]),
+        remedy,
     ];
     leg.experiments_not_made = vec![NotMade {
         change: "congestion=bbr".to_owned(),
@@ -507,7 +515,11 @@ fn proved_window(leg: &mut Leg) {
         ruled_out: vec![RuledOut { cause: Cause::PathRate, by: "receive_window=2".to_owned() }],
         doubt: None,
     };
-    leg.verdict = leg.verdict.take().map(|found| Verdict { proof: Some(proof), ..found });
+    leg.verdict = leg.verdict.take().map(|found| Verdict {
+        proof: Some(proof),
+        remedied_bps: leg.throughput_bps.map(|rate| 3.91 * rate),
+        ..found
+    });
 }
 
 pub(crate) fn check() -> Check {

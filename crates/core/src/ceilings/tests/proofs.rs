@@ -53,24 +53,25 @@ fn a_stored_record_that_is_explained_again_keeps_its_proof() {
 
 #[test]
 fn a_remedy_that_was_tried_has_a_measured_worth_in_place_of_a_prediction() {
-    let tried = |change: &str, interval: [f64; 2]| ChangeResult {
-        change: change.to_owned(),
+    let tried = |lifts: Cause, interval: [f64; 2]| ChangeResult {
+        change: "a change".to_owned(),
         end: None,
         ratio: 3.0,
         interval,
         runs: 1,
         predicted: [].into(),
+        lifts: Some(lifts),
         cause_then: Some(Cause::PathRate),
     };
     let plain = explained();
     let predicted = plain.verdict().unwrap().predicted_bps;
     let measured = plain.throughput_bps().unwrap();
     let cases = [
-        (tried("receive_window=most", [2.0, 4.5]), (Some(3.0 * measured), None)),
+        (tried(Cause::ReceiveWindow, [2.0, 4.5]), (Some(3.0 * measured), None)),
         // It may be nothing.
-        (tried("receive_window=most", [0.9, 4.5]), (None, predicted)),
+        (tried(Cause::ReceiveWindow, [0.9, 4.5]), (None, predicted)),
         // The remedy of something else.
-        (tried("send_buffer=most", [2.0, 4.5]), (None, predicted)),
+        (tried(Cause::SendBuffer, [2.0, 4.5]), (None, predicted)),
     ];
     for (change, expected) in cases {
         let mut record = plain.clone();
