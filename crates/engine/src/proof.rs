@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use linerate_core::ceilings;
 use linerate_core::plan::Test;
-use linerate_core::proof::{PlainRuns, ProofBudget, ProofRun, Prover, RunFigures, words};
+use linerate_core::proof::{NAMED, PlainRuns, ProofBudget, ProofRun, Prover, RunFigures, words};
 use linerate_core::record::{Cause, Record, median_run};
 
 use crate::campaign::Observer;
@@ -75,17 +75,17 @@ impl Proof {
     }
 }
 
-/// The causes that the run's own evidence names, with weights. What comes nearest where nothing was
-/// found is not named by it.
+/// The causes by the run's own evidence, with weights. What comes nearest where nothing was found
+/// says which change to begin with, and is not named by it.
 fn ranking(record: &Record) -> Vec<(Cause, f64)> {
-    let found = record.verdict().filter(|verdict| verdict.cause != Cause::Unexplained);
-    let Some(verdict) = found else {
+    let Some(verdict) = record.verdict() else {
         return Vec::new();
     };
     let sure = verdict.confidence.unwrap_or(0.0);
-    let next = verdict.runner_up.as_ref().filter(|next| next.cause != Cause::Unexplained);
-    let next = next.map(|next| (next.cause, 1.0 - sure));
-    [(verdict.cause, sure)].into_iter().chain(next).collect()
+    let rest = if verdict.cause == Cause::Unexplained { NAMED / 2.0 } else { 1.0 - sure };
+    let next = verdict.runner_up.as_ref().map(|next| (next.cause, rest));
+    let all = [(verdict.cause, sure)].into_iter().chain(next);
+    all.filter(|(cause, _)| *cause != Cause::Unexplained).collect()
 }
 
 /// Runs a test of one direction again and again, and changes of it between, until what holds it

@@ -14,9 +14,13 @@ use crate::record::{Cause, ChangeResult, ProofDoubt, RuledOut};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) cause: Cause,
-    /// Weight by the plain runs' evidence; 0 for one that it does not name.
+    /// Weight by the plain runs' evidence.
     pub(super) weight: f64,
 }
+
+/// Least weight of a cause that the evidence names: of two it is the likelier one, or not far from
+/// it.
+pub const NAMED: f64 = 0.25;
 
 /// Weight that every cause has, where the evidence gives those that it names 1 together: seven
 /// others weigh as much as a single one that it names.
@@ -288,7 +292,7 @@ impl<'a> Evidence<'a> {
         let left = self.left().into_iter();
         let first = left.max_by(|a, b| self.weight(*a).total_cmp(&self.weight(*b)))?;
         let Candidate { cause, weight } = self.candidates[first];
-        (weight > 0.0 || self.is_tested(cause)).then_some(cause)
+        (weight >= NAMED || self.is_tested(cause)).then_some(cause)
     }
 
     pub(super) fn ruled_out(&self) -> Vec<RuledOut> {

@@ -97,6 +97,7 @@ mod prover;
 mod tests;
 
 pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention, words};
+pub use evidence::NAMED;
 pub use offer::{Offer, RunFigures};
 pub use plain_runs::PlainRuns;
 pub use predict::{Case, Predicted, Watched, ruled_out};

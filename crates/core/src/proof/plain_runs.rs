@@ -36,6 +36,8 @@ pub struct PlainRuns {
     pub allowed_congestion: Vec<String>,
     /// Segments retransmitted over segments sent; of UDP, datagrams lost.
     pub retransmitted_share: Option<f64>,
+    /// Times that the senders of all flows met losses: each may have many segments.
+    pub loss_events: Option<f64>,
     /// Whether no segment was retransmitted or marked since the connections began.
     pub never_lost: Option<bool>,
     /// The lowest limit of a flow's pace that was read (socket or route); infinite if none is set.
@@ -127,6 +129,7 @@ impl PlainRuns {
             send_buffer_bytes: mean(&|tcp| positive(tcp.send_buffer_bytes as f64 / 2.0)),
             congestion: total.congestion.clone(),
             retransmitted_share: retransmitted_share(leg),
+            loss_events: Some(total.loss_events as f64),
             never_lost: never_lost(total),
             max_pacing_bps: mean(&|tcp| {
                 Some(tcp.max_pacing_rate_bps.map_or(f64::INFINITY, |rate| rate as f64))

@@ -113,6 +113,9 @@ const SAME_WITH_LOSSES: Predicted = Predicted::new(0.85, 1.0, 1.12);
 /// The same where random losses set the rate: few of them fall into a run of a second, and 1.3 was
 /// measured of equal ones.
 const SAME_AT_RANDOM: Predicted = Predicted::new(0.6, 1.0, 1.6);
+/// With so many losses in a run their number scatters by a fifth, and the rate, which goes with its
+/// root, by a tenth.
+const MANY_LOSSES: f64 = 30.0;
 /// What rises with a doubled resource, up to the next limit. Measured: 1.90 to 2.2; more where it
 /// is used in whole segments (2.5 of a window of eight) or a plain run's start took a part of it.
 const TWICE: Predicted = Predicted::new(APART, 1.9, 2.6);
@@ -137,10 +140,15 @@ impl Case<'_> {
     /// What a change leaves as it is, with the wider tolerance of causes that lose segments.
     fn same(&self) -> Predicted {
         match self.cause {
-            Cause::Congestion if self.seen.never_lost != Some(true) => SAME_AT_RANDOM,
+            Cause::Congestion if self.loses_at_random() => SAME_AT_RANDOM,
             Cause::Policer | Cause::Congestion => SAME_WITH_LOSSES,
             _ => SAME,
         }
+    }
+
+    fn loses_at_random(&self) -> bool {
+        let few = self.seen.loss_events.is_none_or(|events| events < MANY_LOSSES);
+        few && self.seen.never_lost != Some(true)
     }
 
     /// What lifts one resource raises the rate if that is the limit, and nothing else.
@@ -339,17 +347,19 @@ fn with_work(case: &Case<'_>, ends: [bool; 2]) -> Option<Predicted> {
         Cause::SegmentSize => return Some(Predicted::new(0.9 / DEARER, 0.8, 1.07)),
         _ => None,
     };
-    // Where soft interrupts have the core, the thread may have time left for the work.
-    let is_thread = |end: usize| seen.thread_shares[end].is_some_and(|share| share >= NO_TIME_LEFT);
+    // What is left of a thread's time does for a part of the work.
+    let with_rest = |share: f64| (1.0 / (DEARER * share)).min(1.0);
     if let Some(end) = own.filter(|end| ends[*end]) {
-        let most = if is_thread(end) { 1.1 / DEARER } else { SAME.high };
+        // Where soft interrupts have the core, the thread may have time for all of it.
+        let share = seen.thread_shares[end].filter(|share| *share >= IDLE);
+        let most = share.map_or(SAME.high, |share| with_rest(share).max(1.1 / DEARER));
         return Some(Predicted::new(0.88 / DEARER, 1.0 / DEARER, most));
     }
     // A thread that has no time left is the limit, whatever is as near: it is no reason for others
     // to follow.
     let follows = |end: usize| {
         let share = seen.thread_shares[end].filter(|share| ends[end] && *share < NO_TIME_LEFT);
-        share.map_or(1.0, |share| (1.0 / (DEARER * share)).min(1.0))
+        share.map_or(1.0, with_rest)
     };
     let expected = follows(0).min(follows(1));
     let same = case.same();
@@ -508,10 +518,12 @@ fn is_full_segment(seen: &PlainRuns) -> bool {
     seen.mss_bytes.is_some_and(|mss| mss >= FULL_SEGMENT)
 }
 
+/// Share of its time that a thread or core is busy at most if it has time left.
+const IDLE: f64 = 0.7;
+
 /// A thread that sleeps for three tenths of its time lacks no CPU, nor does a core that has three
 /// tenths left of soft interrupts, also where a hypervisor takes a part unseen.
 fn has_time(seen: &PlainRuns, end: usize) -> bool {
-    const IDLE: f64 = 0.7;
     let shares = seen.thread_shares[end].zip(seen.core_shares[end]);
     shares.is_some_and(|(thread, core)| thread < IDLE && core < IDLE)
 }

@@ -88,7 +88,8 @@ const MAX_BLOCKS: usize = 4;
 impl Prover {
     /// A proof for the plain test, from the table of interventions.
     ///
-    /// `ranking` has the causes by the evidence of the plain runs, with weights. Every cause that
+    /// `ranking` has the causes by the evidence of the plain runs, with weights from 0 to 1: from
+    /// [`NAMED`] on the evidence names a cause. Every cause that
     /// exact evidence does not rule out is a candidate, named there or not. `plain` has the plain
     /// runs that were made already; they count.
     pub fn new(
@@ -129,7 +130,7 @@ impl Prover {
         let total: f64 = ranking.iter().map(|(_, weight)| weight.max(0.0)).sum();
         let weight = |cause: Cause| {
             let named = ranking.iter().find(|(named, _)| *named == cause);
-            named.map_or(0.0, |(_, weight)| weight.max(0.0) / total.max(f64::MIN_POSITIVE))
+            named.map_or(0.0, |(_, weight)| weight.max(0.0) / total.max(1.0))
         };
         let candidates =
             causes.iter().map(|cause| Candidate { cause: *cause, weight: weight(*cause) });

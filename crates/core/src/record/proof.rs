@@ -78,6 +78,12 @@ impl ChangeResult {
         let gaps = self.predicted.values().map(|other| (other / own).ln().abs());
         Some(gaps.fold(0.0, f64::max))
     }
+
+    /// Whether the rate changes with it if this cause is the limit: by a tenth, more than what a
+    /// link loses to the headers of smaller segments.
+    pub fn follows(&self, cause: Cause) -> bool {
+        self.predicted.get(&cause).is_some_and(|ratio| ratio.ln().abs() > 0.1)
+    }
 }
 
 /// A cause that is not the limit.

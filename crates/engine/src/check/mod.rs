@@ -312,7 +312,7 @@ struct Length {
 /// Length of a run.
 const RUN: Length = Length::new(18, 800);
 /// Length of a run of a proof, of which there are more.
-const PROOF_RUN: Length = Length::new(14, 500);
+const PROOF_RUN: Length = Length::new(14, 400);
 /// Length of a run of a proof where the first one has lost something: rates scatter there.
 const LOSSY_PROOF_RUN: Length = Length::new(24, 800);
 /// Length of a run of `--quick`.

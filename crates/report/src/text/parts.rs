@@ -162,14 +162,15 @@ fn how_sure(verdict: &Verdict) -> String {
 }
 
 /// `twice the window gave 1.90 of the rate, twice the flows 1.93`: the changes that tell most of
-/// the cause.
+/// the cause, first those that the rate follows.
 fn shown_by(verdict: &Verdict, leg: &Leg) -> Option<String> {
     let mut told: Vec<(&ChangeResult, f64)> = leg
         .experiments
         .iter()
         .filter_map(|change| Some((change, change.tells(verdict.cause)?)))
         .collect();
-    told.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let follows = |change: &ChangeResult| change.follows(verdict.cause);
+    told.sort_by(|a, b| follows(b.0).cmp(&follows(a.0)).then(b.1.total_cmp(&a.1)));
     let mut changes = told.iter().take(MAX_CHANGES).enumerate().map(|(at, (change, _))| {
         let gave = if at == 0 { " gave" } else { "" };
         let unit = if at == 0 { " of the rate" } else { "" };

@@ -154,7 +154,7 @@ const MAX_RATE: u64 = 8_000_000_000_000;
 const RATE: ValueKind = ValueKind::Rate { least: 80, most: MAX_RATE };
 const RATE_OR_MAX: ValueKind = ValueKind::RateOrMax { least: 80, most: MAX_RATE };
 /// At most a second for each MiB.
-const WORK: ValueKind = ValueKind::Number { least: 1, most: 1_000_000, unit: "ns/KiB" };
+const WORK: ValueKind = ValueKind::Number { least: 1, most: 1_000_000, unit: "ns" };
 const fn number(least: u64, most: u64) -> ValueKind {
     let unit = "";
     ValueKind::Number { least, most, unit }
@@ -357,12 +357,12 @@ options! {
     read_rate "read-rate": BitRate = stream.read_rate_bps, RATE, STREAM {
         value_name: "RATE",
     };
-    /// TCP: CPU time that the sender works on its bytes, ns/KiB
+    /// TCP: work of the sender on each KiB, CPU time
     send_work "send-work": u32 = stream.send_work_ns_per_kib, WORK, STREAM {
         value_name: "NS",
         over: OF_TCP,
     };
-    /// TCP: CPU time that the receiver works on its bytes, ns/KiB
+    /// TCP: work of the receiver on each KiB, CPU time
     receive_work "receive-work": u32 = stream.receive_work_ns_per_kib, WORK, STREAM {
         value_name: "NS",
         over: OF_TCP,
