@@ -7,7 +7,7 @@
 //! clear it is ([`MOST_OF_ONE`]).
 
 use super::offer::{Offer, RunFigures};
-use super::predict::{APART, Predicted, WATCHED, Watched, is_outside};
+use super::predict::{APART, Predicted, SAME, WATCHED, Watched, is_outside};
 use crate::record::{Cause, ChangeResult, ProofDoubt, RuledOut};
 
 /// A possible cause.
@@ -265,14 +265,15 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the rate rose with one of the two, but by less than [`NEAR`], because the other one
-    /// came next: in two blocks, so that it is no fluke.
+    /// Whether the rate rose with one of the two, by more than what stays does and by less than
+    /// [`NEAR`], because the other one came next: in two blocks, so that it is no fluke.
     fn are_near(&self, one: Cause, other: Cause) -> bool {
         let near = |state: &OfferState| {
             let seen = state.ratios(Watched::Rate);
             raises_one(state, one, other)
                 && seen.len() >= 2
                 && seen.iter().all(|log| *log > 0.0 && *log < NEAR.ln())
+                && mean(seen) > SAME.high.ln()
         };
         self.offers.iter().any(near) && [one, other].iter().any(|cause| self.is_tested(*cause))
     }

@@ -106,7 +106,7 @@ pub(super) const CAUSES: [Cause; 15] = [
 
 /// What a change leaves as it is. 7 %: more or longer segments, another fall of the flows' starts
 /// into the measured time. Medians of equal tests in the lab were within 3 %.
-const SAME: Predicted = Predicted::new(0.93, 1.0, 1.07);
+pub(super) const SAME: Predicted = Predicted::new(0.93, 1.0, 1.07);
 /// The same of what answers by losses, whose number depends on how bursts fall into the bucket or
 /// the queue.
 const SAME_WITH_LOSSES: Predicted = Predicted::new(0.85, 1.0, 1.12);

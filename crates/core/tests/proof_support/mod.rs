@@ -99,6 +99,7 @@ impl Scene {
 
     /// What the plain runs show of this limit.
     fn show(truth: Cause, test: &mut Test, seen: &mut PlainRuns, held: f64) {
+        seen.never_lost = Some(!matches!(truth, Cause::Congestion | Cause::Policer));
         match truth {
             Cause::ReceiveWindow => seen.receive_window_bytes = Some(held),
             Cause::SendBuffer => seen.send_buffer_bytes = Some(held),
@@ -113,7 +114,6 @@ impl Scene {
             }
             // Each packet costs the sender's CPU what a large one would.
             Cause::SegmentSize => {
-                seen.never_lost = Some(true);
                 seen.mss_bytes = Some(536.0);
                 seen.thread_shares = [Some(0.9), Some(0.6)];
                 seen.core_shares = [Some(0.6); 2];
