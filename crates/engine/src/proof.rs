@@ -70,6 +70,7 @@ impl Proof {
         if let [leg] = &mut record.legs[..] {
             leg.experiments = findings.experiments;
             leg.experiments_not_made = findings.not_made;
+            leg.experiments_bytes = Some(findings.bytes);
         }
         ceilings::prove(record, &findings.proof);
     }

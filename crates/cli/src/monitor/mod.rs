@@ -15,14 +15,15 @@ use linerate_core::monitor::{HttpUrl, Monitor, Next, Outcome, Schedule, Task};
 use linerate_core::stats::ChangePoint;
 use linerate_core::units::{ByteCount, format_rfc3339_seconds};
 use linerate_engine::monitor::{
-    Attempt, Described, Health, MonitorCaller, MonitorLoop, MonitorRun, labels, parts, remembered,
+    Attempt, Described, Health, MonitorCaller, MonitorLoop, MonitorRun, PROOF, labels, parts,
+    remembered,
 };
 use linerate_engine::{open_lock, since_1970_s, since_boot, with_ending};
 use linerate_history::{History, HistoryError, Place, Point};
 use linerate_report::Document;
-use linerate_report::text::series_change;
+use linerate_report::text::{proofs as proofs_in_words, series_change};
 use linerate_web::Answer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
@@ -150,12 +151,11 @@ struct Own {
     quiet: bool,
 }
 
-impl MonitorCaller for Own {
-    type Document = Box<dyn Document>;
-
-    fn measure(&mut self, monitor: &Monitor, task: Task) -> Attempt<Self::Document> {
+impl Own {
+    /// Runs a task, or proves what limits its path by runs of so many bytes.
+    fn attempt(&self, monitor: &Monitor, task: Task, proof: Option<u64>) -> Attempt<AnyDocument> {
         let turn = turn(&self.beside, monitor, task);
-        let run = |turn| measure(monitor, task, Some(turn));
+        let run = |turn| measure(monitor, task, Some(turn), proof);
         match turn.and_then(|turn| turn.map(run).transpose()) {
             Ok(None) => Attempt::Busy("another test is running".to_owned()),
             Ok(Some(run)) => match run.document.why_partial() {
@@ -166,6 +166,31 @@ impl MonitorCaller for Own {
             Err(failure) => Attempt::Failed(failure.chain()),
         }
     }
+}
+
+/// What a run leaves.
+type AnyDocument = Box<dyn Document>;
+
+impl MonitorCaller for Own {
+    type Document = AnyDocument;
+
+    fn measure(&mut self, monitor: &Monitor, task: Task) -> Attempt<Self::Document> {
+        self.attempt(monitor, task, None)
+    }
+
+    fn prove(&mut self, monitor: &Monitor, task: Task, bytes: u64) -> Attempt<Self::Document> {
+        self.attempt(monitor, task, Some(bytes))
+    }
+
+    fn proofs(document: &Self::Document) -> Option<(Value, String)> {
+        let legs = document.records()?.into_iter().flat_map(|record| &record.legs);
+        let proofs = legs.filter_map(|leg| {
+            let mut proof = json!(leg.verdict.as_ref()?.proof.as_ref()?);
+            proof["direction"] = json!(leg.direction);
+            Some(proof)
+        });
+        Some((proofs.collect(), proofs_in_words(&**document)?))
+    }
 
     fn save(
         &mut self,
@@ -174,7 +199,9 @@ impl MonitorCaller for Own {
         run: &MonitorRun<Self::Document>,
         is_tried: bool,
     ) -> Result<i64, HistoryError> {
-        let (document, labels) = (&*run.document, &labels(monitor, task));
+        let (document, mut labels) = (&*run.document, labels(monitor, task));
+        labels.extend(run.is_proof.then(|| (PROOF.to_owned(), "change".to_owned())));
+        let labels = &labels;
         let before = if is_tried { keep::saved(history, document, labels)? } else { None };
         let id = match before {
             Some(id) => id,
