@@ -8,6 +8,7 @@ use linerate_core::ceilings;
 use linerate_core::plan::Test;
 use linerate_core::proof::{PlainRuns, ProofBudget, ProofRun, Prover, RunFigures, words};
 use linerate_core::record::{Cause, Record, median_run};
+use linerate_core::units::BitRate;
 
 use crate::campaign::Observer;
 use crate::error::MeasureError;
@@ -17,6 +18,8 @@ use crate::partner::Partner;
 #[derive(Debug)]
 pub(crate) struct Proof {
     prover: Prover,
+    /// The pace that the plain test asks for, and the one that it had: an owner may limit it.
+    paces: [Option<BitRate>; 2],
 }
 
 impl Proof {
@@ -32,7 +35,7 @@ impl Proof {
         let figures = RunFigures::of(first, seconds)?;
         let ranking = ranking(first);
         let prover = Prover::new(test, &seen, &ranking, &[figures], budget, test.seed);
-        Some(Self { prover })
+        Some(Self { prover, paces: paces(test, first) })
     }
 
     /// The run to make; `None` once there is nothing more to find out or to spend.
@@ -40,12 +43,22 @@ impl Proof {
         self.prover.next_run()
     }
 
-    /// Takes the run that was made, which took so many seconds in all.
-    pub(crate) fn record(&mut self, record: &Record, seconds: f64) {
+    /// Takes the run of `asked` that was made, which took so many seconds in all.
+    pub(crate) fn record(&mut self, asked: &Test, record: &Record, seconds: f64) {
+        let paces @ [wanted, had] = paces(asked, record);
         match RunFigures::of(record, seconds) {
+            // More than the one thing was changed.
+            Some(_) if wanted != had && paces != self.paces => {
+                self.skip("an owner limits the rate of all flows together");
+            }
             Some(figures) => self.prover.record(figures),
-            None => self.prover.skip("nothing arrived"),
+            None => self.skip("nothing arrived"),
         }
+    }
+
+    /// Takes note that the run could not be made, and why.
+    pub(crate) fn skip(&mut self, why: &str) {
+        self.prover.skip(why);
     }
 
     /// Takes note that an end refused the run; another error is given back. What this end's kernel
@@ -60,7 +73,7 @@ impl Proof {
             MeasureError::Option(_) => partner.renew()?,
             _ => return Err(error),
         }
-        self.prover.skip(&error.to_string());
+        self.skip(&error.to_string());
         Ok(())
     }
 
@@ -74,6 +87,11 @@ impl Proof {
         }
         ceilings::prove(record, &findings.proof);
     }
+}
+
+/// The pace that a test asks for, and the one that its run had.
+fn paces(asked: &Test, made: &Record) -> [Option<BitRate>; 2] {
+    [asked, &made.plan].map(|test| test.options.pacing_bps)
 }
 
 /// The causes that the run's own evidence names, with weights. What comes nearest where nothing was
@@ -140,7 +158,7 @@ pub fn prove_bottleneck(
         };
         let seconds = began.elapsed().as_secs_f64();
         match &mut proof {
-            Some(proof) if error.is_none() => proof.record(&record, seconds),
+            Some(proof) if error.is_none() => proof.record(asked, &record, seconds),
             Some(_) => {}
             None => proof = Proof::new(test, &record, seconds, budget),
         }
