@@ -11,16 +11,17 @@ use crate::monitor::{command, run};
 use crate::support::{PATIENCE, ended_within, has_no_lab, spawn, stderr};
 
 #[test]
-fn all_pairs_of_a_lab_are_measured_apart() {
+fn all_pairs_of_a_lab_are_measured_apart_and_a_slow_site_is_proved() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let sites = ["s0", "s1", "s2", "s3", "s4", "s5"];
     let mut hosts = "[router.hub]\n".to_owned();
     let mut mesh = String::new();
     for site in sites {
+        let rate = if site == "s3" { "5mbit" } else { "50mbit" };
         let _ = write!(
             hosts,
-            "[host.{site}]\n[[link]]\nbetween = [\"{site}\", \"hub\"]\nspec = \"rate=50mbit,rtt=2ms\"\n"
+            "[host.{site}]\n[[link]]\nbetween = [\"{site}\", \"hub\"]\nspec = \"rate={rate},rtt=2ms\"\n"
         );
         let _ = write!(mesh, "[[site]]\nname = \"{site}\"\nlabels = {{ region = \"r{site}\" }}\n");
     }
@@ -51,6 +52,10 @@ fn all_pairs_of_a_lab_are_measured_apart() {
     let ways: BTreeSet<[&str; 2]> = bulk.iter().map(Run::ends).collect();
     assert_eq!(cells.len(), ways.len(), "{matrix:#}");
     assert!(cells.iter().all(|cell| cell["throughput_bps"].is_f64()));
+    let suspects = matrix["suspects"].as_array().unwrap();
+    let slow = suspects.iter().find(|it| it["name"] == "s3").expect("its link is slow");
+    let proof = slow["proof"]["proof"].as_str().unwrap_or_else(|| panic!("{slow:#}"));
+    assert!(["proved", "likely", "open"].contains(&proof), "{slow:#}");
     let page = run(here, "mesh matrix mesh.toml --db h.db --test ping");
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(sites.iter().all(|site| page.contains(site)), "{page}");

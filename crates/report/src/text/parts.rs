@@ -199,14 +199,17 @@ fn open(proof: &Proof) -> String {
 /// made.
 fn proved(verdict: &Verdict, leg: &Leg) -> Option<String> {
     let proof = verdict.proof.as_ref()?;
-    Some(match proof.level {
+    let shown = shown_by(verdict, leg).filter(|_| proof.level != ProofLevel::Open);
+    Some(format!("{}{}", concluded(proof), if_known(shown, |shown| format!(": {shown}"))))
+}
+
+/// `receive window, proved`
+pub(super) fn concluded(proof: &Proof) -> String {
+    let names: Vec<&str> = proof.causes.iter().map(|cause| cause.words()).collect();
+    match proof.level {
         ProofLevel::Open => open(proof),
-        _ => {
-            let names: Vec<&str> = proof.causes.iter().map(|cause| cause.words()).collect();
-            let shown = if_known(shown_by(verdict, leg), |shown| format!(": {shown}"));
-            format!("{}{}{shown}", names.join(" and "), how_sure(verdict))
-        }
-    })
+        level => format!("{}, {}", names.join(" and "), level.word()),
+    }
 }
 
 /// What changes of a document's runs have shown to limit the path, each direction where there are

@@ -1,0 +1,230 @@
+//! Proofs of what limits the pairs of suspects.
+//!
+//! When all pairs of a test have a result more, the matrix is asked which sites and groups explain
+//! the bad ones. The worst pair of each is proved: its runs are tasks like all others, each within
+//! the limits of both owners, and changed as the proof says. They are no results of the pair, but
+//! for the one at the end that has the proof.
+
+use std::time::{Duration, Instant};
+
+use linerate_core::plan::{Direction, Test};
+use linerate_core::proof::{PROOF_RUNS, ProofBudget, ProofRun, is_provable};
+use linerate_core::record::{Record, median_run};
+use linerate_core::units::format_rfc3339_seconds;
+use linerate_history::{Filter, HistoryError, PairRun, Since};
+use linerate_mesh::message::{Outcome, Report};
+use linerate_mesh::{Assignment, Input, MatrixCell, MatrixDocument, Mesh, Offered};
+
+use super::{Coordinator, test_of};
+use crate::clock::since_1970_s;
+use crate::monitor::PROOF;
+use crate::proof::Proof;
+
+/// A suspect is proved once in this time, for as long as it is one.
+const PROVED_FOR: Duration = Duration::from_secs(86_400);
+/// Most sites of a test whose matrix is looked at: its pairs are held in memory meanwhile.
+const MAX_SITES: usize = 300;
+/// What the runs of a proof may take, by their number alone: each is within all budgets.
+const BUDGET: ProofBudget =
+    ProofBudget { runs: PROOF_RUNS as u32, seconds: f64::INFINITY, bytes: f64::INFINITY };
+
+/// A proof under way of what limits a pair of sites.
+pub(super) struct PairProof {
+    /// The test, and the sites as in an assignment.
+    pair: (usize, usize, usize),
+    /// The suspect as a label.
+    suspect: String,
+    until: Instant,
+    /// The plain test, as it was first asked for.
+    plain: Option<Test>,
+    records: Vec<Record>,
+    proof: Option<Proof>,
+    /// The run that is asked for.
+    next: ProofRun,
+}
+
+impl PairProof {
+    /// The test of the run that is asked for; `plain` is that of the file.
+    pub(super) fn work(&mut self, plain: Test) -> Test {
+        let plain = self.plain.get_or_insert(plain);
+        match &self.next {
+            ProofRun::Plain => plain.clone(),
+            ProofRun::Changed { test, .. } => (**test).clone(),
+        }
+    }
+
+    /// Takes a run, or why there is none. True if another one is to be made.
+    fn take(&mut self, made: Result<Record, String>) -> bool {
+        let Some(plain) = self.plain.clone() else {
+            return false;
+        };
+        let seconds = |record: &Record| record.seconds + plain.warm_up.as_secs_f64();
+        match (made, &self.next, &mut self.proof) {
+            (Ok(record), ProofRun::Changed { test, .. }, Some(proof)) => {
+                proof.record(test, &record, seconds(&record));
+            }
+            (Err(why), ProofRun::Changed { .. }, Some(proof)) => proof.skip(&why),
+            (Ok(record), _, proof) => {
+                match proof {
+                    Some(proof) => proof.record(&plain, &record, seconds(&record)),
+                    None => *proof = Proof::new(&plain, &record, seconds(&record), BUDGET),
+                }
+                self.records.push(record);
+            }
+            (Err(_), ..) => return false,
+        }
+        while let Some(next) = self.proof.as_mut().and_then(Proof::next_run) {
+            if let ProofRun::Changed { test, .. } = &next
+                && test.seconds() > plain.seconds()
+                && let Some(proof) = &mut self.proof
+            {
+                proof.skip("the runs of a mesh have one length");
+                continue;
+            }
+            self.next = next;
+            return true;
+        }
+        false
+    }
+
+    /// The median of the plain runs, with what the changed ones have shown.
+    fn conclude(&self) -> Option<Record> {
+        let mut record = median_run(self.records.iter())?.clone();
+        self.proof.as_ref()?.conclude(&mut record);
+        Some(record)
+    }
+}
+
+impl Coordinator<'_> {
+    /// Counts a result of a test, and asks for proofs when there are as many as pairs.
+    pub(super) fn count(&mut self, test: usize) {
+        self.results[test] += 1;
+        let mesh_test = &self.mesh.tests[test];
+        let sites = mesh_test.sites.len();
+        if self.results[test] < sites * (sites - 1) / 2 {
+            return;
+        }
+        self.results[test] = 0;
+        let work = test_of(&mesh_test.work).filter(|work| sites <= MAX_SITES && is_provable(work));
+        let Some(direction) = work.map(|work| work.direction) else {
+            return;
+        };
+        if let Err(error) = self.prove_suspects(test, direction) {
+            (self.say)(&format!(
+                "suspects were not proved, tried again in the next cycle: {error}"
+            ));
+        }
+    }
+
+    fn prove_suspects(&mut self, test: usize, direction: Direction) -> Result<(), HistoryError> {
+        let until = format_rfc3339_seconds(since_1970_s() + 1);
+        let name = self.mesh.tests[test].name.clone();
+        let runs = self.history.matrix(&name, Some(&until))?;
+        let cells = runs.iter().filter_map(|run| cell(&self.mesh, run));
+        let matrix = MatrixDocument::new(&self.mesh, test, &until, cells);
+        for suspect in &matrix.suspects {
+            let Some([sender, receiver]) = suspect.pair.map(|pair| pair.map(|it| it as usize))
+            else {
+                continue;
+            };
+            let key = (test, suspect.label());
+            let of_today = Filter {
+                since: Some(Since::Ago(PROVED_FOR.as_secs())),
+                ..proofs_of(&name, &key.1)
+            };
+            let (from, to) = match direction {
+                Direction::Down => (receiver, sender),
+                Direction::Up | Direction::Both => (sender, receiver),
+            };
+            let pair = (test, from, to);
+            if self.asked.get(&key).is_some_and(|at| at.elapsed() < PROVED_FOR)
+                || self.proofs.iter().any(|it| it.pair == pair)
+                || !self.history.list(&of_today)?.is_empty()
+            {
+                continue;
+            }
+            let longest = Duration::from_nanos(self.mesh.tests[test].max_duration().0);
+            self.proofs.push(PairProof {
+                pair,
+                suspect: key.1.clone(),
+                until: Instant::now() + longest * 2 * PROOF_RUNS as u32,
+                plain: None,
+                records: Vec::new(),
+                proof: None,
+                next: ProofRun::Plain,
+            });
+            self.asked.insert(key, Instant::now());
+            self.schedule.handle_input(self.now(), Input::Prove { test, from, to });
+        }
+        Ok(())
+    }
+
+    /// The proof of which an assignment is a run.
+    pub(super) fn proof_of(&mut self, assignment: &Assignment) -> Option<&mut PairProof> {
+        let pair = (assignment.test, assignment.from, assignment.to);
+        self.proofs.iter_mut().find(|it| assignment.is_proof && it.pair == pair)
+    }
+
+    /// Gives up the proofs that take too long: their sites are away, or their budgets spent.
+    pub(super) fn give_up_proofs(&mut self) {
+        self.proofs.retain(|it| Instant::now() < it.until);
+    }
+
+    /// Takes the report on a run of a proof. What an earlier coordinator asked for is dropped: the
+    /// proof has ended with it.
+    pub(super) fn take_of_proof(&mut self, report: &Report, said: &str, offered: &Offered) {
+        let Some(open) = self.open.get(&report.id) else {
+            return;
+        };
+        let waited = Some(self.now() - open.assignment.assigned_at);
+        let made = match &report.outcome {
+            Outcome::Started => return self.note(report, None),
+            Outcome::Finished { .. } if self.is_too_soon(report) => {
+                Err("its result came sooner than its test lasts".to_owned())
+            }
+            Outcome::Finished { document } => self.record(offered, waited, document),
+            Outcome::Failed { why } | Outcome::Refused { why } => Err(why.clone()),
+        };
+        let bytes = made.as_ref().ok().map(Record::bytes);
+        let pair = (offered.test, offered.from, offered.to);
+        if let Some(at) = self.proofs.iter().position(|it| it.pair == pair) {
+            let mut proof = self.proofs.swap_remove(at);
+            if proof.take(made) {
+                let (test, from, to) = pair;
+                // Before the sites are free for others.
+                self.schedule.handle_input(self.now(), Input::Prove { test, from, to });
+                self.proofs.push(proof);
+            } else if let Some(record) = proof.conclude() {
+                let label = (PROOF.to_owned(), proof.suspect);
+                if let Err(error) = self.save_record(report, said, offered, &record, Some(label)) {
+                    (self.say)(&format!("{said}: its proof was not saved: {error}"));
+                }
+            }
+        }
+        self.note(report, bytes);
+    }
+}
+
+/// The filter that finds the last proof of a suspect of a test.
+pub fn proofs_of(test: &str, suspect: &str) -> Filter {
+    let labels = [(PROOF, suspect), ("test", test)];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    Filter { labels: labels.to_vec(), most: Some(1), ..Filter::default() }
+}
+
+/// The result of a run; none if one of its sites is not in the file.
+pub fn cell(mesh: &Mesh, run: &PairRun) -> Option<MatrixCell> {
+    let it = &run.figures;
+    // A cause that only a later version knows is left out.
+    let known = |name: &String| serde_json::from_value(name.as_str().into()).ok();
+    Some(MatrixCell {
+        from: mesh.site(&it.from)? as u32,
+        to: mesh.site(&it.to)? as u32,
+        started_at: run.started_at.clone(),
+        throughput_bps: it.throughput_bps,
+        loss_percent: it.loss_percent,
+        rtt_us: it.rtt_us,
+        cause: it.cause.as_ref().and_then(known),
+        confidence: it.confidence,
+    })
+}
