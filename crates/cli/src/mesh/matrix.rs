@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use linerate_core::plan::Direction;
 use linerate_core::record::Record;
 use linerate_core::units::{format_rfc3339, listed};
-use linerate_engine::mesh::{cell, proofs_of};
+use linerate_engine::mesh::{matrix_cell, proofs_of};
 use linerate_history::{Filter, History, HistoryError, PairRun, Place, Since, Store, first_moment};
 use linerate_mesh::{MatrixDocument, Mesh, SuspectProof};
 use linerate_report::Document;
@@ -31,7 +31,7 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let until = args.at.as_ref().map_or_else(now, moment);
     let history = opened(&args.file, &mesh, args.place.db.as_ref())?;
     let runs = history.matrix(&mesh.tests[test].name, Some(&until)).map_err(history::unusable)?;
-    let results = runs.iter().filter_map(|run| cell(&mesh, run));
+    let results = runs.iter().filter_map(|run| matrix_cell(&mesh, run));
     let mut matrix = MatrixDocument::new(&mesh, test, &until, results);
     for suspect in &mut matrix.suspects {
         let of = [&*mesh.tests[test].name, &suspect.label()];
@@ -75,7 +75,7 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
             args.from, args.to
         ));
     }
-    let row = |run: &PairRun| Some((run.run, cell(&mesh, run)?));
+    let row = |run: &PairRun| Some((run.run, matrix_cell(&mesh, run)?));
     let rows: Vec<_> = runs.iter().filter_map(row).collect();
     output::print(&text::pair_runs(&rows, output::style()))
 }

@@ -15,8 +15,8 @@ use linerate_core::monitor::{HttpUrl, Monitor, Next, Outcome, Schedule, Task};
 use linerate_core::stats::ChangePoint;
 use linerate_core::units::{ByteCount, format_rfc3339_seconds};
 use linerate_engine::monitor::{
-    Attempt, Described, Health, MonitorCaller, MonitorLoop, MonitorRun, PROOF, labels, parts,
-    remembered,
+    Attempt, Described, Health, MonitorCaller, MonitorLoop, MonitorRun, labels, parts,
+    proof_labels, remembered,
 };
 use linerate_engine::{open_lock, since_1970_s, since_boot, with_ending};
 use linerate_history::{History, HistoryError, Place, Point};
@@ -151,9 +151,15 @@ struct Own {
     quiet: bool,
 }
 
-impl Own {
-    /// Runs a task, or proves what limits its path by runs of so many bytes.
-    fn attempt(&self, monitor: &Monitor, task: Task, proof: Option<u64>) -> Attempt<AnyDocument> {
+impl MonitorCaller for Own {
+    type Document = Box<dyn Document>;
+
+    fn measure(
+        &mut self,
+        monitor: &Monitor,
+        task: Task,
+        proof: Option<u64>,
+    ) -> Attempt<Self::Document> {
         let turn = turn(&self.beside, monitor, task);
         let run = |turn| measure(monitor, task, Some(turn), proof);
         match turn.and_then(|turn| turn.map(run).transpose()) {
@@ -165,21 +171,6 @@ impl Own {
             Err(failure) if failure.is_busy() => Attempt::Busy(failure.chain()),
             Err(failure) => Attempt::Failed(failure.chain()),
         }
-    }
-}
-
-/// What a run leaves.
-type AnyDocument = Box<dyn Document>;
-
-impl MonitorCaller for Own {
-    type Document = AnyDocument;
-
-    fn measure(&mut self, monitor: &Monitor, task: Task) -> Attempt<Self::Document> {
-        self.attempt(monitor, task, None)
-    }
-
-    fn prove(&mut self, monitor: &Monitor, task: Task, bytes: u64) -> Attempt<Self::Document> {
-        self.attempt(monitor, task, Some(bytes))
     }
 
     fn proofs(document: &Self::Document) -> Option<(Value, String)> {
@@ -199,9 +190,8 @@ impl MonitorCaller for Own {
         run: &MonitorRun<Self::Document>,
         is_tried: bool,
     ) -> Result<i64, HistoryError> {
-        let (document, mut labels) = (&*run.document, labels(monitor, task));
-        labels.extend(run.is_proof.then(|| (PROOF.to_owned(), "change".to_owned())));
-        let labels = &labels;
+        let labels = if run.is_proof { proof_labels } else { labels }(monitor, task);
+        let (document, labels) = (&*run.document, &labels);
         let before = if is_tried { keep::saved(history, document, labels)? } else { None };
         let id = match before {
             Some(id) => id,

@@ -16,8 +16,10 @@ use crate::words::Say;
 /// Name of the figure of the bytes that a run carried.
 pub const CARRIED: &str = "carried_bytes";
 
-/// Label of a run that was made to prove what limits a path: the reason is its value.
+/// Label of a run that was made to prove what limits a path: the reason is its value, which in a
+/// monitor is [`CHANGE`].
 pub const PROOF: &str = "proof";
+const CHANGE: &str = "change";
 
 /// The runs that pass and say what they carried, the oldest first, and whether each is a proof.
 pub(super) fn carried(
@@ -25,7 +27,8 @@ pub(super) fn carried(
     runs: &Filter,
 ) -> Result<Vec<(Point, bool)>, HistoryError> {
     let all = history.series(runs, Some(CARRIED))?.into_iter();
-    let proofs = Filter { label_key: Some(PROOF.to_owned()), ..runs.clone() };
+    let mut proofs = runs.clone();
+    proofs.labels.push((PROOF.to_owned(), CHANGE.to_owned()));
     let proofs = history.series(&proofs, Some(CARRIED))?;
     let is_proof = |run: &Point| proofs.iter().any(|proof| proof.run == run.run);
     Ok(all.map(|run| (run.clone(), is_proof(&run))).collect())
@@ -53,6 +56,13 @@ pub fn labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
     let own = [("test", &test.name), ("path", &path.name)]
         .map(|(key, value)| (key.to_owned(), value.clone()));
     own.into_iter().chain(path.labels.iter().cloned()).collect()
+}
+
+/// The labels with which proofs of a task are saved.
+pub fn proof_labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
+    let mut labels = labels(monitor, task);
+    labels.push((PROOF.to_owned(), CHANGE.to_owned()));
+    labels
 }
 
 /// The filter that finds runs of a task.

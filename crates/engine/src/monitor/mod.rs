@@ -30,7 +30,9 @@ use crate::words::Say;
 
 pub use alarm::Described;
 pub(crate) use history::Retention;
-pub use history::{CARRIED, Health, PROOF, labels, of_one_metric, parts, remembered, until};
+pub use history::{
+    CARRIED, Health, PROOF, labels, of_one_metric, parts, proof_labels, remembered, until,
+};
 
 use alarm::{Alarms, NotedChange};
 use history::{carried, remember, runs_of, runs_until};
@@ -48,11 +50,14 @@ pub trait MonitorCaller {
     /// The document of a run.
     type Document;
 
-    /// Runs a task.
-    fn measure(&mut self, monitor: &Monitor, task: Task) -> Attempt<Self::Document>;
-
-    /// Proves what limits the path of a task now, by runs that carry so many bytes together at most.
-    fn prove(&mut self, monitor: &Monitor, task: Task, bytes: u64) -> Attempt<Self::Document>;
+    /// Runs a task; with `proof`, proves what limits its path now, by runs that carry so many bytes
+    /// together at most.
+    fn measure(
+        &mut self,
+        monitor: &Monitor,
+        task: Task,
+        proof: Option<u64>,
+    ) -> Attempt<Self::Document>;
 
     /// What a proof has shown, as JSON and in words; `None` where its runs have shown nothing.
     fn proofs(document: &Self::Document) -> Option<(Value, String)>;
@@ -292,7 +297,7 @@ impl<C: MonitorCaller> MonitorLoop<C> {
     /// Runs a task, saves its document, and looks for a change.
     fn attempt(&mut self, number: usize, stop: &Stop) {
         let task = self.tasks[number];
-        let outcome = match self.caller.measure(&self.monitor, task) {
+        let outcome = match self.caller.measure(&self.monitor, task, None) {
             // The task is due again when the monitor is started again.
             Attempt::Busy(_) | Attempt::Failed(_) if stop.is_requested() => return,
             Attempt::Done(run) => {
@@ -405,7 +410,7 @@ impl<C: MonitorCaller> MonitorLoop<C> {
         }
         let room = self.schedule.room(number, now, runs);
         let room = room.ok_or("budgets or quiet hours leave no room for it")?;
-        let attempt = self.caller.prove(&self.monitor, task, room);
+        let attempt = self.caller.measure(&self.monitor, task, Some(room));
         let now = self.now();
         let run = match attempt {
             Attempt::Done(run) => run,
@@ -416,10 +421,11 @@ impl<C: MonitorCaller> MonitorLoop<C> {
             Attempt::Busy(why) | Attempt::Failed(why) => return Err(why),
         };
         self.schedule.remember_proof(number, now, run.carried);
-        let (now, words) = C::proofs(&run.document).ok_or("its runs show nothing")?;
-        self.tell_of(task, &format!("now: {words}"));
+        let proofs = C::proofs(&run.document);
         self.unsaved.push_back(Unsaved { number, run, is_tried: false });
         let saved = self.save_all().then(|| self.own.last().copied()).flatten();
+        let (now, words) = proofs.ok_or("its runs show nothing")?;
+        self.tell_of(task, &format!("now: {words}"));
         let amended = self.alarms.amend(&mut self.history, change, (now, &words), saved);
         amended.map_err(|error| error.to_string())
     }
@@ -457,18 +463,14 @@ mod tests {
     impl MonitorCaller for Steady {
         type Document = f64;
 
-        fn measure(&mut self, _: &Monitor, _: Task) -> Attempt<f64> {
-            Attempt::Done(MonitorRun { document: 50e6, carried: 1000, is_proof: false })
-        }
-
-        fn prove(&mut self, _: &Monitor, _: Task, bytes: u64) -> Attempt<f64> {
-            self.proofs.push(bytes);
-            match self.refuses {
-                true => Attempt::Failed("refused".to_owned()),
-                false => {
-                    Attempt::Done(MonitorRun { document: 50e6, carried: 9000, is_proof: true })
-                }
+        fn measure(&mut self, _: &Monitor, _: Task, proof: Option<u64>) -> Attempt<f64> {
+            self.proofs.extend(proof);
+            let is_proof = proof.is_some();
+            if is_proof && self.refuses {
+                return Attempt::Failed("refused".to_owned());
             }
+            let carried = if is_proof { 9000 } else { 1000 };
+            Attempt::Done(MonitorRun { document: 50e6, carried, is_proof })
         }
 
         fn proofs(_: &f64) -> Option<(Value, String)> {
@@ -482,8 +484,7 @@ mod tests {
             run: &MonitorRun<f64>,
             _: bool,
         ) -> Result<i64, HistoryError> {
-            let mut labels = labels(monitor, task);
-            labels.extend(run.is_proof.then(|| (PROOF.to_owned(), "change".to_owned())));
+            let labels = if run.is_proof { proof_labels } else { labels }(monitor, task);
             save(history, since_1970_s(), [run.document, run.carried as f64], &labels)
         }
 

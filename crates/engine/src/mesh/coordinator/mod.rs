@@ -21,7 +21,7 @@ use linerate_mesh::bus::{BEAT, Bus, BusError, GONE_AFTER, OFFER_LIFE};
 use linerate_mesh::message::{Presence, Task, decode, encode};
 use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Offers, Schedule};
 
-pub use proofs::{cell, proofs_of};
+pub use proofs::{matrix_cell, proofs_of};
 
 use super::MeshError;
 use crate::clock::{since_1970_ns, since_1970_s};
@@ -92,8 +92,6 @@ pub struct Coordinator<'a> {
     /// The results of each test since its matrix was last looked at for suspects.
     results: Vec<usize>,
     proofs: Vec<PairProof>,
-    /// When each suspect of a test was last to be proved, by its label.
-    asked: HashMap<(usize, String), Instant>,
     /// The bus could not be reached the last time.
     is_lost: bool,
 }
@@ -145,7 +143,6 @@ impl<'a> Coordinator<'a> {
             once,
             results: vec![0; mesh.tests.len()],
             proofs: Vec::new(),
-            asked: HashMap::new(),
             retention: Retention::new(mesh.keep_s, mesh.tests.iter().map(|test| test.every_s)),
             save,
             say,

@@ -20,10 +20,10 @@ use crate::clock::since_1970_s;
 use crate::monitor::PROOF;
 use crate::proof::Proof;
 
-/// A suspect is proved once in this time, for as long as it is one.
-const PROVED_FOR: Duration = Duration::from_secs(86_400);
+/// A suspect is proved once in so many seconds, for as long as it is one.
+const PROVED_FOR_S: u64 = 86_400;
 /// Most sites of a test whose matrix is looked at: its pairs are held in memory meanwhile.
-const MAX_SITES: usize = 300;
+const MAX_SITES_PROVED: usize = 300;
 /// What the runs of a proof may take, by their number alone: each is within all budgets.
 const BUDGET: ProofBudget =
     ProofBudget { runs: PROOF_RUNS as u32, seconds: f64::INFINITY, bytes: f64::INFINITY };
@@ -34,6 +34,7 @@ pub(super) struct PairProof {
     pair: (usize, usize, usize),
     /// The suspect as a label.
     suspect: String,
+    /// When it is given up.
     until: Instant,
     /// The plain test, as it was first asked for.
     plain: Option<Test>,
@@ -105,7 +106,8 @@ impl Coordinator<'_> {
             return;
         }
         self.results[test] = 0;
-        let work = test_of(&mesh_test.work).filter(|work| sites <= MAX_SITES && is_provable(work));
+        let work =
+            test_of(&mesh_test.work).filter(|work| sites <= MAX_SITES_PROVED && is_provable(work));
         let Some(direction) = work.map(|work| work.direction) else {
             return;
         };
@@ -120,40 +122,36 @@ impl Coordinator<'_> {
         let until = format_rfc3339_seconds(since_1970_s() + 1);
         let name = self.mesh.tests[test].name.clone();
         let runs = self.history.matrix(&name, Some(&until))?;
-        let cells = runs.iter().filter_map(|run| cell(&self.mesh, run));
+        let cells = runs.iter().filter_map(|run| matrix_cell(&self.mesh, run));
         let matrix = MatrixDocument::new(&self.mesh, test, &until, cells);
         for suspect in &matrix.suspects {
             let Some([sender, receiver]) = suspect.pair.map(|pair| pair.map(|it| it as usize))
             else {
                 continue;
             };
-            let key = (test, suspect.label());
-            let of_today = Filter {
-                since: Some(Since::Ago(PROVED_FOR.as_secs())),
-                ..proofs_of(&name, &key.1)
-            };
+            let label = suspect.label();
+            let of_today =
+                Filter { since: Some(Since::Ago(PROVED_FOR_S)), ..proofs_of(&name, &label) };
             let (from, to) = match direction {
                 Direction::Down => (receiver, sender),
                 Direction::Up | Direction::Both => (sender, receiver),
             };
             let pair = (test, from, to);
-            if self.asked.get(&key).is_some_and(|at| at.elapsed() < PROVED_FOR)
-                || self.proofs.iter().any(|it| it.pair == pair)
-                || !self.history.list(&of_today)?.is_empty()
-            {
+            let is_same =
+                |it: &PairProof| it.pair == pair || (it.pair.0 == test && it.suspect == label);
+            if self.proofs.iter().any(is_same) || !self.history.list(&of_today)?.is_empty() {
                 continue;
             }
             let longest = Duration::from_nanos(self.mesh.tests[test].max_duration().0);
             self.proofs.push(PairProof {
                 pair,
-                suspect: key.1.clone(),
+                suspect: label,
                 until: Instant::now() + longest * 2 * PROOF_RUNS as u32,
                 plain: None,
                 records: Vec::new(),
                 proof: None,
                 next: ProofRun::Plain,
             });
-            self.asked.insert(key, Instant::now());
             self.schedule.handle_input(self.now(), Input::Prove { test, from, to });
         }
         Ok(())
@@ -213,7 +211,7 @@ pub fn proofs_of(test: &str, suspect: &str) -> Filter {
 }
 
 /// The result of a run; none if one of its sites is not in the file.
-pub fn cell(mesh: &Mesh, run: &PairRun) -> Option<MatrixCell> {
+pub fn matrix_cell(mesh: &Mesh, run: &PairRun) -> Option<MatrixCell> {
     let it = &run.figures;
     // A cause that only a later version knows is left out.
     let known = |name: &String| serde_json::from_value(name.as_str().into()).ok();
