@@ -14,7 +14,7 @@ use crate::support::{PATIENCE, ended_within, has_no_lab, spawn, stderr};
 fn all_pairs_of_a_lab_are_measured_apart_and_a_slow_site_is_proved() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let sites = ["s0", "s1", "s2", "s3", "s4", "s5"];
+    let sites = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"];
     let mut hosts = "[router.hub]\n".to_owned();
     let mut mesh = String::new();
     for site in sites {
@@ -31,14 +31,14 @@ fn all_pairs_of_a_lab_are_measured_apart_and_a_slow_site_is_proved() {
     fs::write(here.join("hosts.toml"), hosts).unwrap();
     fs::write(here.join("mesh.toml"), mesh).unwrap();
     let up = command(here, "mesh up mesh.toml --lab hosts.toml --once --db h.db");
-    // Thirty tests, of which a machine stands still in some.
+    // Sixty tests and a proof, and a machine stands still in some.
     let done = ended_within(spawn(up), 5 * PATIENCE);
     if has_no_lab(&done) {
         return;
     }
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
     let bulk = runs(&here.join("h.db"), "bulk");
-    assert_eq!((pairs(&bulk).len(), pairs(&runs(&here.join("h.db"), "ping")).len()), (15, 15));
+    assert_eq!((pairs(&bulk).len(), pairs(&runs(&here.join("h.db"), "ping")).len()), (28, 28));
     assert_apart(&bulk, no_links);
     let said = bulk[0].labels.clone();
     assert_eq!(said["from_region"], format!("r{}", said["from"]));

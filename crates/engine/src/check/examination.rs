@@ -17,7 +17,7 @@ use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::partner::Partner;
-use crate::proof::Proof;
+use crate::proof::{Proof, refusal};
 use crate::shares::joined;
 use crate::stop::Stop;
 use crate::target::Target;
@@ -212,7 +212,8 @@ impl<'a> Examination<'a> {
         let (record, error) = match (record, &mut runs.proof) {
             (Ok(made), _) => made,
             (Err(error), Some(proof)) if !is_plain => {
-                return proof.refused(error, &mut self.client);
+                proof.skip(&refusal(error, &mut self.client)?);
+                return Ok(());
             }
             (Err(error), _) => return Err(error),
         };

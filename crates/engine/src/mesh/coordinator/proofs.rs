@@ -8,8 +8,8 @@
 use std::time::{Duration, Instant};
 
 use linerate_core::plan::{Direction, Test};
-use linerate_core::proof::{PROOF_RUNS, ProofBudget, ProofRun, is_provable};
-use linerate_core::record::{Record, median_run};
+use linerate_core::proof::{PROOF_RUNS, ProofBudget, is_provable};
+use linerate_core::record::Record;
 use linerate_core::units::format_rfc3339_seconds;
 use linerate_history::{Filter, HistoryError, PairRun, Since};
 use linerate_mesh::message::{Outcome, Report};
@@ -18,7 +18,7 @@ use linerate_mesh::{Assignment, Input, MatrixCell, MatrixDocument, Mesh, Offered
 use super::{Coordinator, test_of};
 use crate::clock::since_1970_s;
 use crate::monitor::PROOF;
-use crate::proof::Proof;
+use crate::proof::ProofRuns;
 
 /// A suspect is proved once in so many seconds, for as long as it is one.
 const PROVED_FOR_S: u64 = 86_400;
@@ -36,63 +36,34 @@ pub(super) struct PairProof {
     suspect: String,
     /// When it is given up.
     until: Instant,
-    /// The plain test, as it was first asked for.
-    plain: Option<Test>,
-    records: Vec<Record>,
-    proof: Option<Proof>,
-    /// The run that is asked for.
-    next: ProofRun,
+    /// Its runs; `None` until the first is asked for.
+    runs: Option<ProofRuns>,
 }
 
 impl PairProof {
     /// The test of the run that is asked for; `plain` is that of the file.
     pub(super) fn work(&mut self, plain: Test) -> Test {
-        let plain = self.plain.get_or_insert(plain);
-        match &self.next {
-            ProofRun::Plain => plain.clone(),
-            ProofRun::Changed { test, .. } => (**test).clone(),
-        }
+        let runs = self.runs.get_or_insert_with(|| ProofRuns::new(plain.clone(), BUDGET));
+        runs.next().map_or(plain, |(test, _)| test.clone())
     }
 
     /// Takes a run, or why there is none. True if another one is to be made.
     fn take(&mut self, made: Result<Record, String>) -> bool {
-        let Some(plain) = self.plain.clone() else {
+        let Some(runs) = &mut self.runs else {
             return false;
         };
-        let seconds = |record: &Record| record.seconds + plain.warm_up.as_secs_f64();
-        match (made, &self.next, &mut self.proof) {
-            (Ok(record), ProofRun::Changed { test, .. }, Some(proof)) => {
-                proof.record(test, &record, seconds(&record));
+        match made {
+            Ok(record) => {
+                let seconds = record.seconds + record.plan.warm_up.as_secs_f64();
+                runs.take(record, seconds);
             }
-            (Err(why), ProofRun::Changed { .. }, Some(proof)) => proof.skip(&why),
-            (Ok(record), _, proof) => {
-                match proof {
-                    Some(proof) => proof.record(&plain, &record, seconds(&record)),
-                    None => *proof = Proof::new(&plain, &record, seconds(&record), BUDGET),
-                }
-                self.records.push(record);
-            }
-            (Err(_), ..) => return false,
+            Err(why) => runs.skip(&why),
         }
-        while let Some(next) = self.proof.as_mut().and_then(Proof::next_run) {
-            if let ProofRun::Changed { test, .. } = &next
-                && test.seconds() > plain.seconds()
-                && let Some(proof) = &mut self.proof
-            {
-                proof.skip("the runs of a mesh have one length");
-                continue;
-            }
-            self.next = next;
-            return true;
+        // A task has the time of a plain run.
+        while runs.is_longer() {
+            runs.skip("the runs of a mesh have one length");
         }
-        false
-    }
-
-    /// The median of the plain runs, with what the changed ones have shown.
-    fn conclude(&self) -> Option<Record> {
-        let mut record = median_run(self.records.iter())?.clone();
-        self.proof.as_ref()?.conclude(&mut record);
-        Some(record)
+        runs.next().is_some()
     }
 }
 
@@ -147,10 +118,7 @@ impl Coordinator<'_> {
                 pair,
                 suspect: label,
                 until: Instant::now() + longest * 2 * PROOF_RUNS as u32,
-                plain: None,
-                records: Vec::new(),
-                proof: None,
-                next: ProofRun::Plain,
+                runs: None,
             });
             self.schedule.handle_input(self.now(), Input::Prove { test, from, to });
         }
@@ -192,7 +160,7 @@ impl Coordinator<'_> {
                 // Before the sites are free for others.
                 self.schedule.handle_input(self.now(), Input::Prove { test, from, to });
                 self.proofs.push(proof);
-            } else if let Some(record) = proof.conclude() {
+            } else if let Some(record) = proof.runs.as_ref().and_then(ProofRuns::conclude) {
                 let label = (PROOF.to_owned(), proof.suspect);
                 if let Err(error) = self.save_record(report, said, offered, &record, Some(label)) {
                     (self.say)(&format!("{said}: its proof was not saved: {error}"));
