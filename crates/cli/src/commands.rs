@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use linerate_core::plan::{Direction, Extent, Plan, Test, Workload};
+use linerate_core::proof::ProofBudget;
 use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::units::{BitRate, Family};
 use linerate_engine::{BulkOptions, CheckOptions, Target, knows_congestion};
@@ -114,7 +115,9 @@ fn measure<C: Choice>(
     }));
     let kept = output.is_kept();
     let (mut measured, error) = match plan.tests.first().filter(|_| prove) {
-        Some(test) => run::prove(&target, options.via, test, progress, kept)?,
+        Some(test) => {
+            run::prove(&target, options.via, test, ProofBudget::default(), progress, kept)?
+        }
         None => run::plan(&target, options.via, plan, progress, kept)?,
     };
     let document = measured.document();

@@ -79,6 +79,8 @@ fn command_of(document: &dyn Document, json: &str) -> Vec<String> {
         Some([record]) if is_record => {
             let words = ["linerate", record.workload.word(), &record.host, flag(record.family)];
             let mut options = record.plan.typed(&[]);
+            let is_proof = record.leg().is_some_and(|leg| leg.experiments_bytes.is_some());
+            options.extend(is_proof.then(|| "--prove".to_owned()));
             options.push(format!("--seed {}", record.seed));
             let typed = options.iter().flat_map(|option| option.splitn(2, ' '));
             words.into_iter().chain(typed).map(str::to_owned).collect()

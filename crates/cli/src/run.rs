@@ -43,6 +43,7 @@ pub(crate) fn prove(
     target: &Target,
     via: Option<Tool>,
     test: &Test,
+    budget: ProofBudget,
     progress: Progress,
     is_kept: bool,
 ) -> Result<(Measured, Option<Failure>), Failure> {
@@ -51,7 +52,7 @@ pub(crate) fn prove(
         client.find_link_rate(test.direction, test.seed);
     }
     let mut shown = progress.keeps(is_kept);
-    let (record, error) = prove_bottleneck(&mut partner, test, ProofBudget::default(), &mut shown)?;
+    let (record, error) = prove_bottleneck(&mut partner, test, budget, &mut shown)?;
     Ok((Measured::Record(Box::new(record)), error.map(Failure::from)))
 }
 

@@ -256,7 +256,7 @@ impl WebSite {
     fn measure(&self, task: Task, turn: Arc<Turn>) {
         let Some(monitor) = &self.monitor else { return };
         let done = || {
-            let done = monitor::measure(monitor, task, Some(turn.clone()))?;
+            let done = monitor::measure(monitor, task, Some(turn.clone()), None)?;
             if let Some(why) = done.document.why_partial() {
                 return Err(Failure::failed(anyhow!("ended before its time: {why}")));
             }

@@ -11,16 +11,17 @@ use crate::monitor::{command, run};
 use crate::support::{PATIENCE, ended_within, has_no_lab, spawn, stderr};
 
 #[test]
-fn all_pairs_of_a_lab_are_measured_apart() {
+fn all_pairs_of_a_lab_are_measured_apart_and_a_slow_site_is_proved() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let sites = ["s0", "s1", "s2", "s3", "s4", "s5"];
+    let sites = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"];
     let mut hosts = "[router.hub]\n".to_owned();
     let mut mesh = String::new();
     for site in sites {
+        let rate = if site == "s3" { "5mbit" } else { "50mbit" };
         let _ = write!(
             hosts,
-            "[host.{site}]\n[[link]]\nbetween = [\"{site}\", \"hub\"]\nspec = \"rate=50mbit,rtt=2ms\"\n"
+            "[host.{site}]\n[[link]]\nbetween = [\"{site}\", \"hub\"]\nspec = \"rate={rate},rtt=2ms\"\n"
         );
         let _ = write!(mesh, "[[site]]\nname = \"{site}\"\nlabels = {{ region = \"r{site}\" }}\n");
     }
@@ -30,7 +31,7 @@ fn all_pairs_of_a_lab_are_measured_apart() {
     fs::write(here.join("hosts.toml"), hosts).unwrap();
     fs::write(here.join("mesh.toml"), mesh).unwrap();
     let up = command(here, "mesh up mesh.toml --lab hosts.toml --once --db h.db");
-    // Thirty tests, of which a machine stands still in some.
+    // Sixty tests and a proof, and a machine stands still in some.
     let done = ended_within(spawn(up), 5 * PATIENCE);
     if has_no_lab(&done) {
         return;
@@ -40,11 +41,11 @@ fn all_pairs_of_a_lab_are_measured_apart() {
     // machine that stands still says so.
     let words = stderr(&done);
     let said = words.lines().find_map(|line| {
-        line.strip_prefix("linerate: ")?.strip_suffix(" of 30 pairs were not measured")
+        line.strip_prefix("linerate: ")?.strip_suffix(" of 56 pairs were not measured")
     });
     let missed: usize = said.map_or(0, |missed| missed.parse().unwrap());
     assert_eq!(done.status.code(), Some(i32::from(missed > 0)), "{words}");
-    assert!(pairs(&bulk).len() + pairs(&ping).len() + missed >= 30, "{words}");
+    assert!(pairs(&bulk).len() + pairs(&ping).len() + missed >= 56, "{words}");
     assert_apart(&bulk, no_links);
     for Run { labels, .. } in &bulk {
         assert_eq!(labels["from_region"], format!("r{}", labels["from"]));
@@ -59,6 +60,15 @@ fn all_pairs_of_a_lab_are_measured_apart() {
     let ways: BTreeSet<[&str; 2]> = bulk.iter().map(Run::ends).collect();
     assert_eq!(cells.len(), ways.len(), "{matrix:#}");
     assert!(cells.iter().all(|cell| cell["throughput_bps"].is_f64()));
+    // Where the others are faster than the slow link can be, it is a suspect, and proved.
+    let is_slow = |cell: &&Value| cell["from"] == "s3" || cell["to"] == "s3";
+    let mut others = cells.iter().filter(|cell| !is_slow(cell));
+    if missed == 0 && others.all(|cell| cell["throughput_bps"].as_f64() > Some(30e6)) {
+        let suspects = matrix["suspects"].as_array().unwrap();
+        let slow = suspects.iter().find(|it| it["name"] == "s3").expect("its link is slow");
+        let proof = slow["proof"]["proof"].as_str().unwrap_or_else(|| panic!("{slow:#}"));
+        assert!(["proved", "likely", "open"].contains(&proof), "{slow:#}");
+    }
     let page = run(here, "mesh matrix mesh.toml --db h.db --test ping");
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(sites.iter().all(|site| page.contains(site)), "{page}");

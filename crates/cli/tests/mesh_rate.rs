@@ -58,7 +58,7 @@ fn documents_a_minute_through_one_coordinator() {
                 work: Test::stream().resolve(7).unwrap(),
                 lease_s: 30,
             };
-            task.id = offers.id(&task, Nanos(1_700_000_000_000_000_000), number);
+            task.id = offers.id(&task, Nanos(1_700_000_000_000_000_000), number, false);
             let document = document.clone();
             let report = Report::new(&task, Outcome::Finished { document });
             // Only so many wait.

@@ -164,8 +164,18 @@ fn a_monitor_that_is_killed_at_any_moment_loses_no_run_and_saves_none_twice() {
 
 /// Saves a run of the monitor's test by hand, with its rate and the bytes that it carried.
 pub(crate) fn save_run(history: &mut History, started_at: &str, figures: [f64; 2], document: &str) {
+    save_named_run(history, started_at, "transactions_per_s", figures, document);
+}
+
+fn save_named_run(
+    history: &mut History,
+    started_at: &str,
+    metric: &str,
+    figures: [f64; 2],
+    document: &str,
+) {
     let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let names = ["transactions_per_s", "carried_bytes"].map(str::to_owned);
+    let names = [metric, "carried_bytes"].map(str::to_owned);
     let figures: Vec<_> = names.into_iter().zip(figures).collect();
     let run = linerate_history::NewRun {
         started_at,
@@ -233,6 +243,40 @@ fn a_change_is_reported_once_with_other_changes_of_the_environment() {
     assert_eq!(lines[0]["run"], 41);
     assert_eq!(lines[0]["beside"][0]["what"], "kernel here");
     assert!(lines[0]["change_percent"].as_f64().unwrap() < -99.0);
+}
+
+#[test]
+fn a_change_of_a_bulk_test_is_proved_and_the_alarm_has_the_proof() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let served = Served::start(&[]);
+    let mut history = linerate_history::open(&here.join("h.db").as_path().into()).unwrap();
+    for number in 0..46 {
+        let level = if number < 40 { 1e15 } else { 1.0 };
+        let started_at = format!("2026-01-01T00:{number:02}:00Z");
+        let value = level * (1.0 + 0.001 * f64::from(number));
+        save_named_run(&mut history, &started_at, "throughput_bps", [value, 1.0], "{}");
+    }
+    file(here, &served.address, "[alarm]\ncommand = [\"sh\", \"-c\", \"cat >> told.jsonl\"]\n");
+    let text = fs::read_to_string(here.join("m.toml")).unwrap();
+    fs::write(here.join("m.toml"), text.replace("\"rr\"", "\"stream\"")).unwrap();
+    let until = Instant::now() + PATIENCE;
+    let told = || fs::read_to_string(here.join("told.jsonl")).unwrap_or_default();
+    let mut said = String::new();
+    while told().is_empty() {
+        assert!(Instant::now() < until, "{said}");
+        said = stderr(&run(here, "monitor m.toml --once --db h.db"));
+    }
+    let alarm: Value = serde_json::from_str(&told()).expect("it is told once");
+    let now = &alarm["now"][0];
+    assert!(said.contains("now: "), "{said}");
+    assert!(["proved", "likely", "open"].contains(&now["proof"].as_str().unwrap()), "{alarm}");
+    let run = alarm["proof_run"].as_i64().unwrap();
+    assert_eq!(history.labels(run).unwrap()["proof"], "change");
+    let document: Value = serde_json::from_str(&history.document(run).unwrap().unwrap()).unwrap();
+    assert_eq!(document["verdict"]["proof"], now["proof"]);
+    assert!(document["experiments_bytes"].as_u64() > document["bytes"].as_u64());
+    assert!(document["command"].as_array().unwrap().contains(&"--prove".into()), "{document}");
 }
 
 /// The history `h.db`, with an alarm of which the webhook has not been told.

@@ -306,6 +306,9 @@ pub trait Store: Debug + Send {
     /// Notes a change of which the user is to be told. One that is noted already stays as it is.
     fn raise(&mut self, alarm: &NewAlarm<'_>) -> Result<()>;
 
+    /// Replaces the text of a change that was noted; who was told it before keeps what they have.
+    fn amend(&mut self, alarm: &NewAlarm<'_>) -> Result<()>;
+
     /// The first run after the last change of a series that this owner has noted.
     fn changed_since(&self, owner: &str, series: &str) -> Result<Option<i64>>;
 

@@ -316,7 +316,9 @@ fn a_change_is_noted_once_and_told_once_by_each_channel_of_its_owner(open: Open<
     let tried_last = list(&[("second", 0), ("first", 1)]);
     assert_eq!(untold(&history, "pit", "command"), tried_last);
     assert_eq!(untold(&history, "pit", "webhook"), list(&[("second", 0)]));
-    assert_eq!(untold(&history, "lab", "webhook"), list(&[("other", 0)]));
+    history.amend(&alarm("lab", 8, "amended")).unwrap();
+    assert_eq!(untold(&history, "lab", "webhook"), list(&[("amended", 0)]));
+    assert_eq!(untold(&history, "pit", "command"), tried_last, "those of others stay");
 }
 
 fn several_runs_are_saved_together_or_not_at_all(open: Open<'_>) {

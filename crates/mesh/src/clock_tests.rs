@@ -93,7 +93,7 @@ impl World {
             lease_s: 30,
         };
         let number = self.saved.len() as u64;
-        task.id = self.offers.id(&task, self.clocks()[0], number);
+        task.id = self.offers.id(&task, self.clocks()[0], number, false);
         self.pending = Some((task, assignment));
     }
 
@@ -148,7 +148,7 @@ impl World {
         let (begun, begun_at) = (self.now, self.clocks()[0]);
         let mut schedule = Schedule::new(&self.mesh, begun_at);
         for it in self.saved.iter().filter(|it| it.began + Nanos(DAY) >= begun_at) {
-            schedule.remember(0, it.ends, it.began, BYTES);
+            schedule.remember(0, it.ends, it.began, (BYTES, 1));
         }
         for site in 0..3 {
             let reachable = true;

@@ -56,7 +56,7 @@ pub use limits::{
 };
 pub use matrix::{
     CauseCount, MATRIX_SCHEMA, MatrixCell, MatrixDocument, MatrixSite, Suspect, SuspectKind,
-    SuspectMetric,
+    SuspectMetric, SuspectProof,
 };
 pub use plan::{
     DEFAULT_AT_ONCE, Group, MAX_GROUPS, MAX_SITES, MAX_TESTS, Mesh, MeshTest, Site, TestKind,

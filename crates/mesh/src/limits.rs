@@ -241,6 +241,8 @@ pub struct Offered {
     pub to: usize,
     /// When it was offered, by the coordinator's clock of then.
     pub at: Nanos,
+    /// Whether it is a run of a proof: the test may be changed.
+    pub is_proof: bool,
 }
 
 /// Why a report is none of a task that was offered to its sender.
@@ -270,11 +272,11 @@ impl Offers {
         Self { key }
     }
 
-    /// The id of a task that is offered `at` this time since 1970. `number` is random: the same
-    /// test is offered again and again.
-    pub fn id(&self, task: &Task, at: Nanos, number: u64) -> String {
+    /// The id of a task that is offered `at` this time since 1970, of a proof or not. `number` is
+    /// random: the same test is offered again and again.
+    pub fn id(&self, task: &Task, at: Nanos, number: u64, is_proof: bool) -> String {
         let offer = format!("{:011x}{number:016x}", at.0 / MS_NS);
-        self.signed(&offer, [&task.test, &task.from, &task.to], task.turned)
+        self.signed(&offer, [&task.test, &task.from, &task.to], task.turned, is_proof)
     }
 
     /// Finds the task of a report that `site` has sent.
@@ -291,18 +293,26 @@ impl Offers {
             NotOffered::Test { test, from, to }
         })?;
         let offer = report.id.get(..OFFER_DIGITS).ok_or(NotOffered::Id)?;
-        let own = self.signed(offer, names, report.turned);
-        if !is_same_secret(own.as_bytes(), report.id.as_bytes()) {
-            return Err(NotOffered::Id);
-        }
+        let is_own = |is_proof: &bool| {
+            let own = self.signed(offer, names, report.turned, *is_proof);
+            is_same_secret(own.as_bytes(), report.id.as_bytes())
+        };
+        let is_proof = [false, true].into_iter().find(is_own).ok_or(NotOffered::Id)?;
         let ms = u64::from_str_radix(&offer[..TIME_DIGITS], 16).map_err(|_| NotOffered::Id)?;
         let at = Nanos(ms.saturating_mul(MS_NS));
-        Ok(Offered { test, from, to, at })
+        Ok(Offered { test, from, to, at, is_proof })
     }
 
     /// The offer with its authentication code. Names have no slash.
-    fn signed(&self, offer: &str, [test, from, to]: [&str; 3], turned: bool) -> String {
-        let text = format!("{offer}/{test}/{from}/{to}/{turned}");
+    fn signed(
+        &self,
+        offer: &str,
+        [test, from, to]: [&str; 3],
+        turned: bool,
+        is_proof: bool,
+    ) -> String {
+        let proof = if is_proof { "/proof" } else { "" };
+        let text = format!("{offer}/{test}/{from}/{to}/{turned}{proof}");
         format!("{offer}{:032x}", self.key.mac(text.as_bytes()))
     }
 }
@@ -495,7 +505,7 @@ can = ["stream", "rr"]
             work: Draft::new(Workload::Stream).resolve(7).unwrap(),
             lease_s: 30,
         };
-        task.id = offers("1").id(&task, AT, u64::MAX);
+        task.id = offers("1").id(&task, AT, u64::MAX, false);
         Report::new(&task, Outcome::Started)
     }
 
@@ -504,8 +514,7 @@ can = ["stream", "rr"]
         let mesh = mesh();
         let good = report("bulk", "a", "b");
         assert_eq!(good.check(), Ok(()));
-        let (test, from, to, at) = (0, 0, 1, AT);
-        let offered = Offered { test, from, to, at };
+        let offered = Offered { test: 0, from: 0, to: 1, at: AT, is_proof: false };
         assert_eq!(offers("1").find(&mesh, "a", &good), Ok(offered));
         assert_eq!(offers("2").find(&mesh, "a", &good), Err(NotOffered::Id));
         let name = "a".to_owned();
@@ -546,7 +555,7 @@ can = ["stream", "rr"]
             now in any::<u64>(),
         ) {
             let mesh = mesh();
-            let offered = Offered { test: 0, from: 0, to: 1, at: AT };
+            let offered = Offered { test: 0, from: 0, to: 1, at: AT, is_proof: false };
             let began = offered.began(&mesh, Nanos(told), Nanos(now), None);
             prop_assert!(began.0 <= now);
             prop_assert!(began >= AT.min(Nanos(now)));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use linerate_core::record::Cause;
+use linerate_core::record::{Cause, Proof};
 use linerate_core::stats::{median, two_sided_normal};
 use linerate_core::units::parse_rfc3339;
 use schemars::JsonSchema;
@@ -129,9 +129,14 @@ impl MatrixDocument {
         document
     }
 
-    /// Computes anew which sites and groups explain the bad pairs.
+    /// Computes anew which sites and groups explain the bad pairs. What is proved of them stays.
     pub fn explain(&mut self) {
-        self.suspects = suspects(self);
+        let mut suspects = suspects(self);
+        for suspect in &mut suspects {
+            let known = self.suspects.iter().find(|it| it.label() == suspect.label());
+            suspect.proof = known.and_then(|it| it.proof.clone());
+        }
+        self.suspects = suspects;
     }
 
     /// The cells with a throughput, the slowest first.
@@ -215,6 +220,41 @@ pub struct Suspect {
     pub ratio: Option<f64>,
     /// Probability that chance alone names any such suspect.
     pub p_value: f64,
+    /// Indexes in `sites` of the worst of these pairs: the sender and the receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair: Option<[u32; 2]>,
+    /// What changed runs of a pair have shown to limit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<SuspectProof>,
+}
+
+/// What changed runs of a pair of a suspect have shown to limit it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuspectProof {
+    /// Number of the run in the history that has the proof.
+    pub run: i64,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// Index in `sites` of the sending site.
+    pub from: u32,
+    /// Index in `sites` of the receiving site.
+    pub to: u32,
+    /// How sure it is, of which causes.
+    #[serde(flatten)]
+    pub proof: Proof,
+}
+
+impl Suspect {
+    /// The value of the label `proof` of runs that were made because of it: `site_out:s3`.
+    pub fn label(&self) -> String {
+        let kind = match self.kind {
+            SuspectKind::Site => "site",
+            SuspectKind::SiteOut => "site_out",
+            SuspectKind::SiteIn => "site_in",
+            SuspectKind::Group => "group",
+        };
+        format!("{kind}:{}", self.name)
+    }
 }
 
 /// Kind of a suspect.
@@ -376,6 +416,9 @@ fn surest(
             others_median: other_median,
             ratio: (other_median > 0.0).then(|| own_median / other_median),
             p_value,
+            // They are in the order of their values.
+            pair: own.last().map(|worst| [worst.cell.from, worst.cell.to]),
+            proof: None,
         };
         is_bad.then_some((candidate, suspect))
     })
@@ -514,6 +557,22 @@ mod tests {
             let alarms = share(sites, Planted::None, |found| !found.is_empty());
             assert!(alarms <= 0.05, "{sites} sites, nothing planted: {alarms}");
         }
+    }
+
+    #[test]
+    fn the_worst_pair_of_a_suspect_is_its_own_and_a_proof_stays_when_it_is_named_again() {
+        let mut slow = matrix(10, Planted::SlowOut, 1);
+        slow.explain();
+        let suspect = &mut slow.suspects[0];
+        assert_eq!((suspect.label().as_str(), suspect.pair.unwrap()[0]), ("site_out:s3", 3));
+        let level = linerate_core::record::ProofLevel::Open;
+        let proof = Proof { level, causes: Vec::new(), ruled_out: Vec::new(), doubt: None };
+        let started_at = String::new();
+        suspect.proof = Some(SuspectProof { run: 7, started_at, from: 3, to: 1, proof });
+        slow.explain();
+        assert_eq!(slow.suspects[0].proof.as_ref().unwrap().run, 7);
+        let json = serde_json::to_value(&slow).unwrap();
+        assert_eq!(json["suspects"][0]["proof"]["proof"], "open");
     }
 
     #[test]

@@ -218,7 +218,7 @@ pub(crate) enum MeshCommand {
     Up(MeshUpArgs),
     /// Run a site's agent: an endpoint that runs tests for the coordinator
     Join(MeshJoinArgs),
-    /// Last result of each pair, and which sites explain the bad ones
+    /// Last result of each pair, which sites explain the bad ones, and what limits those
     Matrix(MeshMatrixArgs),
     /// Print the results from one site to another, the newest first
     Pair(MeshPairArgs),

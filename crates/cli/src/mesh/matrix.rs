@@ -5,9 +5,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
+use linerate_core::plan::Direction;
+use linerate_core::record::Record;
 use linerate_core::units::{format_rfc3339, listed};
-use linerate_history::{History, PairRun, Place, Since, first_moment};
-use linerate_mesh::{MatrixCell, MatrixDocument, Mesh};
+use linerate_engine::mesh::{matrix_cell, proofs_of};
+use linerate_history::{Filter, History, HistoryError, PairRun, Place, Since, Store, first_moment};
+use linerate_mesh::{MatrixDocument, Mesh, SuspectProof};
 use linerate_report::Document;
 use linerate_report::text::{self, Style};
 
@@ -28,8 +31,12 @@ pub(super) fn execute(args: &MeshMatrixArgs) -> Result<(), Failure> {
     let until = args.at.as_ref().map_or_else(now, moment);
     let history = opened(&args.file, &mesh, args.place.db.as_ref())?;
     let runs = history.matrix(&mesh.tests[test].name, Some(&until)).map_err(history::unusable)?;
-    let results = runs.iter().filter_map(|run| result(&mesh, run));
+    let results = runs.iter().filter_map(|run| matrix_cell(&mesh, run));
     let mut matrix = MatrixDocument::new(&mesh, test, &until, results);
+    for suspect in &mut matrix.suspects {
+        let of = [&*mesh.tests[test].name, &suspect.label()];
+        suspect.proof = proof(&*history, &mesh, of, &until).map_err(history::unusable)?;
+    }
     if let Some(cause) = args.verdict {
         matrix.cells.retain(|cell| cell.cause == Some(cause));
     }
@@ -68,7 +75,7 @@ pub(super) fn pair(args: &MeshPairArgs) -> Result<(), Failure> {
             args.from, args.to
         ));
     }
-    let row = |run: &PairRun| Some((run.run, result(&mesh, run)?));
+    let row = |run: &PairRun| Some((run.run, matrix_cell(&mesh, run)?));
     let rows: Vec<_> = runs.iter().filter_map(row).collect();
     output::print(&text::pair_runs(&rows, output::style()))
 }
@@ -108,19 +115,26 @@ fn number(mesh: &Mesh, name: Option<&str>) -> Result<usize, Failure> {
     })
 }
 
-/// The result of a run; none if one of its sites is not in the file.
-fn result(mesh: &Mesh, run: &PairRun) -> Option<MatrixCell> {
-    let it = &run.figures;
-    // A cause that only a later version knows is left out.
-    let known = |name: &String| serde_json::from_value(name.as_str().into()).ok();
-    Some(MatrixCell {
-        from: mesh.site(&it.from)? as u32,
-        to: mesh.site(&it.to)? as u32,
-        started_at: run.started_at.clone(),
-        throughput_bps: it.throughput_bps,
-        loss_percent: it.loss_percent,
-        rtt_us: it.rtt_us,
-        cause: it.cause.as_ref().and_then(known),
-        confidence: it.confidence,
-    })
+/// The last proof of a suspect of a test until a moment.
+fn proof(
+    history: &dyn Store,
+    mesh: &Mesh,
+    [test, suspect]: [&str; 2],
+    until: &str,
+) -> Result<Option<SuspectProof>, HistoryError> {
+    let last = Filter { before: Some(Since::Moment(until.to_owned())), ..proofs_of(test, suspect) };
+    let Some(run) = history.list(&last)?.pop() else {
+        return Ok(None);
+    };
+    let (labels, text) = (history.labels(run.id)?, history.document(run.id)?);
+    let found = || {
+        let record: Record = serde_json::from_str(&text?).ok()?;
+        let site = |end: &str| Some(mesh.site(labels.get(end)?)? as u32);
+        let (from, to) = (site("from")?, site("to")?);
+        let is_down = record.leg()?.direction == Direction::Down;
+        let (from, to) = if is_down { (to, from) } else { (from, to) };
+        let proof = record.verdict()?.proof.clone()?;
+        Some(SuspectProof { run: run.id, started_at: run.started_at.clone(), from, to, proof })
+    };
+    Ok(found())
 }

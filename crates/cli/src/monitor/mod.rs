@@ -15,14 +15,15 @@ use linerate_core::monitor::{HttpUrl, Monitor, Next, Outcome, Schedule, Task};
 use linerate_core::stats::ChangePoint;
 use linerate_core::units::{ByteCount, format_rfc3339_seconds};
 use linerate_engine::monitor::{
-    Attempt, Described, Health, MonitorCaller, MonitorLoop, MonitorRun, labels, parts, remembered,
+    Attempt, Described, Health, MonitorCaller, MonitorLoop, MonitorRun, labels, parts,
+    proof_labels, remembered,
 };
 use linerate_engine::{open_lock, since_1970_s, since_boot, with_ending};
 use linerate_history::{History, HistoryError, Place, Point};
 use linerate_report::Document;
-use linerate_report::text::series_change;
+use linerate_report::text::{proofs as proofs_in_words, series_change};
 use linerate_web::Answer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::MonitorArgs;
 use crate::failure::Failure;
@@ -153,9 +154,14 @@ struct Own {
 impl MonitorCaller for Own {
     type Document = Box<dyn Document>;
 
-    fn measure(&mut self, monitor: &Monitor, task: Task) -> Attempt<Self::Document> {
+    fn measure(
+        &mut self,
+        monitor: &Monitor,
+        task: Task,
+        proof: Option<u64>,
+    ) -> Attempt<Self::Document> {
         let turn = turn(&self.beside, monitor, task);
-        let run = |turn| measure(monitor, task, Some(turn));
+        let run = |turn| measure(monitor, task, Some(turn), proof);
         match turn.and_then(|turn| turn.map(run).transpose()) {
             Ok(None) => Attempt::Busy("another test is running".to_owned()),
             Ok(Some(run)) => match run.document.why_partial() {
@@ -167,6 +173,16 @@ impl MonitorCaller for Own {
         }
     }
 
+    fn proofs(document: &Self::Document) -> Option<(Value, String)> {
+        let legs = document.records()?.into_iter().flat_map(|record| &record.legs);
+        let proofs = legs.filter_map(|leg| {
+            let mut proof = json!(leg.verdict.as_ref()?.proof.as_ref()?);
+            proof["direction"] = json!(leg.direction);
+            Some(proof)
+        });
+        Some((proofs.collect(), proofs_in_words(&**document)?))
+    }
+
     fn save(
         &mut self,
         history: &mut History,
@@ -174,7 +190,8 @@ impl MonitorCaller for Own {
         run: &MonitorRun<Self::Document>,
         is_tried: bool,
     ) -> Result<i64, HistoryError> {
-        let (document, labels) = (&*run.document, &labels(monitor, task));
+        let labels = if run.is_proof { proof_labels } else { labels }(monitor, task);
+        let (document, labels) = (&*run.document, &labels);
         let before = if is_tried { keep::saved(history, document, labels)? } else { None };
         let id = match before {
             Some(id) => id,

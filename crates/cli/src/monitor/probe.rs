@@ -53,7 +53,7 @@ fn answer(monitor: &Monitor, ask: &Ask) -> Answer {
         return Answer::plain(404, "module: this path has no test of that name\n");
     };
     let begun = Instant::now();
-    let done = attempt::measure(monitor, Task { test, path }, None);
+    let done = attempt::measure(monitor, Task { test, path }, None, None);
     let seconds = begun.elapsed().as_secs_f64();
     Answer::metrics(match done {
         Ok(done) if done.document.why_partial().is_none() => {

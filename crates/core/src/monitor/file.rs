@@ -9,6 +9,7 @@ use super::keys::{
 use crate::experiment::{Work, workload_of};
 use crate::load::Mix;
 use crate::plan::{Direction, Extent, Test};
+use crate::proof::{PROOF_RUNS, is_provable};
 use crate::toml_reader::{self, FAMILIES, Fault, FileError, Section, check_names};
 use crate::units::{BitRate, EndpointName, Family, Span};
 
@@ -89,13 +90,15 @@ pub struct CheckWork {
     pub streams: Option<u32>,
 }
 
-/// Where a change is reported.
+/// Where a change is reported, and what is done before.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Alarm {
     /// A program and its arguments, which gets the change as JSON on standard input; empty: none.
     pub command: Vec<String>,
     /// The address to which it is posted.
     pub webhook: Option<HttpUrl>,
+    /// Whether changed runs prove what limits the path after a change of a bulk test.
+    pub prove: bool,
 }
 
 /// `http://host:port/path`
@@ -129,6 +132,7 @@ impl Monitor {
     /// | | `workload` | `command`: `check`, `stream`, `rr`, `crr` or `load`, and its long options |
     /// | | `metric` | the figure whose changes are told; default the first of the run |
     /// | `[alarm]` | `command`, `webhook` | a program with arguments; `"https://host/path"` |
+    /// | | `prove` | `false`: no runs that prove what limits a path after a change |
     ///
     /// # Errors
     /// The first thing that is wrong, with its line and column.
@@ -156,6 +160,20 @@ impl MonitoredWork {
             Self::Check(check) => check.time.map_or(20.0, |time| 20.0 * time.as_secs_f64()),
         };
         seconds.ceil() as u64 + 1
+    }
+
+    /// The runs whose time and bytes a proof of the bottleneck takes at most; `None` where changes
+    /// can prove none.
+    pub fn proof_runs(&self) -> Option<u64> {
+        match self {
+            Self::Test(test) => is_provable(test).then_some(PROOF_RUNS),
+            Self::Load(_) => None,
+            // A whole check proves it in the time of its plain runs.
+            Self::Check(check) => {
+                let whole = Self::Check(CheckWork { quick: false, ..check.clone() });
+                Some(whole.seconds().div_ceil(self.seconds()))
+            }
+        }
     }
 
     /// What a run carries at most over a link of that rate, bytes; `None` if that is not known.
@@ -301,14 +319,15 @@ fn check_work(section: &Section<'_>) -> Result<MonitoredWork, Fault> {
 }
 
 fn alarm(root: &Section<'_>) -> Result<Alarm, Fault> {
-    let Some(section) = root.section("alarm", "[alarm]", "command webhook")? else {
-        return Ok(Alarm::default());
+    let Some(section) = root.section("alarm", "[alarm]", "command webhook prove")? else {
+        return Ok(Alarm { prove: true, ..Alarm::default() });
     };
     let command = section.strings("command")?.unwrap_or_default();
     let hint = "write http://host:port/path or https://host:port/path";
     Ok(Alarm {
         command: command.iter().map(|at| at.value.to_owned()).collect(),
         webhook: section.parsed("webhook", "webhook", hint, |_| true)?,
+        prove: section.boolean("prove")?.unwrap_or(true),
     })
 }
 

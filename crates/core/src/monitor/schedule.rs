@@ -137,6 +137,13 @@ impl Schedule {
         self.enter(task, at, bytes);
     }
 
+    /// A proof that was made before: what it carried is no measure of what a run carries.
+    pub fn remember_proof(&mut self, task: usize, at: u64, bytes: u64) {
+        let most = self.tasks[task].most_bytes;
+        self.remember(task, at, bytes);
+        self.tasks[task].most_bytes = most;
+    }
+
     /// The next step.
     pub fn next(&mut self, now: u64) -> Next {
         debug_assert!(self.running.is_none(), "one test at a time");
@@ -221,6 +228,20 @@ impl Schedule {
         let needs = planned.most_bytes;
         let of_path = self.room_at(planned.bytes_per_day, needs, at, |of| of == path)?;
         self.room_at(self.bytes_per_day, needs, of_path, |_| true)
+    }
+
+    /// The bytes that may be carried now beside the schedule; `None` where the budgets have no room
+    /// for so many runs of a task, or quiet hours begin before they would be over.
+    pub fn room(&self, task: usize, now: u64, runs: u64) -> Option<u64> {
+        let planned = &self.tasks[task];
+        let all = self.carried.iter().map(|(_, _, bytes)| bytes).sum();
+        let of_path = self.carried_by(planned.task.path);
+        let budgets = [(planned.bytes_per_day, of_path), (self.bytes_per_day, all)];
+        let left = budgets.map(|(budget, carried)| Some(budget?.saturating_sub(carried)));
+        let room = left.into_iter().flatten().min().unwrap_or(u64::MAX);
+        let needs = planned.most_bytes.unwrap_or(0).saturating_mul(runs);
+        let is_quiet = self.after_quiet(now, planned.takes_s * runs) != Some(now);
+        (needs <= room && !is_quiet).then_some(room)
     }
 
     fn room_at(

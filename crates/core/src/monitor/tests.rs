@@ -43,6 +43,9 @@ fn a_file_says_what_runs_where_and_when() {
     assert_eq!(monitor.paths[0].labels, [("site".to_owned(), "north".to_owned())]);
     assert_eq!(monitor.tests[0].paths, [0, 1]);
     assert_eq!((monitor.tests[1].every_s, monitor.tests[1].jitter_s), (21_600, 2_160));
+    assert_eq!(monitor.tests[0].work.proof_runs(), Some(12));
+    assert_eq!(monitor.tests[1].work.proof_runs(), Some(4), "a quick check is made a whole one");
+    assert!(monitor.alarm.prove);
     let webhook = monitor.alarm.webhook.unwrap();
     assert_eq!(webhook.authority, "hooks:8080");
     assert_eq!(webhook.path, "/linerate?a=b");
@@ -52,7 +55,9 @@ fn a_file_says_what_runs_where_and_when() {
     for url in ["ftp://hooks", "http://a@hooks", "http://::1/", "https://hooks:0x/"] {
         assert!(url.parse::<HttpUrl>().is_err(), "{url}");
     }
-    assert_eq!(Monitor::from_toml(&FILE.replace("seed = 7\n", ""), 9).unwrap().seed, 9);
+    let other = FILE.replace("seed = 7\n", "") + "prove = false\n";
+    let other = Monitor::from_toml(&other, 9).unwrap();
+    assert_eq!((other.seed, other.alarm.prove), (9, false));
 }
 
 #[test]
@@ -273,4 +278,20 @@ fn a_budget_smaller_than_a_run_lets_none_run() {
     let mut schedule = Schedule::new(&monitor(&[3600], 0, None, Some(10)));
     (0..2).for_each(|task| schedule.remember(task, BEGIN, 11));
     assert_eq!(schedule.next(BEGIN + 3600), Next::Never);
+}
+
+#[test]
+fn a_proof_counts_against_budgets_and_quiet_hours_and_not_as_the_size_of_a_run() {
+    let quiet = (22 * 3600, 23 * 3600);
+    let mut schedule = Schedule::new(&monitor(&[3600], 0, Some(quiet), Some(1_000_000_000)));
+    let begin = BEGIN / DAY * DAY;
+    // The link of this path carries 100 Mbit/s: a run may carry 50 MB.
+    assert_eq!(schedule.room(0, begin, 12), Some(1_000_000_000));
+    assert_eq!(schedule.room(0, begin, 27), None);
+    schedule.remember_proof(0, begin, 600_000_000);
+    assert_eq!(schedule.room(0, begin, 8), Some(400_000_000));
+    assert_eq!(schedule.room(0, begin, 12), None, "the budget is that of all tests");
+    assert_eq!(schedule.within_budgets(0, begin), Some(begin), "a run is as small as before");
+    assert_eq!(schedule.room(0, begin + 22 * 3600 - 20, 8), None, "it would not be over");
+    assert!(schedule.room(0, begin + 22 * 3600 - 40, 8).is_some());
 }

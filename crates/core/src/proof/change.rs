@@ -10,7 +10,8 @@ use super::plain_runs::{PlainRuns, tenths};
 use super::predict::{self, Case, Predicted, Watched};
 use crate::ceilings::formulas::TIMESTAMP_BYTES;
 use crate::plan::{
-    Extent, MAX_STREAMS, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test, Traffic,
+    Direction, Extent, MAX_STREAMS, Protocol, ReceiveMethod, Role, SendMethod, StreamTest, Test,
+    Traffic,
 };
 use crate::record::Cause;
 use crate::units::{BitRate, ByteCount, End, Span};
@@ -270,6 +271,13 @@ pub static INTERVENTIONS: [Intervention; 26] = {
 /// The intervention with this name.
 pub fn intervention(name: &str) -> Option<&'static Intervention> {
     INTERVENTIONS.iter().find(|intervention| intervention.name == name)
+}
+
+/// Whether changes can prove the bottleneck of a test: its data goes one way for a set time.
+pub fn is_provable(test: &Test) -> bool {
+    matches!(test.traffic, Traffic::Stream(_))
+        && test.direction != Direction::Both
+        && matches!(test.extent, Extent::Time(_))
 }
 
 /// What the runs of a change have, in words; empty for a change that this version does not know.

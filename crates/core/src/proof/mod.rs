@@ -96,9 +96,11 @@ mod prover;
 #[cfg(test)]
 mod tests;
 
-pub use change::{ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention, words};
+pub use change::{
+    ChangedEnd, INTERVENTIONS, Intervention, Refusal, intervention, is_provable, words,
+};
 pub use evidence::NAMED;
 pub use offer::{Offer, RunFigures};
 pub use plain_runs::PlainRuns;
 pub use predict::{Case, Predicted, Watched, ruled_out};
-pub use prover::{ProofBudget, ProofFindings, ProofRun, Prover};
+pub use prover::{PROOF_RUNS, ProofBudget, ProofFindings, ProofRun, Prover};

@@ -45,6 +45,9 @@ pub struct Leg {
     /// Changes that were not possible, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub experiments_not_made: Vec<NotMade>,
+    /// Payload of all runs of the experiments, the plain ones included, bytes: each run's rate for
+    /// all the time that it took.
+    pub experiments_bytes: Option<u64>,
 }
 
 /// Rates in steps of equal length, usually 100 ms. A clock (a shaper, pacing) keeps most of them
@@ -210,6 +213,7 @@ pub(super) mod keys {
             if !only.experiments_not_made.is_empty() {
                 map.serialize_entry("experiments_not_made", &only.experiments_not_made)?;
             }
+            entry(&mut map, "experiments_bytes", &only.experiments_bytes)?;
         }
         map.serialize_entry("legs", legs)?;
         map.end()

@@ -17,7 +17,7 @@ use crate::campaign::Observer;
 use crate::client::Client;
 use crate::error::MeasureError;
 use crate::partner::Partner;
-use crate::proof::Proof;
+use crate::proof::{Proof, refusal};
 use crate::shares::joined;
 use crate::stop::Stop;
 use crate::target::Target;
@@ -196,23 +196,26 @@ impl<'a> Examination<'a> {
         let number = runs.spent.0 + 1;
         let name = direction.word();
         let began = Instant::now();
-        let record = match &run {
+        let is_plain = run == ProofRun::Plain;
+        let asked = match run {
             ProofRun::Plain => {
                 self.observer.phase(&format!("{name}, run {number}"));
-                let test = self.plain_test(direction, runs);
-                self.bulk(&test, &mut runs.loaded)
+                self.plain_test(direction, runs)
             }
             ProofRun::Changed { change, test } => {
                 let words = words(change);
                 self.observer.phase(&format!("{name}, run {number}: {words}"));
-                self.bulk(test, &mut LatencyHistogram::default())
+                *test
             }
         };
-        let is_plain = run == ProofRun::Plain;
+        let mut changed = LatencyHistogram::default();
+        let loaded = if is_plain { &mut runs.loaded } else { &mut changed };
+        let record = self.bulk(&asked, loaded);
         let (record, error) = match (record, &mut runs.proof) {
             (Ok(made), _) => made,
             (Err(error), Some(proof)) if !is_plain => {
-                return proof.refused(error, &mut self.client);
+                proof.skip(&refusal(error, &mut self.client)?);
+                return Ok(());
             }
             (Err(error), _) => return Err(error),
         };
@@ -221,7 +224,7 @@ impl<'a> Examination<'a> {
         runs.spent.1 += seconds;
         runs.spent.2 += record.bytes() as f64;
         match &mut runs.proof {
-            Some(proof) if error.is_none() => proof.record(&record, seconds),
+            Some(proof) if error.is_none() => proof.record(&asked, &record, seconds),
             _ => {}
         }
         if is_plain {

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 pub use agent::{Agent, AgentOptions};
 pub use bus::LocalBus;
-pub use coordinator::{Coordinator, MeshResult, RUN};
+pub use coordinator::{Coordinator, MeshResult, RUN, matrix_cell, proofs_of};
 use linerate_core::record::Status;
 use linerate_core::units::{DEFAULT_PORT, EndpointName};
 use linerate_core::wire::Key;

@@ -50,6 +50,16 @@ enum Receiver {
     Webhook(HttpUrl),
 }
 
+/// A change that is noted in the history.
+#[derive(Debug)]
+pub(super) struct NotedChange {
+    /// The change in a sentence.
+    pub(super) message: String,
+    series: String,
+    run: i64,
+    json: Value,
+}
+
 /// A change of a series, as people read it.
 #[derive(Debug)]
 pub struct Described {
@@ -79,8 +89,8 @@ impl Alarms {
         Self { owner, channels: receivers.into_iter().flatten().map(channel).collect() }
     }
 
-    /// Looks for a change that the last of `runs` makes evident. A change is noted in the history
-    /// and returned in words, those of `describe`.
+    /// Looks for a change that the last of `runs` makes evident. A change is noted in the history,
+    /// in the words of `describe`, and returned.
     ///
     /// # Errors
     /// The history cannot be read or written.
@@ -90,7 +100,7 @@ impl Alarms {
         (test, path): (&MonitoredTest, &MonitoredPath),
         runs: Filter,
         describe: impl FnOnce(&History, &[Point], &ChangePoint) -> Result<Described, HistoryError>,
-    ) -> Result<Option<String>, HistoryError> {
+    ) -> Result<Option<NotedChange>, HistoryError> {
         let series =
             format!("{} {} {}", test.name, path.name, test.metric.as_deref().unwrap_or(""));
         let from_id = history.changed_since(&self.owner, &series)?;
@@ -127,7 +137,33 @@ impl Alarms {
             change: &json.to_string(),
             channels: &channels,
         })?;
-        Ok(Some(message))
+        Ok(Some(NotedChange { message, series, run: first.run, json }))
+    }
+
+    /// Adds to a change that was noted what limits the path now, as JSON and in words, and the
+    /// number of the run that shows it.
+    ///
+    /// # Errors
+    /// The history cannot be written; the change stays as it was noted.
+    pub(super) fn amend(
+        &self,
+        history: &mut History,
+        change: NotedChange,
+        (now, words): (Value, &str),
+        run: Option<i64>,
+    ) -> Result<(), HistoryError> {
+        let NotedChange { series, run: first, mut json, .. } = change;
+        json["now"] = now;
+        json["proof_run"] = run.into();
+        json["message"] =
+            format!("{}; now: {words}", json["message"].as_str().unwrap_or("")).into();
+        history.amend(&NewAlarm {
+            owner: &self.owner,
+            series: &series,
+            run: first,
+            change: &json.to_string(),
+            channels: &[],
+        })
     }
 
     /// Tells the user, by each channel, the changes that it has not told yet. `now` is of a clock
@@ -264,8 +300,11 @@ mod tests {
             };
             history.raise(&alarm).unwrap();
         }
-        let alarm =
-            Alarm { command: vec!["tell".to_owned()], webhook: "http://hooks/".parse().ok() };
+        let alarm = Alarm {
+            command: vec!["tell".to_owned()],
+            webhook: "http://hooks/".parse().ok(),
+            prove: true,
+        };
         let say: Say = Arc::new(|_: &str| {});
         let (mut told, mut tried, mut refused) = (Vec::new(), 0, 0);
         let mut alarms = Alarms::new("pit".to_owned(), &alarm);

@@ -16,6 +16,35 @@ use crate::words::Say;
 /// Name of the figure of the bytes that a run carried.
 pub const CARRIED: &str = "carried_bytes";
 
+/// Label of a run that was made to prove what limits a path: the reason is its value, which in a
+/// monitor is [`CHANGE`].
+pub const PROOF: &str = "proof";
+const CHANGE: &str = "change";
+
+/// The runs that pass and say what they carried, the oldest first, and whether each is a proof.
+pub(super) fn carried(
+    history: &History,
+    runs: &Filter,
+) -> Result<Vec<(Point, bool)>, HistoryError> {
+    let all = history.series(runs, Some(CARRIED))?.into_iter();
+    let mut proofs = runs.clone();
+    proofs.labels.push((PROOF.to_owned(), CHANGE.to_owned()));
+    let proofs = history.series(&proofs, Some(CARRIED))?;
+    let is_proof = |run: &Point| proofs.iter().any(|proof| proof.run == run.run);
+    Ok(all.map(|run| (run.clone(), is_proof(&run))).collect())
+}
+
+/// Enters saved runs of a task into the schedule.
+pub(super) fn remember(schedule: &mut Schedule, task: usize, runs: &[(Point, bool)]) {
+    for (run, is_proof) in runs {
+        let bytes = run.value as u64;
+        match is_proof {
+            true => schedule.remember_proof(task, run.at_s, bytes),
+            false => schedule.remember(task, run.at_s, bytes),
+        }
+    }
+}
+
 /// The test and the path of a task.
 pub fn parts(monitor: &Monitor, task: Task) -> (&MonitoredTest, &MonitoredPath) {
     (&monitor.tests[task.test], &monitor.paths[task.path])
@@ -27,6 +56,13 @@ pub fn labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
     let own = [("test", &test.name), ("path", &path.name)]
         .map(|(key, value)| (key.to_owned(), value.clone()));
     own.into_iter().chain(path.labels.iter().cloned()).collect()
+}
+
+/// The labels with which proofs of a task are saved.
+pub fn proof_labels(monitor: &Monitor, task: Task) -> Vec<(String, String)> {
+    let mut labels = labels(monitor, task);
+    labels.push((PROOF.to_owned(), CHANGE.to_owned()));
+    labels
 }
 
 /// The filter that finds runs of a task.
@@ -68,13 +104,11 @@ pub fn remembered(
         let own = runs_until(now, monitor, task);
         let last = Filter { most: Some(1), ..own.clone() };
         let of_day = Filter { since: Some(until(now.saturating_sub(86_400))), ..own };
-        let mut runs = history.series(&of_day, Some(CARRIED))?;
+        let mut runs = carried(history, &of_day)?;
         if runs.is_empty() {
-            runs = history.series(&last, Some(CARRIED))?;
+            runs = carried(history, &last)?;
         }
-        for run in runs {
-            schedule.remember(number, run.at_s, run.value as u64);
-        }
+        remember(&mut schedule, number, &runs);
     }
     Ok(schedule)
 }

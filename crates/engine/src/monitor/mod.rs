@@ -21,6 +21,7 @@ use linerate_core::monitor::{HttpUrl, Monitor, Next, Outcome, Schedule, Task};
 use linerate_core::stats::ChangePoint;
 use linerate_history::{Filter, History, HistoryError, Point};
 use linerate_sys::clock::since_boot;
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::clock::{since_1970_ns, since_1970_s};
@@ -29,10 +30,12 @@ use crate::words::Say;
 
 pub use alarm::Described;
 pub(crate) use history::Retention;
-pub use history::{CARRIED, Health, labels, of_one_metric, parts, remembered, until};
+pub use history::{
+    CARRIED, Health, PROOF, labels, of_one_metric, parts, proof_labels, remembered, until,
+};
 
-use alarm::Alarms;
-use history::{runs_of, runs_until};
+use alarm::{Alarms, NotedChange};
+use history::{carried, remember, runs_of, runs_until};
 
 /// Time between two looks at the clock, short enough to notice soon that the host slept.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -47,8 +50,17 @@ pub trait MonitorCaller {
     /// The document of a run.
     type Document;
 
-    /// Runs a task.
-    fn measure(&mut self, monitor: &Monitor, task: Task) -> Attempt<Self::Document>;
+    /// Runs a task; with `proof`, proves what limits its path now, by runs that carry so many bytes
+    /// together at most.
+    fn measure(
+        &mut self,
+        monitor: &Monitor,
+        task: Task,
+        proof: Option<u64>,
+    ) -> Attempt<Self::Document>;
+
+    /// What a proof has shown, as JSON and in words; `None` where its runs have shown nothing.
+    fn proofs(document: &Self::Document) -> Option<(Value, String)>;
 
     /// Saves a run of a task, shows it, and returns its number. The history may have taken
     /// one that `is_tried` all the same.
@@ -109,6 +121,8 @@ pub struct MonitorRun<D> {
     /// Bytes that the run carried, with its warm-up and its unmeasured parts: an estimate that is
     /// rather too high than too low.
     pub carried: u64,
+    /// Whether it is a proof: its document is of several runs, of which the plain ones count.
+    pub is_proof: bool,
 }
 
 /// Why a monitor ends.
@@ -139,6 +153,8 @@ pub struct MonitorLoop<C: MonitorCaller> {
     own: Vec<i64>,
     /// Runs that are to be saved.
     unsaved: VecDeque<Unsaved<C::Document>>,
+    /// Changes that are noted, to be proved before they are told, with the numbers of their tasks.
+    changed: Vec<(usize, NotedChange)>,
     say: Say,
 }
 
@@ -185,6 +201,7 @@ impl<C: MonitorCaller> MonitorLoop<C> {
             seen,
             own: Vec::new(),
             unsaved: VecDeque::new(),
+            changed: Vec::new(),
             say,
         })
     }
@@ -197,6 +214,7 @@ impl<C: MonitorCaller> MonitorLoop<C> {
         let begun = self.now();
         while !stop.is_requested() {
             self.catch_up();
+            self.prove_changes(stop);
             self.delete_old();
             self.tell();
             self.show();
@@ -219,6 +237,7 @@ impl<C: MonitorCaller> MonitorLoop<C> {
             }
         }
         self.catch_up();
+        self.tell();
         match self.unsaved.len() {
             0 => Ok(()),
             lost => Err(MonitorError::Unsaved(lost)),
@@ -244,17 +263,14 @@ impl<C: MonitorCaller> MonitorLoop<C> {
         let newest = self.history.newest()?;
         for (number, task) in self.tasks.iter().enumerate() {
             let newer = Filter { from_id: Some(self.seen + 1), ..runs_of(&self.monitor, *task) };
-            let found = self.history.series(&newer, Some(CARRIED))?;
+            let mut others = carried(&self.history, &newer)?;
             // A run that was saved meanwhile is looked at the next time.
-            let is_others = |run: &&Point| !self.own.contains(&run.run) && run.run <= newest;
-            let others: Vec<&Point> = found.iter().filter(is_others).collect();
+            others.retain(|(run, _)| !self.own.contains(&run.run) && run.run <= newest);
             if !others.is_empty() {
                 let runs = runs_until(now, &self.monitor, *task);
                 self.health[number].update(&self.history, &runs)?;
             }
-            for run in others {
-                self.schedule.remember(number, run.at_s, run.value as u64);
-            }
+            remember(&mut self.schedule, number, &others);
         }
         self.seen = self.seen.max(newest);
         self.own.retain(|run| *run > newest);
@@ -281,7 +297,7 @@ impl<C: MonitorCaller> MonitorLoop<C> {
     /// Runs a task, saves its document, and looks for a change.
     fn attempt(&mut self, number: usize, stop: &Stop) {
         let task = self.tasks[number];
-        let outcome = match self.caller.measure(&self.monitor, task) {
+        let outcome = match self.caller.measure(&self.monitor, task, None) {
             // The task is due again when the monitor is started again.
             Attempt::Busy(_) | Attempt::Failed(_) if stop.is_requested() => return,
             Attempt::Done(run) => {
@@ -347,7 +363,6 @@ impl<C: MonitorCaller> MonitorLoop<C> {
         if let Err(error) = self.look(*number) {
             self.tell_of(task, &format!("changes: {error}; looked for after the next run"));
         }
-        self.tell();
         Ok(())
     }
 
@@ -357,11 +372,62 @@ impl<C: MonitorCaller> MonitorLoop<C> {
         let runs = runs_until(since_1970_s(), &self.monitor, task);
         self.health[number].update(&self.history, &runs)?;
         let of = parts(&self.monitor, task);
-        if let Some(message) = self.alarms.look(&mut self.history, of, runs, C::describe)? {
-            self.tell_of(task, &message);
+        if let Some(change) = self.alarms.look(&mut self.history, of, runs, C::describe)? {
+            self.tell_of(task, &change.message);
             self.health[number].changes += 1;
+            self.changed.push((number, change));
         }
         Ok(())
+    }
+
+    /// Proves what limits the paths now whose bulk tests have changed. A change that is not proved
+    /// is told all the same.
+    fn prove_changes(&mut self, stop: &Stop) {
+        while let Some((number, change)) = self.changed.pop() {
+            let runs = parts(&self.monitor, self.tasks[number]).0.work.proof_runs();
+            let Some(runs) = runs.filter(|_| self.monitor.alarm.prove) else {
+                continue;
+            };
+            let task = self.tasks[number];
+            if let Err(why) = self.prove(number, runs, change, stop) {
+                self.tell_of(task, &format!("what limits the path now is not proved: {why}"));
+            }
+        }
+    }
+
+    /// Makes and saves the runs of a proof, and adds to the alarm what they have shown.
+    fn prove(
+        &mut self,
+        number: usize,
+        runs: u64,
+        change: NotedChange,
+        stop: &Stop,
+    ) -> Result<(), String> {
+        let task = self.tasks[number];
+        let now = self.now();
+        if stop.is_requested() {
+            return Err("the monitor ends".to_owned());
+        }
+        let room = self.schedule.room(number, now, runs);
+        let room = room.ok_or("budgets or quiet hours leave no room for it")?;
+        let attempt = self.caller.measure(&self.monitor, task, Some(room));
+        let now = self.now();
+        let run = match attempt {
+            Attempt::Done(run) => run,
+            Attempt::Partial { why, carried } => {
+                self.schedule.remember_proof(number, now, carried);
+                return Err(why);
+            }
+            Attempt::Busy(why) | Attempt::Failed(why) => return Err(why),
+        };
+        self.schedule.remember_proof(number, now, run.carried);
+        let proofs = C::proofs(&run.document);
+        self.unsaved.push_back(Unsaved { number, run, is_tried: false });
+        let saved = self.save_all().then(|| self.own.last().copied()).flatten();
+        let (now, words) = proofs.ok_or("its runs show nothing")?;
+        self.tell_of(task, &format!("now: {words}"));
+        let amended = self.alarms.amend(&mut self.history, change, (now, &words), saved);
+        amended.map_err(|error| error.to_string())
     }
 
     /// Tells the user the changes that were not told yet.
@@ -386,35 +452,132 @@ mod tests {
 
     use super::*;
 
-    /// A caller that is asked nothing.
-    struct Idle;
+    /// A caller whose runs all have 50 Mbit/s, and whose proofs are made or refused.
+    #[derive(Default)]
+    struct Steady {
+        refuses: bool,
+        /// The bytes that each proof was allowed.
+        proofs: Vec<u64>,
+    }
 
-    impl MonitorCaller for Idle {
-        type Document = ();
+    impl MonitorCaller for Steady {
+        type Document = f64;
 
-        fn measure(&mut self, _: &Monitor, _: Task) -> Attempt<()> {
-            unreachable!("no test is run")
+        fn measure(&mut self, _: &Monitor, _: Task, proof: Option<u64>) -> Attempt<f64> {
+            self.proofs.extend(proof);
+            let is_proof = proof.is_some();
+            if is_proof && self.refuses {
+                return Attempt::Failed("refused".to_owned());
+            }
+            let carried = if is_proof { 9000 } else { 1000 };
+            Attempt::Done(MonitorRun { document: 50e6, carried, is_proof })
+        }
+
+        fn proofs(_: &f64) -> Option<(Value, String)> {
+            Some(("proved".into(), "receive window, proved".to_owned()))
         }
 
         fn save(
             &mut self,
-            _: &mut History,
-            _: (&Monitor, Task),
-            _: &MonitorRun<()>,
+            history: &mut History,
+            (monitor, task): (&Monitor, Task),
+            run: &MonitorRun<f64>,
             _: bool,
         ) -> Result<i64, HistoryError> {
-            unreachable!("no run is saved")
+            let labels = if run.is_proof { proof_labels } else { labels }(monitor, task);
+            save(history, since_1970_s(), [run.document, run.carried as f64], &labels)
         }
 
         fn describe(_: &History, _: &[Point], _: &ChangePoint) -> Result<Described, HistoryError> {
-            unreachable!("no change is looked for")
+            Ok(Described { message: "slower".to_owned(), beside: Vec::new() })
         }
 
         fn post(_: &HttpUrl, _: &[u8]) -> Result<u16, String> {
-            unreachable!("no alarm is told")
+            Err("away".to_owned())
         }
 
         fn show(&mut self, _: &Monitor, _: &Schedule, _: &[Health]) {}
+    }
+
+    fn save(
+        history: &mut History,
+        at_s: u64,
+        [rate, carried]: [f64; 2],
+        labels: &[(String, String)],
+    ) -> Result<i64, HistoryError> {
+        let started_at = format_rfc3339_seconds(at_s);
+        let figures = [("throughput_bps".to_owned(), rate), (CARRIED.to_owned(), carried)];
+        history.save(&saved_run(&started_at, &figures, labels))
+    }
+
+    fn quiet() -> Say {
+        Arc::new(|_: &str| {})
+    }
+
+    const FILE: &str = "[[path]]\nname = \"loop\"\nhost = \"pit\"\n[[test]]\nname = \"asks\"\n\
+         every = \"1h\"\nworkload = { command = \"stream\" }\n[alarm]\nwebhook = \"http://hooks/\"\n";
+
+    /// A monitor whose series of 90 Mbit/s has had five runs of 50 Mbit/s at last.
+    fn changed(file: &str, caller: Steady) -> MonitorLoop<Steady> {
+        let monitor = Monitor::from_toml(file, 1).unwrap();
+        let mut history = linerate_history::in_memory().unwrap();
+        let task = Task { test: 0, path: 0 };
+        let before = since_1970_s() - 2 * 86_400;
+        for number in 0..45 {
+            let rate = if number < 40 { 90e6 } else { 50e6 } + f64::from(number);
+            let at_s = before + 60 * number as u64;
+            save(&mut history, at_s, [rate, 1000.0], &labels(&monitor, task)).unwrap();
+        }
+        MonitorLoop::new(monitor, history, "pit".to_owned(), caller, quiet()).unwrap()
+    }
+
+    /// The changes that the webhook was not told, since it is away.
+    fn told(watch: &MonitorLoop<Steady>) -> Vec<Value> {
+        let untold = watch.history.untold("pit", "webhook").unwrap().into_iter();
+        untold.map(|it| serde_json::from_str(&it.change).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_change_is_proved_once_and_the_alarm_and_the_history_have_the_proof() {
+        let mut watch = changed(FILE, Steady::default());
+        watch.run(&Stop::new(), true).unwrap();
+        assert_eq!(watch.caller.proofs, [u64::MAX]);
+        let alarm = &told(&watch)[0];
+        assert_eq!((&alarm["now"], &alarm["proof_run"]), (&"proved".into(), &47.into()));
+        assert_eq!(alarm["message"], "asks to loop: slower; now: receive window, proved");
+        assert_eq!(watch.history.labels(47).unwrap()[PROOF], "change");
+        assert_eq!(watch.schedule.carried_by(0), 10_000);
+        let again = remembered(&watch.monitor, &watch.history, since_1970_s()).unwrap();
+        assert_eq!(again.carried_by(0), 10_000, "also after a restart");
+        for _ in 0..10 {
+            watch.attempt(0, &Stop::new());
+            watch.prove_changes(&Stop::new());
+        }
+        assert_eq!((told(&watch).len(), watch.caller.proofs.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_change_that_is_not_proved_is_told_all_the_same() {
+        let off = format!("{FILE}prove = false\n");
+        // Room for some runs of 1000 bytes, not for twelve.
+        let poor = format!("bytes-per-day = \"9kB\"\n{FILE}");
+        let stopping = Stop::new();
+        for (file, refuses, stop, proofs) in [
+            (FILE, true, &Stop::new(), 1),
+            (&off, false, &Stop::new(), 0),
+            (&poor, false, &Stop::new(), 0),
+            (FILE, false, &stopping, 0),
+        ] {
+            let mut watch = changed(file, Steady { refuses, ..Steady::default() });
+            watch.attempt(0, stop);
+            stopping.request();
+            watch.prove_changes(stop);
+            watch.tell();
+            let told = told(&watch);
+            assert_eq!((told.len(), watch.caller.proofs.len()), (1, proofs), "{file}");
+            assert_eq!(told[0]["message"], "asks to loop: slower");
+            assert!(told[0]["now"].is_null(), "{file}");
+        }
     }
 
     /// A run of the test `asks`, as a monitor saves it.
@@ -448,8 +611,8 @@ mod tests {
              every = \"1h\"\nworkload = { command = \"rr\" }\n";
         let monitor = Monitor::from_toml(text, 1).unwrap();
         let history = linerate_history::open(&place).unwrap();
-        let say: Say = Arc::new(|_: &str| {});
-        let mut watch = MonitorLoop::new(monitor, history, String::new(), Idle, say).unwrap();
+        let caller = Steady::default();
+        let mut watch = MonitorLoop::new(monitor, history, String::new(), caller, quiet()).unwrap();
         assert!(
             watch.schedule.ready_at(0, since_1970_s()).unwrap() <= since_1970_s(),
             "it never ran"

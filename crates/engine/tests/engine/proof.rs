@@ -61,15 +61,19 @@ fn the_runs_of_a_proof_are_within_its_budget_and_the_record_is_of_the_plain_test
 }
 
 #[test]
-fn what_an_endpoint_refuses_is_left_out_and_said() {
-    let limits = Limits { streams: 1, ..LIMITS };
-    let served = Served::with(std::net::Ipv4Addr::LOCALHOST.into(), limits, None);
-    let (record, phases) = prove(&served, &window_of_64_kib(Direction::Up), ProofBudget::default());
-    let leg = record.leg().unwrap();
-    assert!(leg.experiments.iter().all(|change| change.change != "streams=2"), "{leg:?}");
-    if phases.iter().any(|phase| phase.ends_with("twice the flows")) {
-        let not_made = &leg.experiments_not_made;
-        assert!(not_made.iter().any(|not| not.change == "streams=2"), "{not_made:?}");
+fn what_an_endpoint_refuses_or_slows_down_is_left_out_and_said() {
+    let few = Limits { streams: 1, ..LIMITS };
+    let slow = Limits { rate_bps: Some(20_000_000), ..LIMITS };
+    for limits in [few, slow] {
+        let served = Served::with(std::net::Ipv4Addr::LOCALHOST.into(), limits, None);
+        let test = window_of_64_kib(Direction::Up);
+        let (record, phases) = prove(&served, &test, ProofBudget::default());
+        let leg = record.leg().unwrap();
+        assert!(leg.experiments.iter().all(|change| change.change != "streams=2"), "{leg:?}");
+        if phases.iter().any(|phase| phase.ends_with("twice the flows")) {
+            let not_made = &leg.experiments_not_made;
+            assert!(not_made.iter().any(|not| not.change == "streams=2"), "{not_made:?}");
+        }
     }
 }
 

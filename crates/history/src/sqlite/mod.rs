@@ -251,6 +251,12 @@ impl Store for Sqlite {
         })
     }
 
+    fn amend(&mut self, alarm: &NewAlarm<'_>) -> Result<()> {
+        let sql = "UPDATE alarms SET change = ?4 WHERE owner = ?1 AND series = ?2 AND run = ?3";
+        let NewAlarm { owner, series, run, change, .. } = alarm;
+        self.write(|tables| tables.execute(sql, params![owner, series, run, change]).map(drop))
+    }
+
     fn changed_since(&self, owner: &str, series: &str) -> Result<Option<i64>> {
         let sql = "SELECT max(run) FROM alarms WHERE owner IN (?1, '') AND series = ?2";
         self.value(sql, [owner, series])

@@ -55,6 +55,8 @@ pub struct Assignment {
     pub attempt: u32,
     /// The test's cycle over all pairs.
     pub cycle: u64,
+    /// It is a run of a proof, and none of the cycle.
+    pub is_proof: bool,
 }
 
 /// An event that the schedule is told.
@@ -71,6 +73,15 @@ pub enum Input {
     Left {
         /// Its index.
         site: usize,
+    },
+    /// A run of a proof is wanted, before other runs of these sites.
+    Prove {
+        /// Index in [`Mesh::tests`]; a bandwidth test.
+        test: usize,
+        /// As in [`Assignment`].
+        from: usize,
+        /// As in [`Assignment`].
+        to: usize,
     },
     /// A run has begun.
     Started(TaskId),
@@ -165,6 +176,8 @@ pub struct Schedule {
     deadlines: BinaryHeap<Reverse<(Nanos, u64)>>,
     wakes: BinaryHeap<Reverse<(Nanos, u16)>>,
     retries: HashMap<PairKey, Retry>,
+    /// The test and the sites of the runs of proofs that are wanted: from, to.
+    proofs: Vec<(usize, usize, usize)>,
     /// The pair for which room is kept.
     kept: Option<PairKey>,
     /// Whether each test may run: it has had no more than its share of the time.
@@ -258,6 +271,7 @@ impl Schedule {
             deadlines: BinaryHeap::new(),
             wakes: BinaryHeap::new(),
             retries: HashMap::new(),
+            proofs: Vec::new(),
             kept: None,
             may_run: Vec::new(),
             assigned: VecDeque::new(),
@@ -270,15 +284,15 @@ impl Schedule {
         }
     }
 
-    /// Enters a result that was saved before the schedule was made: its bytes count, and its pair
-    /// is measured if the result is of this cycle, which is returned. A result from the future,
+    /// Enters a result of so many runs that was saved before the schedule was made: its bytes count,
+    /// and its pair is measured if the result is of this cycle, which is returned. A result from the future,
     /// which a clock that was ahead has left, is passed over: nobody knows when it was.
     pub fn remember(
         &mut self,
         test: usize,
         pair: (usize, usize),
         began: Nanos,
-        bytes: u64,
+        (bytes, runs): (u64, u64),
     ) -> bool {
         let (from, to) = pair;
         let tournament = &self.tests[test].tournament;
@@ -287,14 +301,15 @@ impl Schedule {
             return false;
         }
         let began = began.min(self.begin);
-        let bytes = self.believable(test, from, to, bytes);
+        let of_run = self.believable(test, from, to, bytes / runs);
+        let bytes = of_run * runs;
         let planned = &mut self.tests[test];
         let is_of_cycle = began >= planned.tournament.began();
         if is_of_cycle {
             planned.tournament.open_all(began);
             planned.tournament.begin(from, to);
         }
-        planned.largest = planned.largest.max(bytes);
+        planned.largest = planned.largest.max(of_run);
         if self.is_bandwidth(test) {
             self.enter(from, to, began, 0, bytes);
         }
@@ -318,6 +333,7 @@ impl Schedule {
                 self.excuse(site);
                 self.refresh(site);
             }
+            Input::Prove { test, from, to } => self.proofs.push((test, from, to)),
             Input::Started(task) => {
                 // The first time: an agent that says so again and again does not get more of its
                 // share of the time.

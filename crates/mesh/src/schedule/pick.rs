@@ -27,6 +27,7 @@ impl Schedule {
                 self.may_run = may_run;
                 self.sites_freed.extend(self.present.iter());
             }
+            self.begin_proofs();
             self.keep_room();
             while let Some(group) = self.groups_freed.pop() {
                 while self.begin_best_of(group) {}
@@ -129,8 +130,38 @@ impl Schedule {
             || ledger.is_none_or(|ledger| ledger.has_room(self.now, self.needs(test, site)))
     }
 
-    /// Keeps room for a pair for which a round has waited too long.
+    /// Begins the runs of proofs that can begin.
+    fn begin_proofs(&mut self) {
+        for wanted @ (test, from, to) in std::mem::take(&mut self.proofs) {
+            let direction = direction(&self.mesh.tests[test].work);
+            let is_idle = self.idle.contains(from) && self.idle.contains(to);
+            if is_idle && self.may_prove(wanted) && self.links.are_free(from, to, direction) {
+                self.begin_run(test, from, to, true);
+            } else {
+                self.proofs.push(wanted);
+            }
+        }
+    }
+
+    /// Whether a run of a proof can begin once the runs of its sites are over. It may carry twice
+    /// what others do.
+    fn may_prove(&self, (test, from, to): (usize, usize, usize)) -> bool {
+        let needs = 2 * self.pair_needs(test, from, to);
+        let of_sites = [from, to].map(|site| self.sites[site].ledger.as_ref());
+        let mut ledgers = of_sites.into_iter().chain([self.ledger.as_ref()]).flatten();
+        ledgers.all(|ledger| ledger.has_room(self.now, needs))
+            && self.is_reachable(from, to)
+            && [from, to]
+                .iter()
+                .all(|site| self.is_present(*site) && self.sites[*site].rests_until <= self.now)
+    }
+
+    /// Keeps room for a proof, or for a pair for which a round has waited too long.
     fn keep_room(&mut self) {
+        if let Some((test, from, to)) = self.proofs.iter().find(|it| self.may_prove(**it)) {
+            self.kept = Some(pair_key(*test, *from, *to));
+            return;
+        }
         self.kept =
             self.kept.filter(|(test, a, b)| self.tests[*test].tournament.is_awaited(*a, *b));
         if self.kept.is_some() {
@@ -265,11 +296,20 @@ impl Schedule {
         if (cycle as usize + a + b).is_multiple_of(2) { (low, high) } else { (high, low) }
     }
 
+    /// Begins a due pair.
     fn begin(&mut self, test: usize, a: usize, b: usize) {
         let (from, to) = self.ends(test, a, b);
-        let cycle = self.tests[test].tournament.cycle_of(a, b);
+        self.begin_run(test, from, to, false);
+        self.tests[test].tournament.begin(a, b);
+    }
+
+    fn begin_run(&mut self, test: usize, from: usize, to: usize, is_proof: bool) {
+        let tournament = &self.tests[test].tournament;
+        // The round of a pair may not be opened yet.
+        let cycle = if is_proof { tournament.cycle() } else { tournament.cycle_of(from, to) };
         let reserved = if self.is_bandwidth(test) {
-            self.take(test, from, to)
+            let runs = 1 + u64::from(is_proof);
+            self.take(test, from, to, runs * self.pair_needs(test, from, to))
         } else {
             self.sites[from].latency += 1;
             self.sites[to].latency += 1;
@@ -277,12 +317,11 @@ impl Schedule {
         };
         let share = self.time_share(test);
         let planned = &mut self.tests[test];
-        planned.tournament.begin(a, b);
         planned.progress.running += 1;
         planned.share += share;
         let id = self.next_id;
         self.next_id += 1;
-        let retry = self.retries.get(&pair_key(test, a, b));
+        let retry = self.retries.get(&pair_key(test, from, to)).filter(|_| !is_proof);
         let mesh_test = &self.mesh.tests[test];
         let assignment = Assignment {
             id: TaskId(id),
@@ -294,6 +333,7 @@ impl Schedule {
             deadline: self.now + BEGINS_WITHIN + mesh_test.max_duration(),
             attempt: retry.map_or(1, |it| it.attempts + 1),
             cycle,
+            is_proof,
         };
         let late = self.now + Nanos(mesh_test.duration().0 * 3 / 2) + GRACE;
         self.deadlines.push(Reverse((late, id)));
@@ -304,8 +344,7 @@ impl Schedule {
     }
 
     /// Takes sites, links and bytes for a bandwidth test, and returns the number of bytes.
-    fn take(&mut self, test: usize, from: usize, to: usize) -> u64 {
-        let bytes = self.pair_needs(test, from, to);
+    fn take(&mut self, test: usize, from: usize, to: usize, bytes: u64) -> u64 {
         let direction = direction(&self.mesh.tests[test].work);
         self.links.take(from, to, direction);
         for site in [from, to] {
@@ -324,8 +363,10 @@ impl Schedule {
         self.release(task, Some(bytes));
         let planned = &mut self.tests[ended.test];
         planned.progress.done += 1;
-        planned.largest = planned.largest.max(bytes);
-        self.retries.remove(&ended.pair_key());
+        if !ended.is_proof {
+            planned.largest = planned.largest.max(bytes);
+            self.retries.remove(&ended.pair_key());
+        }
         self.sites[ended.from].strikes = 0;
         self.sites[ended.to].strikes = 0;
     }
@@ -349,6 +390,9 @@ impl Schedule {
         };
         let (key, from, to) = (ended.pair_key(), ended.from, ended.to);
         self.tests[ended.test].progress.failed += 1;
+        if ended.is_proof {
+            return;
+        }
         if why == Failure::Refused {
             self.retries.remove(&key);
             return self.miss(key, ended.cycle, MissReason::Refused);

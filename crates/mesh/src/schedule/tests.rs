@@ -107,8 +107,8 @@ fn a_saved_result_of_this_cycle_is_not_measured_again() {
     let tests = BULK.replace("[[test]]", "[[test]]\nevery = \"1h\"");
     let mesh = mesh(3, 0, &tests);
     let mut schedule = Schedule::new(&mesh, BEGIN);
-    schedule.remember(0, (0, 1), BEGIN, 1);
-    schedule.remember(0, (2, 1), BEGIN - HOUR, 1);
+    schedule.remember(0, (0, 1), BEGIN, (1, 1));
+    schedule.remember(0, (2, 1), BEGIN - HOUR, (1, 1));
     for site in 0..3 {
         schedule.handle_input(BEGIN, Input::Joined { site, reachable: true });
     }
@@ -119,6 +119,48 @@ fn a_saved_result_of_this_cycle_is_not_measured_again() {
     let second = schedule.poll_transmit().unwrap();
     schedule.handle_input(later(24), Input::Finished { task: second.id, bytes: 1 });
     assert_eq!(schedule.poll_transmit(), None);
+}
+
+#[test]
+fn runs_of_a_proof_follow_each_other_alone_and_take_no_pairs_turn() {
+    let mesh = mesh(5, 0, &BULK.replace("[[test]]", "[[test]]\nevery = \"1h\""));
+    let mut schedule = begun(&mesh);
+    let (mut now, mut open, mut pairs, mut proofs) = (BEGIN, Vec::new(), Vec::new(), Vec::new());
+    let wanted = Input::Prove { test: 0, from: 3, to: 1 };
+    schedule.handle_input(now, wanted);
+    for number in 0.. {
+        while let Some(next) = schedule.poll_transmit() {
+            let ends = [next.from.min(next.to), next.from.max(next.to)];
+            let is_alone =
+                |other: &Assignment| ![other.from, other.to].iter().any(|it| ends.contains(it));
+            assert!(open.iter().all(is_alone), "a site is in two tests: {next:?}");
+            if next.is_proof {
+                proofs.push((number, next.from, next.to))
+            } else {
+                pairs.push(ends)
+            }
+            open.push(next);
+        }
+        let Some(ended) = (!open.is_empty()).then(|| open.remove(0)) else {
+            break;
+        };
+        now = now + Nanos::from_millis(10_000);
+        // Of the first run of a proof the next is known when it has ended.
+        if ended.is_proof && proofs.len() < 4 {
+            schedule.handle_input(now, wanted);
+        }
+        let outcome = match proofs.len() {
+            2 if ended.is_proof => Input::Failed { task: ended.id, why: Failure::Refused },
+            _ => Input::Finished { task: ended.id, bytes: 1 },
+        };
+        schedule.handle_input(now, outcome);
+    }
+    assert_eq!(proofs.iter().map(|it| (it.1, it.2)).collect::<Vec<_>>(), [(3, 1); 4]);
+    // Two runs are under way at a time: another one ends between two of a proof.
+    assert!(proofs.windows(2).all(|pair| pair[1].0 - pair[0].0 <= 2), "{proofs:?}");
+    pairs.sort_unstable();
+    pairs.dedup();
+    assert_eq!((pairs.len(), schedule.poll_event()), (10, None), "each pair has its turn");
 }
 
 proptest! {

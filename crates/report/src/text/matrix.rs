@@ -8,6 +8,7 @@ use super::Style;
 use super::number::{
     UNKNOWN, begun, digits, joined, micros, named, percent, plural, rate, some_joined,
 };
+use super::parts::concluded;
 use crate::document::{Document, Rate};
 use crate::page::{Page, Table, table};
 
@@ -18,6 +19,11 @@ impl Document for MatrixDocument {
         page.heading(&headline(self));
         for suspect in &self.suspects {
             page.point(&accused(suspect));
+            if let Some(it) = &suspect.proof {
+                let (from, to) = (self.name(it.from), self.name(it.to));
+                let (limit, at) = (concluded(&it.proof), begun(&it.started_at));
+                page.plain(&format!("    {from} to {to}: {limit} ({at}, run {})", it.run));
+            }
         }
         let held = self.causes.iter();
         let causes = held.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));

@@ -49,6 +49,7 @@ pub use host::treatments;
 pub use lab::inhabitant;
 pub use live::{Progress, duration, interval_line, progress, step, takes};
 pub use matrix::{matrix_pairs, pair_runs};
+pub use parts::proofs;
 pub use profile::folded;
 pub use projection::projections;
 pub use qos::{qos_rates, qos_stats};

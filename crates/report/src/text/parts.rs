@@ -21,6 +21,7 @@ use super::number::{
     some_joined, span, sure, with_unit,
 };
 use crate::charts;
+use crate::document::Document;
 use crate::page::{MARGIN, Page, table};
 
 /// Writes a table of the lowest `most` ceilings, with the measured rate as a share of each.
@@ -195,16 +196,41 @@ fn open(proof: &Proof) -> String {
     format!("open{doubt}{}", out.unwrap_or_default())
 }
 
+/// `receive window, proved: twice the window gave 1.90 of the rate`; `None` where no change was
+/// made.
+fn proved(verdict: &Verdict, leg: &Leg) -> Option<String> {
+    let proof = verdict.proof.as_ref()?;
+    let shown = shown_by(verdict, leg).filter(|_| proof.level != ProofLevel::Open);
+    Some(format!("{}{}", concluded(proof), if_known(shown, |shown| format!(": {shown}"))))
+}
+
+/// `receive window, proved`
+pub(super) fn concluded(proof: &Proof) -> String {
+    let names: Vec<&str> = proof.causes.iter().map(|cause| cause.words()).collect();
+    match proof.level {
+        ProofLevel::Open => open(proof),
+        level => format!("{}, {}", names.join(" and "), level.word()),
+    }
+}
+
+/// What changes of a document's runs have shown to limit the path, each direction where there are
+/// several: `up receive window, proved: …; down open`. `None` where no change was made.
+pub fn proofs(document: &dyn Document) -> Option<String> {
+    let records = document.records()?;
+    let legs = records.iter().flat_map(|record| &record.legs);
+    let proofs = legs.filter_map(|leg| Some((leg.direction, proved(leg.verdict.as_ref()?, leg)?)));
+    let proofs: Vec<_> = proofs.collect();
+    match &proofs[..] {
+        [(_, only)] => Some(only.clone()),
+        all => {
+            some_joined(all.iter().map(|(way, says)| Some(format!("{} {says}", way.word()))), "; ")
+        }
+    }
+}
+
 fn verdict_sentence(subject: &str, verdict: &Verdict, leg: &Leg) -> String {
-    if let Some(proof) = &verdict.proof {
-        return match proof.level {
-            ProofLevel::Open => format!("{subject}: {}.", open(proof)),
-            _ => {
-                let names: Vec<&str> = proof.causes.iter().map(|cause| cause.words()).collect();
-                let shown = if_known(shown_by(verdict, leg), |shown| format!(": {shown}"));
-                format!("{subject}: {}{}{shown}.", names.join(" and "), how_sure(verdict))
-            }
-        };
+    if let Some(proved) = proved(verdict, leg) {
+        return format!("{subject}: {proved}.");
     }
     let says = match verdict.cause {
         Cause::Unexplained => {

@@ -1,8 +1,8 @@
 //! What is shown of the tests between all sites.
 
 use insta::assert_snapshot;
-use linerate_core::record::Cause;
-use linerate_mesh::{MatrixCell, MatrixDocument, Mesh};
+use linerate_core::record::{Cause, Proof, ProofLevel};
+use linerate_mesh::{MatrixCell, MatrixDocument, Mesh, SuspectProof};
 use linerate_report::Document;
 use linerate_report::document::Charted;
 use linerate_report::text::{Form, Style};
@@ -39,6 +39,22 @@ fn a_few_sites_are_a_matrix() {
     let page = document(10).text(Style::default());
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
     assert_snapshot!(page);
+}
+
+#[test]
+fn a_proof_stands_below_its_suspect() {
+    let mut document = document(10);
+    let proof = Proof {
+        level: ProofLevel::Likely,
+        causes: vec![Cause::Congestion],
+        ruled_out: Vec::new(),
+        doubt: None,
+    };
+    let started_at = "2026-11-24T00:10:00Z".to_owned();
+    document.suspects[0].proof = Some(SuspectProof { run: 412, started_at, from: 3, to: 5, proof });
+    let page = document.text(Style::default());
+    let below = "(p below 0.0001)\n    s3 to s5: congestion, likely (2026-11-24 00:10, run 412)\n";
+    assert!(page.contains(below), "{page}");
 }
 
 #[test]

@@ -322,7 +322,7 @@ const COUNTS: [&str; 95] = [
 ];
 
 /// Which one it is.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 28] = [
     "asn",
     "attempt",
     "block",
@@ -345,6 +345,7 @@ const NAMES: [&str; 27] = [
     "port",
     "priority",
     "repeat",
+    "run",
     "seed",
     "source_port",
     "step",

@@ -4,6 +4,7 @@
 //! withdraws the offers of the one before it, and offers nothing until the tests of that one are
 //! over. It saves reports about those tests like any others, each once.
 
+mod proofs;
 mod reports;
 
 use std::collections::{HashMap, HashSet};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::monitor::MonitoredWork;
 use linerate_core::plan::{Direction, Test};
+use linerate_core::proof::PROOF_RUNS;
 use linerate_core::record::Record;
 use linerate_core::units::Nanos;
 use linerate_history::{Filter, History, HistoryError, Since};
@@ -19,13 +21,16 @@ use linerate_mesh::bus::{BEAT, Bus, BusError, GONE_AFTER, OFFER_LIFE};
 use linerate_mesh::message::{Presence, Task, decode, encode};
 use linerate_mesh::{Assignment, Input, Mesh, MeshTest, MissReason, Missed, Offers, Schedule};
 
+pub use proofs::{matrix_cell, proofs_of};
+
 use super::MeshError;
 use crate::clock::{since_1970_ns, since_1970_s};
-use crate::monitor::{CARRIED, Retention};
+use crate::monitor::{CARRIED, PROOF, Retention};
 use crate::own_endpoint::{fresh_seed, kept_key};
 use crate::state_files::with_ending;
 use crate::stop::Stop;
 use crate::words::Say;
+use proofs::PairProof;
 
 /// Longest wait for a report.
 const WAIT: Duration = Duration::from_millis(200);
@@ -84,6 +89,9 @@ pub struct Coordinator<'a> {
     /// The tasks that were offered and have not ended, by their IDs.
     open: HashMap<String, OfferedTask>,
     once: Once,
+    /// The results of each test since its matrix was last looked at for suspects.
+    results: Vec<usize>,
+    proofs: Vec<PairProof>,
     /// The bus could not be reached the last time.
     is_lost: bool,
 }
@@ -133,6 +141,8 @@ impl<'a> Coordinator<'a> {
         Ok(Self {
             schedule,
             once,
+            results: vec![0; mesh.tests.len()],
+            proofs: Vec::new(),
             retention: Retention::new(mesh.keep_s, mesh.tests.iter().map(|test| test.every_s)),
             save,
             say,
@@ -161,6 +171,7 @@ impl<'a> Coordinator<'a> {
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.look();
                 self.open.retain(|_, open| Instant::now() < open.until);
+                self.give_up_proofs();
                 self.delete_old();
                 self.looked = Some(Instant::now());
             }
@@ -168,7 +179,7 @@ impl<'a> Coordinator<'a> {
                 self.offer();
             }
             self.gather(WAIT);
-            if once && self.once.is_over(self.open.is_empty()) {
+            if once && self.proofs.is_empty() && self.once.is_over(self.open.is_empty()) {
                 self.end();
                 return self.once.verdict();
             }
@@ -297,16 +308,20 @@ impl<'a> Coordinator<'a> {
         self.once.missed(missed);
     }
 
-    fn task(&self, assignment: &Assignment) -> Task {
-        let test = &self.mesh.tests[assignment.test];
-        let mut work = test_of(&test.work).expect("looked at before the start").clone();
-        let name = |site: usize| self.mesh.sites[site].name.clone();
+    fn task(&mut self, assignment: &Assignment) -> Task {
+        let work = &self.mesh.tests[assignment.test].work;
+        let mut work = test_of(work).expect("looked at before the start").clone();
         let reached = if assignment.turned {
             work.direction = turned(work.direction);
             assignment.from
         } else {
             assignment.to
         };
+        if let Some(proof) = self.proof_of(assignment) {
+            work = proof.work(work);
+        }
+        let test = &self.mesh.tests[assignment.test];
+        let name = |site: usize| self.mesh.sites[site].name.clone();
         let address = self.present.get(&reached).cloned();
         let mut task = Task {
             id: String::new(),
@@ -319,7 +334,7 @@ impl<'a> Coordinator<'a> {
             lease_s: test.max_duration().0.div_ceil(1_000_000_000) as u32,
         };
         let number = (fresh_seed() << 32) | fresh_seed();
-        task.id = self.offers.id(&task, Nanos(since_1970_ns()), number);
+        task.id = self.offers.id(&task, Nanos(since_1970_ns()), number, assignment.is_proof);
         task
     }
 
@@ -410,7 +425,9 @@ fn remember(
             let site = |end: &str| mesh.site(labels.get(end)?);
             if let (Some(from), Some(to)) = (site("from"), site("to")) {
                 let began = Nanos(run.at_s.saturating_mul(1_000_000_000));
-                let is_of_cycle = schedule.remember(number, (from, to), began, run.value as u64);
+                let runs = if labels.contains_key(PROOF) { PROOF_RUNS } else { 1 };
+                let carried = (run.value as u64, runs);
+                let is_of_cycle = schedule.remember(number, (from, to), began, carried);
                 if test.every_s > 0 && is_of_cycle {
                     once.measured(number, [from, to]);
                 }

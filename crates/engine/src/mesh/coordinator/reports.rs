@@ -36,6 +36,10 @@ impl Coordinator<'_> {
             }
         };
         let said = format!("{} {} to {}", report.test, report.from, report.to);
+        if offered.is_proof {
+            self.take_of_proof(&report, &said, &offered);
+            return true;
+        }
         let is_open = self.open.contains_key(&report.id);
         let mut bytes = None;
         match &report.outcome {
@@ -44,7 +48,10 @@ impl Coordinator<'_> {
                 self.drop_report(site, "its result came sooner than its test lasts");
             }
             Outcome::Finished { document } => match self.save(&report, &said, &offered, document) {
-                Ok(carried) => bytes = Some(carried),
+                Ok(carried) => {
+                    bytes = Some(carried);
+                    self.count(offered.test);
+                }
                 Err(Unsaved::NotWhole(why)) => self.drop_report(site, &format!("{said}: {why}")),
                 Err(Unsaved::NotNow(why)) if why.is_of_data() => {
                     if !self.set_aside(&report, &said, &why) {
@@ -81,7 +88,7 @@ impl Coordinator<'_> {
 
     /// Whether a result comes before its test can have ended: a site has one run's room in the
     /// history for the time of one run.
-    fn is_too_soon(&self, report: &Report) -> bool {
+    pub(super) fn is_too_soon(&self, report: &Report) -> bool {
         self.open.get(&report.id).is_some_and(|open| {
             let work = test_of(&self.mesh.tests[open.assignment.test].work);
             let Some(Extent::Time(time)) = work.map(|work| work.extent) else {
@@ -109,7 +116,7 @@ impl Coordinator<'_> {
     }
 
     /// Tells the schedule the outcome of one of its tasks.
-    fn note(&mut self, report: &Report, bytes: Option<u64>) {
+    pub(super) fn note(&mut self, report: &Report, bytes: Option<u64>) {
         let now = self.now();
         let Some(open) = self.open.get(&report.id) else {
             return;
@@ -139,7 +146,7 @@ impl Coordinator<'_> {
 
     /// The record of a run of this task: complete, of its workload, and with a time that the offer
     /// allows.
-    fn record(
+    pub(super) fn record(
         &self,
         offered: &Offered,
         waited: Option<Nanos>,
@@ -187,7 +194,22 @@ impl Coordinator<'_> {
         if !known.is_empty() {
             return Ok(bytes);
         }
-        let mut labels = Vec::new();
+        self.save_record(report, said, offered, record, None).map_err(Unsaved::NotNow)?;
+        Ok(bytes)
+    }
+
+    /// Saves a record with the labels of its test and sites, and of a proof with why it was made.
+    pub(super) fn save_record(
+        &mut self,
+        report: &Report,
+        said: &str,
+        offered: &Offered,
+        record: &Record,
+        proof: Option<(String, String)>,
+    ) -> Result<(), HistoryError> {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let own = [pair(RUN, &report.id), pair("from", &report.from)];
+        let mut labels = Vec::from_iter(proof);
         for (end, site) in [("from", offered.from), ("to", offered.to)] {
             let of_site = self.mesh.sites[site].labels.iter();
             labels.extend(of_site.map(|(key, value)| (format!("{end}_{key}"), value.clone())));
@@ -196,9 +218,10 @@ impl Coordinator<'_> {
         labels.push(pair("to", &report.to));
         labels.push(pair("test", &report.test));
         labels.push(pair("path", &format!("{}:{}", report.from, report.to)));
+        let of_all = record.leg().and_then(|leg| leg.experiments_bytes);
+        let bytes = of_all.unwrap_or_else(|| record.bytes());
         let result = MeshResult { said, record, labels, bytes };
-        (self.save)(&mut self.history, &result).map_err(Unsaved::NotNow)?;
-        Ok(bytes)
+        (self.save)(&mut self.history, &result)
     }
 }
 
