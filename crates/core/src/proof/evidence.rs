@@ -30,6 +30,8 @@ pub(super) struct OfferState {
     /// The log ratios of the blocks, one list for each watched figure.
     ratios: [Vec<f64>; WATCHED.len()],
     pub(super) blocks: usize,
+    /// The logs of the changed window over the plain one, where the change is of it.
+    windows: Vec<f64>,
     /// The cause that the last changed run's own evidence names.
     cause_then: Option<Cause>,
 }
@@ -37,7 +39,8 @@ pub(super) struct OfferState {
 impl OfferState {
     pub(super) fn new(offer: Offer) -> Self {
         let ratios = WATCHED.map(|_| Vec::new());
-        Self { offer, is_refused: false, ratios, blocks: 0, cause_then: None }
+        let windows = Vec::new();
+        Self { offer, is_refused: false, ratios, blocks: 0, windows, cause_then: None }
     }
 
     pub(super) fn record(&mut self, plain: RunFigures, changed: RunFigures) {
@@ -47,6 +50,17 @@ impl OfferState {
         }
         self.blocks += 1;
         self.cause_then = changed.cause;
+        let windows = changed.window_bytes.zip(plain.window_bytes);
+        let log = windows.map(|(changed, plain)| (changed / plain).ln());
+        let is_of_window = self.offer.changes_window();
+        self.windows.extend(log.filter(|log| is_of_window && log.is_finite()));
+        if let Some(ratio) = self.window_ratio() {
+            self.offer.follow_window(ratio);
+        }
+    }
+
+    fn window_ratio(&self) -> Option<f64> {
+        (!self.windows.is_empty()).then(|| mean(&self.windows).exp())
     }
 
     fn predicted(&self, watched: Watched, cause: Cause) -> Option<&Predicted> {
@@ -207,7 +221,12 @@ impl<'a> Evidence<'a> {
     }
 
     fn raises_others(&self, state: &OfferState, cause: Cause) -> bool {
-        let stays = state.predicted(Watched::Rate, cause).is_some_and(|own| !own.is_a_change());
+        let rate = |cause| state.predicted(Watched::Rate, cause);
+        let stays = rate(cause).is_some_and(|own| !own.is_a_change());
+        if cause == Cause::ApplicationReceive && !self.is_ever_followed(cause) {
+            // A reader that no change reaches: a larger window brings nothing.
+            return stays && rate(Cause::ReceiveWindow).is_some_and(|other| other.low > 1.0);
+        }
         // Those that exact evidence has ruled out are ruled out once more.
         let rates = state
             .offer
@@ -217,6 +236,12 @@ impl<'a> Evidence<'a> {
         let said: Vec<&Predicted> = rates.map(|(_, predicted)| predicted).collect();
         let raised = said.iter().filter(|other| other.low > 1.0).count();
         is_outside(cause) && stays && 2 * raised > said.len()
+    }
+
+    /// Whether a change of the table is followed by the rate, if this is the limit.
+    fn is_ever_followed(&self, cause: Cause) -> bool {
+        let predicted = self.offers.iter().filter_map(|s| s.predicted(Watched::Rate, cause));
+        predicted.into_iter().any(|own| own.is_a_change())
     }
 
     /// The causes that are proved; none if nothing is.
@@ -286,7 +311,11 @@ impl<'a> Evidence<'a> {
     /// change is a test of it.
     pub(super) fn likely(&self) -> Option<Cause> {
         let left = self.left().into_iter();
-        let first = left.max_by(|a, b| self.weight(*a).total_cmp(&self.weight(*b)))?;
+        let is_tested = |at: usize| self.is_tested(self.candidates[at].cause);
+        let first = left.max_by(|a, b| {
+            let weights = self.weight(*a).total_cmp(&self.weight(*b));
+            weights.then_with(|| is_tested(*a).cmp(&is_tested(*b)))
+        })?;
         let Candidate { cause, weight } = self.candidates[first];
         (weight > 0.0 || self.is_tested(cause)).then_some(cause)
     }
@@ -313,6 +342,7 @@ impl<'a> Evidence<'a> {
                 ratio: mean(seen).exp(),
                 interval: [mean(seen) - half, mean(seen) + half].map(f64::exp),
                 runs: state.blocks as u32,
+                window: state.window_ratio(),
                 predicted: rate.map(|((_, cause), ratio)| (*cause, ratio.expected)).collect(),
                 cause_then: state.cause_then,
             }
