@@ -59,7 +59,7 @@ impl Proof {
         partner: &mut Partner,
     ) -> Result<(), MeasureError> {
         match error {
-            // Another tool's server has a session for each test, and may not be able to do this one.
+            // Another tool's server has a session for each test, and may not do this one.
             MeasureError::Refused { .. }
             | MeasureError::Lacks { .. }
             | MeasureError::Foreign { .. } => {}

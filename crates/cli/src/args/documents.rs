@@ -33,7 +33,7 @@ pub(crate) struct WatchOptions {
     /// Compare with an earlier document of these connections, in FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) before: Option<PathBuf>,
-    /// Load the path to the one peer, too: prove its limit with the endpoint there (port 5201)
+    /// Load the path, too, and prove what limits it, by the endpoint at the peer (port 5201)
     #[arg(
         long, value_name = "PORT", num_args = 0..=1, require_equals = true,
         default_missing_value = "5201", conflicts_with_all = ["netns", "container"],

@@ -342,7 +342,7 @@ impl<'a> Evidence<'a> {
                 ratio: mean(seen).exp(),
                 interval: [mean(seen) - half, mean(seen) + half].map(f64::exp),
                 runs: state.blocks as u32,
-                window: state.window_ratio(),
+                window_ratio: state.window_ratio(),
                 predicted: rate.map(|((_, cause), ratio)| (*cause, ratio.expected)).collect(),
                 cause_then: state.cause_then,
             }

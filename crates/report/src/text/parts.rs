@@ -182,7 +182,7 @@ fn shown_by(verdict: &Verdict, leg: &Leg) -> Option<String> {
 /// `twice the flows`; of a window what the sender has seen of it, as it is not always what was
 /// asked for.
 fn in_words(change: &ChangeResult) -> String {
-    match change.window {
+    match change.window_ratio {
         Some(ratio) if !(1.95..2.05).contains(&ratio) => format!("{ratio:.1} of the window"),
         _ => words(&change.change).to_owned(),
     }
