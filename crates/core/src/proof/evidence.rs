@@ -224,8 +224,8 @@ impl<'a> Evidence<'a> {
         let rate = |cause| state.predicted(Watched::Rate, cause);
         let stays = rate(cause).is_some_and(|own| !own.is_a_change());
         if cause == Cause::ApplicationReceive && !self.is_ever_followed(cause) {
-            // A reader that no change reaches: a larger window brings nothing.
-            return stays && rate(Cause::ReceiveWindow).is_some_and(|other| other.low > 1.0);
+            // A reader that no change reaches: another window changes nothing.
+            return stays && rate(Cause::ReceiveWindow).is_some_and(|other| other.is_a_change());
         }
         // Those that exact evidence has ruled out are ruled out once more.
         let rates = state

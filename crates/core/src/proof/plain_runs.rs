@@ -55,8 +55,10 @@ pub struct PlainRuns {
     /// Share of the busy time in which the receiver's window held the sender, or of the readings in
     /// which it was full: the larger one.
     pub window_held_share: Option<f64>,
-    /// Bytes in flight (median) over the widest window since the connections began.
-    pub window_used_share: Option<f64>,
+    /// The window that the receiver offers (median) over the widest since the connection began.
+    pub window_open_share: Option<f64>,
+    /// The window that the receiver offers over the congestion window: medians of the readings.
+    pub window_over_cwnd: Option<f64>,
     /// Bytes that waited in the sender's socket over those in flight: medians of the readings.
     pub unsent_share: Option<f64>,
     /// The rate at which a packet train arrived, payload bits per second.
@@ -75,11 +77,11 @@ impl PlainRuns {
         Some((self.rtt_s? - self.rtt_min_s?).max(0.0))
     }
 
-    /// Whether the receiver's window was full nearly always and mostly less than half of what it
-    /// once was: it closes behind a reader that is late.
+    /// Whether the receiver's window was smaller than the congestion window, and for most of the time
+    /// less than half of what it once was: it closes behind a reader that is late.
     pub fn has_closing_window(&self) -> bool {
-        let is_full = self.window_held_share.is_some_and(|share| share >= 0.9);
-        is_full && self.window_used_share.is_some_and(|share| share <= 0.5)
+        let is_least = self.window_over_cwnd.is_some_and(|ratio| ratio < 1.0);
+        is_least && self.window_open_share.is_some_and(|share| share <= 0.5)
     }
 
     /// What one run of one direction showed; `None` of a run without a rate, or of both
@@ -144,7 +146,12 @@ impl PlainRuns {
                 Some(tcp.max_pacing_rate_bps.map_or(f64::INFINITY, |rate| rate as f64))
             }),
             window_held_share: mean(&window_held_share),
-            window_used_share: mean(&|tcp| Some(tcp.unacked_bytes as f64 / widest_window(tcp)?)),
+            window_open_share: mean(&|tcp| {
+                Some(tcp.send_window_median_bytes? as f64 / widest_window(tcp)?)
+            }),
+            window_over_cwnd: mean(&|tcp| {
+                Some(tcp.send_window_median_bytes? as f64 / positive(tcp.cwnd_bytes as f64)?)
+            }),
             unsent_share: mean(&|tcp| {
                 Some(tcp.notsent_bytes? as f64 / positive(tcp.unacked_bytes as f64)?)
             }),

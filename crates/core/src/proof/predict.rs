@@ -412,7 +412,7 @@ pub fn ruled_out(cause: Cause, test: &Test, seen: &PlainRuns) -> Option<&'static
         return Some("the test transfers no bulk");
     };
     if !is_of_receiver(cause) && seen.has_closing_window() {
-        return Some("the receiver's window was full, and smaller than it once was");
+        return Some("the receiver's window had closed");
     }
     if !is_of_cpus(cause) && !is_outside(cause) && train_agrees(seen) {
         return Some("a train of datagrams was spread to the same rate");
@@ -480,12 +480,12 @@ fn is_of_receiver(cause: Cause) -> bool {
     matches!(cause, ReceiveWindow | ApplicationReceive | CpuReceive | CpuHost)
 }
 
-/// A reader that is late has a full buffer: its window is full for its sender, and closed.
+/// A reader that is late has a full buffer, and its window closes until it holds the sender.
 fn reader_ruled_out(seen: &PlainRuns) -> Option<&'static str> {
-    let seldom = seen.window_held_share.is_some_and(|share| share < 0.3);
-    let open = seen.window_used_share.is_some_and(|share| share > 0.8);
-    let why = open.then_some("the window stayed open");
-    seldom.then_some("the window was seldom full").or(why)
+    let is_least = seen.window_over_cwnd.is_none_or(|ratio| ratio < 1.0);
+    let open = seen.window_open_share.is_some_and(|share| share > 0.8);
+    let why = open.then_some("the receiver's window stayed open");
+    why.or((!is_least).then_some("the congestion window was smaller than the receiver's"))
 }
 
 fn is_of_cpus(cause: Cause) -> bool {

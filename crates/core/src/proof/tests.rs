@@ -354,14 +354,15 @@ fn a_policer_that_took_its_losses_before_the_measured_time_stays_possible() {
     assert!(ruled_out(Cause::Policer, &plain(), &after_losses).is_none());
 }
 
-/// Plain runs against another tool's server, whose window is full nearly always: the 250 kB of the
-/// path are this share of its widest.
-fn foreign(used: f64) -> PlainRuns {
+/// Plain runs against another tool's server, whose window is full nearly always: its 250 kB are this
+/// share of its widest.
+fn foreign(open: f64) -> PlainRuns {
     PlainRuns {
         rtt_s: Some(0.020),
-        receive_window_bytes: Some(250e3 / used),
+        receive_window_bytes: Some(250e3 / open),
         window_held_share: Some(0.98),
-        window_used_share: Some(used),
+        window_open_share: Some(open),
+        window_over_cwnd: Some(0.5),
         can_hold_window: false,
         thread_shares: [Some(0.1), None],
         core_shares: [Some(0.2), None],
@@ -417,7 +418,7 @@ fn prove_foreign(seen: &PlainRuns, rate: impl Fn(&str, f64) -> f64) -> ProofFind
 }
 
 #[test]
-fn a_late_reader_is_told_from_a_small_window_by_a_larger_one() {
+fn a_late_reader_is_told_from_a_small_window_by_another_one() {
     let proved = |findings: &ProofFindings, cause| {
         assert_eq!(findings.proof.causes, [cause], "{findings:?}");
         assert_eq!(findings.proof.level, ProofLevel::Proved, "{findings:?}");
@@ -443,10 +444,10 @@ fn a_late_reader_is_told_from_a_small_window_by_a_larger_one() {
 }
 
 #[test]
-fn a_window_that_stays_open_or_is_never_full_is_no_late_readers() {
+fn a_window_that_stays_open_or_does_not_hold_is_no_late_readers() {
     let reader = |seen: &PlainRuns| ruled_out(Cause::ApplicationReceive, &plain(), seen);
     assert!(reader(&foreign(0.95)).is_some());
-    assert!(reader(&PlainRuns { window_held_share: Some(0.02), ..foreign(0.2) }).is_some());
+    assert!(reader(&PlainRuns { window_over_cwnd: Some(1.5), ..foreign(0.2) }).is_some());
     assert!(reader(&foreign(0.2)).is_none());
     // Behind a closing window nothing on the way is the limit.
     for cause in [Cause::PathRate, Cause::Policer, Cause::Congestion, Cause::CpuSend] {

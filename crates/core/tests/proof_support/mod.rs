@@ -157,12 +157,14 @@ impl Scene {
     pub(crate) fn foreign(truth: Cause) -> Self {
         let mut scene = Self::new(truth);
         let is_reader = truth == Cause::ApplicationReceive;
-        let shares = match truth {
-            Cause::ReceiveWindow => [0.98, 0.97],
-            Cause::ApplicationReceive => [0.99, 0.3],
-            _ => [0.1, 0.6],
+        let (held, open, over_cwnd) = match truth {
+            Cause::ReceiveWindow => (0.98, 1.0, 0.5),
+            Cause::ApplicationReceive => (0.2, 0.3, 0.6),
+            _ => (0.1, 1.0, 4.0),
         };
-        [scene.seen.window_held_share, scene.seen.window_used_share] = shares.map(Some);
+        scene.seen.window_held_share = Some(held);
+        scene.seen.window_open_share = Some(open);
+        scene.seen.window_over_cwnd = Some(over_cwnd);
         (scene.seen.can_hold_window, scene.seen.can_discard) = (false, false);
         scene.seen.thread_shares[1] = None;
         scene.seen.process_shares[1] = Some(0.02);

@@ -181,6 +181,8 @@ impl TcpReadings {
         evidence.rtt_mean_us = mean(self.infos().map(|i| i.rtt)).unwrap_or(0);
         evidence.rtt_p95_us = self.rtt_p95();
         evidence.send_window_full_share = self.window_full_share();
+        evidence.send_window_median_bytes =
+            of(|i| i.snd_wnd.unwrap_or(0).into()).filter(|_| self.largest_window > 0);
         let infos = self.begin.into_iter().chain(self.infos().copied());
         evidence.loss_window_variation = loss_windows(infos).as_deref().and_then(variation);
         evidence.cwnd_bytes = of(congestion_window).unwrap_or(0);
