@@ -310,7 +310,8 @@ impl<'a> Evidence<'a> {
     /// The most probable cause of those that are left, if the plain runs' evidence names it or a
     /// change is a test of it.
     pub(super) fn likely(&self) -> Option<Cause> {
-        let left = self.left().into_iter();
+        // Of equals the first of the table, which is the more frequent one.
+        let left = self.left().into_iter().rev();
         let is_tested = |at: usize| self.is_tested(self.candidates[at].cause);
         let first = left.max_by(|a, b| {
             let weights = self.weight(*a).total_cmp(&self.weight(*b));

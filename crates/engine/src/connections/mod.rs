@@ -134,7 +134,7 @@ pub fn prove_path(
     };
     document.caveats.extend(why.map(|why| {
         let message = format!("the path to {peer} was not proved: {why}");
-        Caveat::new(CaveatKind::SettingNotTaken, message, "on that host: linerate serve")
+        Caveat::new(CaveatKind::SettingNotTaken, message, "")
     }));
 }
 
