@@ -30,8 +30,8 @@ pub(super) struct OfferState {
     /// The log ratios of the blocks, one list for each watched figure.
     ratios: [Vec<f64>; WATCHED.len()],
     pub(super) blocks: usize,
-    /// The logs of the changed window over the plain one, where the change is of it.
-    windows: Vec<f64>,
+    /// Sums of the windows of the plain and the changed runs, where the change is of them.
+    windows: [f64; 2],
     /// The cause that the last changed run's own evidence names.
     cause_then: Option<Cause>,
 }
@@ -39,8 +39,7 @@ pub(super) struct OfferState {
 impl OfferState {
     pub(super) fn new(offer: Offer) -> Self {
         let ratios = WATCHED.map(|_| Vec::new());
-        let windows = Vec::new();
-        Self { offer, is_refused: false, ratios, blocks: 0, windows, cause_then: None }
+        Self { offer, is_refused: false, ratios, blocks: 0, windows: [0.0; 2], cause_then: None }
     }
 
     pub(super) fn record(&mut self, plain: RunFigures, changed: RunFigures) {
@@ -50,17 +49,20 @@ impl OfferState {
         }
         self.blocks += 1;
         self.cause_then = changed.cause;
-        let windows = changed.window_bytes.zip(plain.window_bytes);
-        let log = windows.map(|(changed, plain)| (changed / plain).ln());
-        let is_of_window = self.offer.changes_window();
-        self.windows.extend(log.filter(|log| is_of_window && log.is_finite()));
-        if let Some(ratio) = self.window_ratio() {
-            self.offer.follow_window(ratio);
+        if let Some(windows) = plain.window_bytes.zip(changed.window_bytes)
+            && self.offer.changes_window()
+        {
+            self.windows[0] += windows.0;
+            self.windows[1] += windows.1;
+            let mean = self.windows[0] / self.blocks as f64;
+            self.window_ratio().iter().for_each(|ratio| self.offer.follow_window(mean, *ratio));
         }
     }
 
+    /// The changed window over the plain one.
     fn window_ratio(&self) -> Option<f64> {
-        (!self.windows.is_empty()).then(|| mean(&self.windows).exp())
+        let [plain, changed] = self.windows;
+        Some(changed / plain).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
     }
 
     fn predicted(&self, watched: Watched, cause: Cause) -> Option<&Predicted> {

@@ -379,7 +379,7 @@ fn what_a_window_predicts_follows_from_the_window_that_was_seen() {
         let change = intervention(change).unwrap();
         let mut offer = Offer::new(change, &plain(), &foreign(1.0)).unwrap();
         assert!(offer.changes_window());
-        offer.follow_window(ratio);
+        offer.follow_window(250e3, ratio);
         offer
     };
     let of = |change: &str, ratio: f64, cause| {

@@ -261,8 +261,8 @@ pub(crate) fn prove(
         .iter()
         .map(|offer| {
             let (mut seen, ratio) = (offer.clone(), scene.window_ratio(offer, source));
-            if offer.changes_window() {
-                seen.follow_window(ratio);
+            if let (true, Some(now)) = (offer.changes_window(), scene.seen.receive_window_bytes) {
+                seen.follow_window(now, ratio);
             }
             let logs = watched.map(|w| answer(&seen, w, scene.truth, answers, source));
             (offer.change, (logs, ratio))
