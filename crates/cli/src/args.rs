@@ -255,7 +255,7 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// A document as --json or --output wrote it, or a packet capture (pcap, pcapng); - is stdin
-    #[arg(conflicts_with_all = ["process", "netns", "container", "time", "before"])]
+    #[arg(conflicts_with_all = ["process", "netns", "container", "time", "before", "prove"])]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) capture: CaptureOptions,

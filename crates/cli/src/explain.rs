@@ -1,12 +1,14 @@
 //! `explain`: a stored document or a packet capture, or connections of other programs, which are
 //! watched for a while.
 
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{anyhow, ensure};
 use linerate_core::connection::{CONNECTIONS_SCHEMA, ConnectionsDocument};
 use linerate_core::units::Span;
-use linerate_engine::connections::explain_connections;
+use linerate_engine::connections::{Watch, explain_connections, prove_path};
 use linerate_report::document::{StoredDocument, schema};
 
 use crate::args::{ExplainArgs, WhichOptions};
@@ -15,7 +17,7 @@ use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT};
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::{connections, report, run};
+use crate::{connections, plan, report, run};
 
 /// Explains what the arguments name.
 ///
@@ -96,12 +98,33 @@ fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
     let selection = connections::which(&which).map_err(Failure::usage)?;
     let stop = run::signals()?;
     let mut progress = Progress::new(Format::Text, args.document.quiet);
+    let key = files::read_key(args.watch.key_file.as_deref(), |warning| progress.warn(warning))?;
+    if args.watch.prove.is_some() {
+        let now = Watch::open(&selection).map_err(connections::failure)?.document();
+        one_peer(&now).map_err(Failure::usage)?;
+    }
     let Span(time) = args.watch.time;
     let found = explain_connections(&selection, time, &stop, || progress.takes([time; 2]));
     let found = found.map_err(connections::failure)?;
     let mut document = found.ok_or_else(|| Failure::usage(anyhow!("no TCP connection {asked}")))?;
     document.asked = Some(asked);
+    if let Some(port) = args.watch.prove {
+        let (seed, mut shown) = (plan::fresh_seed(), progress.keeps(true));
+        prove_path(&mut document, port, key, seed, &stop, &mut shown);
+    }
     Ok(document)
+}
+
+/// Refuses connections to several hosts: a path is to one.
+fn one_peer(document: &ConnectionsDocument) -> anyhow::Result<()> {
+    let remotes = document.connections.iter().filter_map(|one| one.remote.parse().ok());
+    let peers: BTreeSet<IpAddr> = remotes.map(|remote: SocketAddr| remote.ip()).collect();
+    ensure!(
+        peers.len() <= 1,
+        "--prove: these connections go to {} hosts; choose one with --peer ADDRESS",
+        peers.len()
+    );
+    Ok(())
 }
 
 /// An earlier document of connections.

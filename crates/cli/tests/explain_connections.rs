@@ -150,6 +150,30 @@ fn what_a_change_of_the_program_brought_is_seen_beside_an_earlier_document() {
 }
 
 #[test]
+fn the_path_below_a_connection_is_proved_with_the_endpoint_at_its_peer() {
+    let Some(path) = Path::new("rate=100mbit,rtt=20ms") else {
+        return;
+    };
+    let (_stranger, _) = path.begun("--receive-window 32KiB");
+    let proof = path.explain("1s", &["--json", &format!("--prove={PORT}")]);
+    assert_eq!(proof.status.code(), Some(0), "{}", stderr(&proof));
+    let document: Value = serde_json::from_slice(&proof.stdout).unwrap();
+    let record = &document["path"];
+    assert_eq!(
+        (&record["schema"], &record["direction"]),
+        (&"linerate.record/1".into(), &"up".into())
+    );
+    assert!(record["throughput_bps"].as_f64() > Some(0.0), "{record:#}");
+    assert!(record["verdict"]["proof"].is_string(), "{record:#}");
+    // Nobody listens at port 1: that is said, and the connection is explained.
+    let alone = path.explain("1s", &["--prove=1"]);
+    assert_eq!(alone.status.code(), Some(0), "{}", stderr(&alone));
+    let page = String::from_utf8(alone.stdout).unwrap();
+    assert!(page.contains("was not proved: no endpoint of linerate's"), "{page}");
+    assert!(page.contains("Bottleneck"), "{page}");
+}
+
+#[test]
 fn a_missing_connection_or_process_is_reported_at_once() {
     for (arguments, words) in [
         (["--port", "1"], "no TCP connection with port 1"),

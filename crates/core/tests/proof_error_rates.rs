@@ -5,13 +5,16 @@ use linerate_core::proof::ruled_out;
 use linerate_core::record::{Cause, ProofLevel};
 
 use crate::compare_support::{MODELS, Source};
-use crate::proof_support::{Answers, CAUSES, Ranking, Scene, Tally, noise, prove, quiet, tally};
+use crate::proof_support::{
+    Answers, CAUSES, FOREIGN_CAUSES, Ranking, Scene, Tally, noise, prove, quiet, tally,
+};
 
 /// What costs for each packet is told from what answers to losses by BBR alone, in more runs.
 #[test]
 fn without_noise_each_cause_is_proved_within_14_runs_and_its_rivals_excluded() {
-    for cause in CAUSES.into_iter().filter(|cause| *cause != Cause::SegmentSize) {
-        let scene = Scene::new(cause);
+    let own = CAUSES.into_iter().filter(|cause| *cause != Cause::SegmentSize).map(Scene::new);
+    for scene in own.chain(FOREIGN_CAUSES.map(Scene::foreign)) {
+        let cause = scene.truth;
         let mut source = Source::new(51, 0);
         let kind = (Answers::Expected, Ranking::Right);
         let findings = prove(&scene, kind, &[0.0; 16], &mut source);

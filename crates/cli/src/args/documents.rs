@@ -33,6 +33,16 @@ pub(crate) struct WatchOptions {
     /// Compare with an earlier document of these connections, in FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) before: Option<PathBuf>,
+    /// Load the path, too, and prove what limits it, by the endpoint at the peer (port 5201)
+    #[arg(
+        long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+        default_missing_value = "5201", conflicts_with_all = ["netns", "container"],
+        value_parser = parsers::number::<u16>(1, 65_535)
+    )]
+    pub(crate) prove: Option<u16>,
+    /// File with the endpoint's key: 64 hexadecimal digits
+    #[arg(long, value_name = "FILE", requires = "prove")]
+    pub(crate) key_file: Option<PathBuf>,
 }
 
 // Options of `report`.

@@ -7,8 +7,8 @@ use serde_with_macros::skip_serializing_none;
 use crate::names::names;
 use crate::plan::Direction;
 use crate::record::{
-    Baseline, Caveat, Ceiling, EndReport, Environment, Interval, Leg, Observed, Status, StepRates,
-    TcpEvidence, Verdict,
+    Baseline, Cause, Caveat, Ceiling, EndReport, Environment, Interval, Leg, Observed, Record,
+    Status, StepRates, TcpEvidence, Verdict,
 };
 use crate::remedy::Remedy;
 
@@ -37,6 +37,9 @@ pub struct ConnectionsDocument {
     pub seconds: f64,
     /// The connections, that with the largest rate first.
     pub connections: Vec<Connection>,
+    /// What the path below the largest connection gave a flow of linerate's own to the endpoint at
+    /// its peer, and what limits that, if it was asked for.
+    pub path: Option<Box<Record>>,
     /// Listening sockets, if they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
@@ -83,6 +86,22 @@ impl Default for Source {
         Self::Host { namespace }
     }
 }
+
+/// What a flow of linerate's own on the same path says of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BesidePath {
+    /// The path has more: the connection's limit is its own.
+    Own,
+    /// It carried what the path gives a flow.
+    Full,
+    /// It carried more than the flow beside it.
+    More,
+    /// It carried less, and its limit was the path: others were there, too.
+    Shared,
+}
+
+/// Two rates that differ by less are the same: those of equal flows differ by so much.
+const SAME_RATE: f64 = 1.15;
 
 /// A TCP connection.
 #[skip_serializing_none]
@@ -283,6 +302,22 @@ impl ConnectionsDocument {
         let direction = self.connections.first().map(|largest| largest.direction);
         let of = |document: &Self| document.observed(direction.unwrap_or_default());
         self.baseline = Some(of(before).until(&of(self)));
+    }
+
+    /// What the path's own rate says of the largest connection; `None` if it was not measured.
+    pub fn beside_path(&self) -> Option<BesidePath> {
+        let path_bps = self.path.as_ref()?.throughput_bps()?;
+        let largest = self.connections.first()?;
+        let is_of_path = |verdict: &Verdict| {
+            use Cause::{Congestion, PathRate, Policer, QosClass};
+            [Congestion, PathRate, Policer, QosClass].contains(&verdict.cause)
+        };
+        Some(match path_bps / largest.throughput_bps {
+            ratio if ratio < 1.0 / SAME_RATE => BesidePath::More,
+            ratio if ratio <= SAME_RATE => BesidePath::Full,
+            _ if largest.verdict.as_ref().is_some_and(is_of_path) => BesidePath::Shared,
+            _ => BesidePath::Own,
+        })
     }
 
     /// The figures to compare; `direction` is the one that the bottleneck is shown with.

@@ -20,8 +20,8 @@ mod tests;
 use std::net::SocketAddr;
 
 pub use document::{
-    CONNECTIONS_SCHEMA, Connection, ConnectionsDocument, LimitSource, ListenTotals, Listener,
-    Process, Settled, Source, State, Vantage,
+    BesidePath, CONNECTIONS_SCHEMA, Connection, ConnectionsDocument, LimitSource, ListenTotals,
+    Listener, Process, Settled, Source, State, Vantage,
 };
 
 use crate::ceilings::{self, View};
@@ -36,6 +36,7 @@ impl ConnectionsDocument {
         for connection in &mut self.connections {
             explain(connection, &self.environment);
         }
+        self.path.iter_mut().for_each(|path| ceilings::annotate(path));
     }
 }
 

@@ -338,19 +338,25 @@ fn largest_buffer(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     Ok(test)
 }
 
-/// Sets the window, without a guess where the limit of the end is not known: an end that offers
-/// less than was asked would look like a path that is full.
+/// Sets the window. Another tool's server sets a buffer, whose limit is not known: the window that
+/// the sender then sees says what it has made of it.
 fn window<const TENTHS: u32>(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     let mut test = tcp(test)?;
-    if !seen.can_hold_window {
-        return Err(Refusal::NotAllowed("the receiver sets a buffer, not a window".to_owned()));
-    }
     let now = seen.receive_window_bytes.ok_or(Refusal::NotKnown("the receive window"))?;
     let most = seen.max_receive_window_bytes;
-    let bytes = within_limit(now, tenths(TENTHS), most, "the largest receive window")?;
-    test.options.receive_window_bytes = Some(bytes);
+    let asked = &mut test.options.receive_window_bytes;
+    *asked = Some(if seen.can_hold_window {
+        within_limit(now, tenths(TENTHS), most, "the largest receive window")?
+    } else {
+        let buffer = asked.map_or(now / WINDOW_OF_BUFFER, |ByteCount(bytes)| bytes as f64);
+        ByteCount((tenths(TENTHS) * buffer).round() as u64)
+    });
     Ok(test)
 }
+
+/// The window over the `SO_RCVBUF` that was asked for, half of what the kernel sets: it offers half
+/// of that before it has seen segments, and up to four fifths after full ones.
+const WINDOW_OF_BUFFER: f64 = 1.3;
 
 fn buffer<const TENTHS: u32>(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     let mut test = tcp(test)?;

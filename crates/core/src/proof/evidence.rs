@@ -34,6 +34,8 @@ pub(super) struct OfferState {
     /// The log ratios of the blocks, one list for each watched figure.
     ratios: [Vec<f64>; WATCHED.len()],
     pub(super) blocks: usize,
+    /// Sums of the windows of the plain and the changed runs, where the change is of them.
+    windows: [f64; 2],
     /// The cause that the last changed run's own evidence names.
     cause_then: Option<Cause>,
 }
@@ -41,7 +43,7 @@ pub(super) struct OfferState {
 impl OfferState {
     pub(super) fn new(offer: Offer) -> Self {
         let ratios = WATCHED.map(|_| Vec::new());
-        Self { offer, is_refused: false, ratios, blocks: 0, cause_then: None }
+        Self { offer, is_refused: false, ratios, blocks: 0, windows: [0.0; 2], cause_then: None }
     }
 
     pub(super) fn record(&mut self, plain: RunFigures, changed: RunFigures) {
@@ -51,6 +53,20 @@ impl OfferState {
         }
         self.blocks += 1;
         self.cause_then = changed.cause;
+        if let Some(windows) = plain.window_bytes.zip(changed.window_bytes)
+            && self.offer.changes_window()
+        {
+            self.windows[0] += windows.0;
+            self.windows[1] += windows.1;
+            let mean = self.windows[0] / self.blocks as f64;
+            self.window_ratio().iter().for_each(|ratio| self.offer.follow_window(mean, *ratio));
+        }
+    }
+
+    /// The changed window over the plain one.
+    fn window_ratio(&self) -> Option<f64> {
+        let [plain, changed] = self.windows;
+        Some(changed / plain).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
     }
 
     fn predicted(&self, watched: Watched, cause: Cause) -> Option<&Predicted> {
@@ -211,7 +227,12 @@ impl<'a> Evidence<'a> {
     }
 
     fn raises_others(&self, state: &OfferState, cause: Cause) -> bool {
-        let stays = state.predicted(Watched::Rate, cause).is_some_and(|own| !own.is_a_change());
+        let rate = |cause| state.predicted(Watched::Rate, cause);
+        let stays = rate(cause).is_some_and(|own| !own.is_a_change());
+        if cause == Cause::ApplicationReceive && !self.is_ever_followed(cause) {
+            // A reader that no change reaches: another window changes nothing.
+            return stays && rate(Cause::ReceiveWindow).is_some_and(|other| other.is_a_change());
+        }
         // Those that exact evidence has ruled out are ruled out once more.
         let rates = state
             .offer
@@ -221,6 +242,12 @@ impl<'a> Evidence<'a> {
         let said: Vec<&Predicted> = rates.map(|(_, predicted)| predicted).collect();
         let raised = said.iter().filter(|other| other.low > 1.0).count();
         is_outside(cause) && stays && 2 * raised > said.len()
+    }
+
+    /// Whether a change of the table is followed by the rate, if this is the limit.
+    fn is_ever_followed(&self, cause: Cause) -> bool {
+        let predicted = self.offers.iter().filter_map(|s| s.predicted(Watched::Rate, cause));
+        predicted.into_iter().any(|own| own.is_a_change())
     }
 
     /// The causes that are proved; none if nothing is.
@@ -290,8 +317,13 @@ impl<'a> Evidence<'a> {
     /// The most probable cause of those that are left, if the plain runs' evidence names it or a
     /// change is a test of it.
     pub(super) fn likely(&self) -> Option<Cause> {
-        let left = self.left().into_iter();
-        let first = left.max_by(|a, b| self.weight(*a).total_cmp(&self.weight(*b)))?;
+        // Of equals the first of the table, which is the more frequent one.
+        let left = self.left().into_iter().rev();
+        let is_tested = |at: usize| self.is_tested(self.candidates[at].cause);
+        let first = left.max_by(|a, b| {
+            let weights = self.weight(*a).total_cmp(&self.weight(*b));
+            weights.then_with(|| is_tested(*a).cmp(&is_tested(*b)))
+        })?;
         let Candidate { cause, weight } = self.candidates[first];
         (weight >= NAMED || self.is_tested(cause)).then_some(cause)
     }
@@ -318,6 +350,7 @@ impl<'a> Evidence<'a> {
                 ratio: mean(seen).exp(),
                 interval: [mean(seen) - half, mean(seen) + half].map(f64::exp),
                 runs: state.blocks as u32,
+                window_ratio: state.window_ratio(),
                 predicted: rate.map(|((_, cause), ratio)| (*cause, ratio.expected)).collect(),
                 lifts: state.offer.lifts,
                 cause_then: state.cause_then,

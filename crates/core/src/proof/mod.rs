@@ -14,6 +14,8 @@
 //!   three degrees of freedom around what the cause predicts. The scatter comes from plain runs
 //!   beside each other and from repeated blocks. No block tells more than half of what excludes a
 //!   cause.
+//! * What a change of the receive window predicts follows from the window that the sender then saw:
+//!   another tool's server makes of a size what it likes.
 //! * A cause is excluded when enough speaks against it. The next change is the one that separates
 //!   most of what is left for its cost.
 //! * **Proved** is the one cause that is left, if two changes agree with it, no figure is far from

@@ -24,6 +24,29 @@ pub struct Offer {
     pub length: f64,
     /// The predictions; a cause that says nothing of a figure is missing.
     pub predicted: BTreeMap<(Watched, Cause), Predicted>,
+    /// What they are made from; `None` where they are from no table.
+    pub(super) basis: Option<Box<OfferBasis>>,
+}
+
+/// What the predictions of an offer are made from.
+#[derive(Debug, Clone)]
+pub(super) struct OfferBasis {
+    intervention: &'static Intervention,
+    plain: Test,
+    seen: PlainRuns,
+}
+
+impl OfferBasis {
+    /// `window_ratio`: the window that the changed runs had over that of the plain ones.
+    fn predictions(&self, window_ratio: Option<f64>) -> BTreeMap<(Watched, Cause), Predicted> {
+        let pairs =
+            WATCHED.iter().flat_map(|watched| CAUSES.iter().map(|cause| (*watched, *cause)));
+        let predicted = pairs.filter_map(|(watched, cause)| {
+            let case = Case { test: &self.plain, seen: &self.seen, watched, cause, window_ratio };
+            Some(((watched, cause), self.intervention.predicted(&case)?))
+        });
+        predicted.collect()
+    }
 }
 
 impl Offer {
@@ -32,25 +55,36 @@ impl Offer {
     /// # Errors
     /// Why the change cannot be made here.
     pub fn new(
-        intervention: &Intervention,
+        intervention: &'static Intervention,
         plain: &Test,
         seen: &PlainRuns,
     ) -> Result<Self, Refusal> {
         let test = intervention.changed(plain, seen)?;
-        let pairs =
-            WATCHED.iter().flat_map(|watched| CAUSES.iter().map(|cause| (*watched, *cause)));
-        let predicted = pairs.filter_map(|(watched, cause)| {
-            let case = Case { test: plain, seen, watched, cause };
-            Some(((watched, cause), intervention.predicted(&case)?))
-        });
+        let basis = OfferBasis { intervention, plain: plain.clone(), seen: seen.clone() };
         Ok(Self {
             change: intervention.name,
             end: intervention.end.of(plain),
             lifts: intervention.lifts,
             length: length(&test) / length(plain),
-            predicted: predicted.collect(),
+            predicted: basis.predictions(None),
             test,
+            basis: Some(Box::new(basis)),
         })
+    }
+
+    /// Whether the change is of the receive window, so that the sender sees what became of it.
+    pub fn changes_window(&self) -> bool {
+        let window = |test: &Test| test.options.receive_window_bytes;
+        self.basis.as_ref().is_some_and(|basis| window(&basis.plain) != window(&self.test))
+    }
+
+    /// Predicts anew from the window of the plain runs, bytes, and that of the changed ones over it:
+    /// what an end makes of the size that it was asked for is not guessed.
+    pub fn follow_window(&mut self, plain: f64, ratio: f64) {
+        if let Some(basis) = &mut self.basis {
+            basis.seen.receive_window_bytes = Some(plain);
+            self.predicted = basis.predictions(Some(ratio));
+        }
     }
 
     /// The largest rate that any cause predicts, over the plain one; of a remedy that says nothing,
@@ -84,6 +118,8 @@ pub struct RunFigures {
     pub queue_s: Option<f64>,
     /// Segments retransmitted over segments sent; of UDP, datagrams lost over datagrams sent.
     pub retransmitted_share: Option<f64>,
+    /// The window that the sender saw, bytes.
+    pub window_bytes: Option<f64>,
     /// The cause that the run's own evidence names.
     pub cause: Option<Cause>,
 }
@@ -98,6 +134,10 @@ impl RunFigures {
             seconds,
             queue_s: seen.queue_s(),
             retransmitted_share: seen.retransmitted_share,
+            // A receiver tells more than it has offered.
+            window_bytes: seen
+                .receive_window_bytes
+                .filter(|_| record.leg().is_some_and(|leg| leg.tcp_sender().is_some())),
             cause: cause.filter(|cause| *cause != Cause::Unexplained),
         })
     }

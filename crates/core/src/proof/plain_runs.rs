@@ -22,7 +22,7 @@ pub struct PlainRuns {
     pub family: Option<Family>,
     /// Payload of a full segment, bytes.
     pub mss_bytes: Option<f64>,
-    /// The window that the receiver offers each flow, bytes.
+    /// The window that the receiver offers each flow, bytes; that of another tool at its widest.
     pub receive_window_bytes: Option<f64>,
     /// The most that the receiving end may offer, bytes.
     pub max_receive_window_bytes: Option<f64>,
@@ -54,9 +54,15 @@ pub struct PlainRuns {
     pub core_shares: [Option<f64>; 2],
     /// The CPUs of the sender's and receiver's host that the test may use, share of their time.
     pub host_shares: [Option<f64>; 2],
+    /// Share of a CPU that all threads of another tool's sender or receiver took.
+    pub process_shares: [Option<f64>; 2],
     /// Share of the busy time in which the receiver's window held the sender, or of the readings in
     /// which it was full: the larger one.
     pub window_held_share: Option<f64>,
+    /// The window that the receiver offers (median) over the widest since the connection began.
+    pub window_open_share: Option<f64>,
+    /// The window that the receiver offers over the congestion window: medians of the readings.
+    pub window_over_cwnd: Option<f64>,
     /// Bytes that waited in the sender's socket over those in flight: medians of the readings.
     pub unsent_share: Option<f64>,
     /// The rate at which a packet train arrived, payload bits per second.
@@ -73,6 +79,13 @@ impl PlainRuns {
     /// The RTT under load above the smallest, seconds.
     pub fn queue_s(&self) -> Option<f64> {
         Some((self.rtt_s? - self.rtt_min_s?).max(0.0))
+    }
+
+    /// Whether the receiver's window was smaller than the congestion window, and for most of the time
+    /// less than half of what it once was: it closes behind a reader that is late.
+    pub fn has_closing_window(&self) -> bool {
+        let is_least = self.window_over_cwnd.is_some_and(|ratio| ratio < 1.0);
+        is_least && self.window_open_share.is_some_and(|share| share <= 0.5)
     }
 
     /// What one run of one direction showed; `None` of a run without a rate, or of both
@@ -97,6 +110,8 @@ impl PlainRuns {
             core_shares: [&leg.sender, &leg.receiver].map(|end| core_share(end.as_ref()?)),
             host_shares: [&leg.sender, &leg.receiver]
                 .map(|end| Some(end.as_ref()?.host_cpu_percent? / 100.0)),
+            process_shares: [&leg.sender, &leg.receiver]
+                .map(|end| process_share(end.as_ref().filter(|_| !is_own)?, record.seconds)),
             can_hold_window: is_own || leg.direction == Direction::Down,
             can_send_without_copy: is_own,
             can_discard: is_own,
@@ -125,7 +140,10 @@ impl PlainRuns {
             rtt_min_s: least.and_then(|us| positive(f64::from(us) / 1e6)),
             rtt_s: mean(&|tcp| positive(f64::from(tcp.rtt_mean_us) / 1e6)),
             mss_bytes: mss,
-            receive_window_bytes: mean(&|tcp| Some(tcp.send_window_bytes? as f64)),
+            receive_window_bytes: mean(&|tcp| {
+                let own = tcp.send_window_bytes.filter(|_| self.can_hold_window);
+                own.map(|bytes| bytes as f64).or_else(|| widest_window(tcp))
+            }),
             send_buffer_bytes: mean(&|tcp| positive(tcp.send_buffer_bytes as f64 / 2.0)),
             congestion: total.congestion.clone(),
             retransmitted_share: retransmitted_share(leg),
@@ -135,6 +153,12 @@ impl PlainRuns {
                 Some(tcp.max_pacing_rate_bps.map_or(f64::INFINITY, |rate| rate as f64))
             }),
             window_held_share: mean(&window_held_share),
+            window_open_share: mean(&|tcp| {
+                Some(tcp.send_window_median_bytes? as f64 / widest_window(tcp)?)
+            }),
+            window_over_cwnd: mean(&|tcp| {
+                Some(tcp.send_window_median_bytes? as f64 / positive(tcp.cwnd_bytes as f64)?)
+            }),
             unsent_share: mean(&|tcp| {
                 Some(tcp.notsent_bytes? as f64 / positive(tcp.unacked_bytes as f64)?)
             }),
@@ -200,6 +224,10 @@ fn lost_share(leg: &Leg) -> Option<f64> {
     Some(udp.lost as f64 / positive(udp.sent as f64)?)
 }
 
+fn widest_window(tcp: &TcpSender) -> Option<f64> {
+    positive(tcp.send_window_max_bytes.or(tcp.send_window_bytes)? as f64)
+}
+
 fn window_held_share(tcp: &TcpSender) -> Option<f64> {
     let held = tcp.rwnd_limited_us? as f64 / positive(tcp.busy_us? as f64)?;
     Some(held.max(tcp.send_window_full_share?))
@@ -213,6 +241,12 @@ fn thread_share(end: &EndReport, seconds: f64) -> Option<f64> {
 
 fn cpu_ns_per_kib(end: &EndReport, bytes: u64) -> Option<f64> {
     positive(end.cpu_seconds.total() * 1e9 / positive(bytes as f64 / 1024.0)?)
+}
+
+/// Share of a CPU that the threads took together, where no more is known of them.
+fn process_share(end: &EndReport, seconds: f64) -> Option<f64> {
+    let is_all = end.busiest_thread_percent.is_none();
+    positive(end.cpu_seconds.total() / seconds).filter(|_| is_all)
 }
 
 fn core_share(end: &EndReport) -> Option<f64> {

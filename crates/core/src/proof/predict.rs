@@ -119,6 +119,8 @@ const MANY_LOSSES: f64 = 30.0;
 /// What rises with a doubled resource, up to the next limit. Measured: 1.90 to 2.2; more where it
 /// is used in whole segments (2.5 of a window of eight) or a plain run's start took a part of it.
 const TWICE: Predicted = Predicted::new(APART, 1.9, 2.6);
+/// A window that changed by less than a quarter tells nothing.
+const WINDOW_CHANGED: f64 = 1.25;
 /// The same of a send buffer, of which the memory of its first packets is a fixed part: 2.8 of one
 /// of 128 KiB.
 const TWICE_THE_BUFFER: Predicted = Predicted::new(APART, 1.9, 3.3);
@@ -134,6 +136,8 @@ pub struct Case<'a> {
     pub watched: Watched,
     /// The cause that is the limit.
     pub cause: Cause,
+    /// The window of the changed runs over that of the plain ones, once it was seen.
+    pub window_ratio: Option<f64>,
 }
 
 impl Case<'_> {
@@ -162,8 +166,10 @@ impl Case<'_> {
     fn held(&self, own: Cause, factor: f64, bytes: Option<f64>, usable: f64) -> Option<Predicted> {
         let is_buffer = own == Cause::SendBuffer;
         if factor > 1.0 {
-            let twice = if is_buffer { TWICE_THE_BUFFER } else { TWICE };
-            return Some(if self.cause == own { twice } else { self.same() });
+            let Predicted { low, expected, high, .. } =
+                if is_buffer { TWICE_THE_BUFFER } else { TWICE };
+            let raised = Predicted::new(low, expected * factor / 2.0, high * factor / 2.0);
+            return Some(if self.cause == own { raised } else { self.same() });
         }
         if self.cause == own {
             let least = if is_buffer { factor * factor } else { factor * (1.0 - HELD) };
@@ -212,6 +218,8 @@ pub(super) fn streams(case: &Case<'_>) -> Option<Predicted> {
         Cause::CpuHost => Predicted::new(0.7, 1.0, 1.1),
         // Another core may have room, or not.
         Cause::CpuSend | Cause::CpuReceive | Cause::SegmentSize => return None,
+        // A server may read each connection as slowly, or all of them together.
+        Cause::ApplicationReceive if !case.seen.can_hold_window => return None,
         _ => TWICE,
     })
 }
@@ -223,7 +231,9 @@ const HELD: f64 = 0.12;
 
 pub(super) fn window<const TENTHS: u32>(case: &Case<'_>) -> Option<Predicted> {
     let bytes = case.seen.receive_window_bytes;
-    case.held(Cause::ReceiveWindow, tenths(TENTHS), bytes, 1.0 - HELD)
+    let factor = case.window_ratio.unwrap_or(tenths(TENTHS));
+    let has_changed = factor.max(1.0 / factor) >= WINDOW_CHANGED;
+    has_changed.then(|| case.held(Cause::ReceiveWindow, factor, bytes, 1.0 - HELD))?
 }
 
 /// The kernel charges a buffer with the memory of its packets, of which payload is 70 % at least
@@ -284,6 +294,10 @@ pub(super) fn drained(case: &Case<'_>) -> Option<Predicted> {
     let is_outside = matches!(case.cause, PathRate | QosClass);
     let (plain, ends, stays) = match case.watched {
         Watched::Rate => return None,
+        // What acknowledges when it reads makes the RTT long, until it keeps up.
+        Watched::Queue if case.cause == ApplicationReceive && !case.seen.can_hold_window => {
+            return None;
+        }
         // A queue of our own drains; that of jitter, of a neighbour or of a window's own bursts
         // stays. Where a CPU is the limit packets may wait for it: that says nothing.
         Watched::Queue => {
@@ -438,6 +452,9 @@ pub fn ruled_out(cause: Cause, test: &Test, seen: &PlainRuns) -> Option<&'static
     let Traffic::Stream(stream) = &test.traffic else {
         return Some("the test transfers no bulk");
     };
+    if !is_of_receiver(cause) && seen.has_closing_window() {
+        return Some("the receiver's window had closed");
+    }
     if !is_of_cpus(cause) && !is_outside(cause) && train_agrees(seen) {
         return Some("a train of datagrams was spread to the same rate");
     }
@@ -475,6 +492,7 @@ pub fn ruled_out(cause: Cause, test: &Test, seen: &PlainRuns) -> Option<&'static
         Cause::ApplicationSend => {
             stream.write_rate_bps.is_none().then_some("the test writes as fast as it can")
         }
+        Cause::ApplicationReceive if !seen.can_hold_window && !is_udp => reader_ruled_out(seen),
         Cause::ApplicationReceive => {
             stream.read_rate_bps.is_none().then_some("the test reads as fast as it can")
         }
@@ -490,6 +508,20 @@ pub fn ruled_out(cause: Cause, test: &Test, seen: &PlainRuns) -> Option<&'static
         }
         Cause::PathRate | Cause::Policer => path_ruled_out(cause, seen),
     }
+}
+
+/// The causes that close the receiver's window, or make it small.
+fn is_of_receiver(cause: Cause) -> bool {
+    use Cause::{ApplicationReceive, CpuHost, CpuReceive, ReceiveWindow};
+    matches!(cause, ReceiveWindow | ApplicationReceive | CpuReceive | CpuHost)
+}
+
+/// A reader that is late has a full buffer, and its window closes until it holds the sender.
+fn reader_ruled_out(seen: &PlainRuns) -> Option<&'static str> {
+    let is_least = seen.window_over_cwnd.is_none_or(|ratio| ratio < 1.0);
+    let open = seen.window_open_share.is_some_and(|share| share > 0.8);
+    let why = open.then_some("the receiver's window stayed open");
+    why.or((!is_least).then_some("the congestion window was smaller than the receiver's"))
 }
 
 fn is_of_cpus(cause: Cause) -> bool {
@@ -525,7 +557,10 @@ const IDLE: f64 = 0.7;
 /// tenths left of soft interrupts, also where a hypervisor takes a part unseen.
 fn has_time(seen: &PlainRuns, end: usize) -> bool {
     let shares = seen.thread_shares[end].zip(seen.core_shares[end]);
-    shares.is_some_and(|(thread, core)| thread < IDLE && core < IDLE)
+    let is_idle = shares.is_some_and(|(thread, core)| thread < IDLE && core < IDLE);
+    // How long a server's threads waited for a CPU is not known: one that takes so little would
+    // have to wait twenty times as long as it runs.
+    is_idle || seen.process_shares[end].is_some_and(|share| share < 0.05)
 }
 
 /// Where all CPUs of a host are full, they are the cause and not one of them.

@@ -40,7 +40,13 @@ fn seen() -> PlainRuns {
 }
 
 fn predicted(change: &str, seen: &PlainRuns, watched: Watched, cause: Cause) -> Option<Predicted> {
-    intervention(change).unwrap().predicted(&Case { test: &plain(), seen, watched, cause })
+    intervention(change).unwrap().predicted(&Case {
+        test: &plain(),
+        seen,
+        watched,
+        cause,
+        window_ratio: None,
+    })
 }
 
 const UNLIMITED: ProofBudget =
@@ -184,6 +190,7 @@ fn offer(change: &'static str, predicted: &[(Cause, f64)]) -> Offer {
         lifts: None,
         length: 1.0,
         predicted: predicted.collect(),
+        basis: None,
     }
 }
 
@@ -374,4 +381,105 @@ fn a_policer_that_took_its_losses_before_the_measured_time_stays_possible() {
     let after_losses = PlainRuns { never_lost: Some(false), ..quiet.clone() };
     assert!(ruled_out(Cause::Policer, &plain(), &quiet).is_some());
     assert!(ruled_out(Cause::Policer, &plain(), &after_losses).is_none());
+}
+
+/// Plain runs against another tool's server, whose window is full nearly always: its 250 kB are this
+/// share of its widest.
+fn foreign(open: f64) -> PlainRuns {
+    PlainRuns {
+        rtt_s: Some(0.020),
+        receive_window_bytes: Some(250e3 / open),
+        window_held_share: Some(0.98),
+        window_open_share: Some(open),
+        window_over_cwnd: Some(0.5),
+        can_hold_window: false,
+        thread_shares: [Some(0.1), None],
+        core_shares: [Some(0.2), None],
+        process_shares: [None, Some(0.01)],
+        never_lost: Some(true),
+        retransmitted_share: Some(0.0),
+        ..seen()
+    }
+}
+
+#[test]
+fn what_a_window_predicts_follows_from_the_window_that_was_seen() {
+    let offer = |change: &str, ratio: f64| {
+        let change = intervention(change).unwrap();
+        let mut offer = Offer::new(change, &plain(), &foreign(1.0)).unwrap();
+        assert!(offer.changes_window());
+        offer.follow_window(250e3, ratio);
+        offer
+    };
+    let of = |change: &str, ratio: f64, cause| {
+        offer(change, ratio).predicted.get(&(Watched::Rate, cause)).copied().unwrap()
+    };
+    // The server makes more or less of what it is asked for, or even a smaller one.
+    for (change, ratio) in
+        [("receive_window=2", 2.4), ("receive_window=2", 0.3), ("receive_window=0.6", 0.5)]
+    {
+        let window = of(change, ratio, Cause::ReceiveWindow);
+        assert!(window.is_a_change() && window.meets([ratio.ln(); 2]), "{change}: {window:?}");
+    }
+    // A path that was just full slows down, too.
+    assert!((of("receive_window=2", 0.3, Cause::PathRate).expected - 0.3).abs() < 1e-9);
+    // A window that has not changed tells nothing.
+    for ratio in [0.9, 1.0, 1.2] {
+        assert!(offer("receive_window=2", ratio).predicted.is_empty(), "{ratio}");
+    }
+}
+
+/// A proof against a server of another tool, which makes a window of 1.2 of the size it is asked
+/// for; `rate` has the rate of a change and its window, which is 1 where nothing is asked.
+fn prove_foreign(seen: &PlainRuns, rate: impl Fn(&str, f64) -> f64) -> ProofFindings {
+    let mut prover = Prover::new(&plain(), seen, &[], &[], UNLIMITED, 6);
+    while let Some(run) = prover.next_run() {
+        let (name, asked) = match &run {
+            ProofRun::Plain => ("plain", None),
+            ProofRun::Changed { change, test } => (*change, test.options.receive_window_bytes),
+        };
+        let now = seen.receive_window_bytes.unwrap();
+        let window = asked.map_or(1.0, |asked| 1.2 * asked.0 as f64 / now);
+        let (rate, window_bytes) = (rate(name, window), Some(now * window));
+        prover.record(RunFigures { rate, seconds: 1.3, window_bytes, ..RunFigures::default() });
+    }
+    prover.findings()
+}
+
+#[test]
+fn a_late_reader_is_told_from_a_small_window_by_another_one() {
+    let proved = |findings: &ProofFindings, cause| {
+        assert_eq!(findings.proof.causes, [cause], "{findings:?}");
+        assert_eq!(findings.proof.level, ProofLevel::Proved, "{findings:?}");
+    };
+    let small = prove_foreign(&foreign(0.95), |name, window| match name {
+        "streams=2" => 2.0,
+        _ => window,
+    });
+    proved(&small, Cause::ReceiveWindow);
+    // The server reads each connection as slowly, or all of them together.
+    for with_flows in [1.0, 2.0] {
+        let late = prove_foreign(&foreign(0.2), |name, _| match name {
+            "streams=2" => with_flows,
+            _ => 1.0,
+        });
+        proved(&late, Cause::ApplicationReceive);
+    }
+    // Something else may have had its CPU.
+    let busy = PlainRuns { process_shares: [None, Some(0.2)], ..foreign(0.2) };
+    let findings = prove_foreign(&busy, |_, _| 1.0);
+    assert_eq!(findings.proof.causes, [Cause::ApplicationReceive], "{findings:?}");
+    assert_eq!(findings.proof.level, ProofLevel::Likely, "{findings:?}");
+}
+
+#[test]
+fn a_window_that_stays_open_or_does_not_hold_is_no_late_readers() {
+    let reader = |seen: &PlainRuns| ruled_out(Cause::ApplicationReceive, &plain(), seen);
+    assert!(reader(&foreign(0.95)).is_some());
+    assert!(reader(&PlainRuns { window_over_cwnd: Some(1.5), ..foreign(0.2) }).is_some());
+    assert!(reader(&foreign(0.2)).is_none());
+    // Behind a closing window nothing on the way is the limit.
+    for cause in [Cause::PathRate, Cause::Policer, Cause::Congestion, Cause::CpuSend] {
+        assert!(ruled_out(cause, &plain(), &foreign(0.2)).is_some(), "{cause:?}");
+    }
 }

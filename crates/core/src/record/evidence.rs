@@ -381,6 +381,11 @@ pub struct TcpSender {
     pub segments_in: Option<u64>,
     /// Largest window that the receiver offered, as the sender saw it, bytes.
     pub send_window_bytes: Option<u64>,
+    /// Largest window that the receiver offered since the connection began, the warm-up included,
+    /// bytes: one that closes behind a late reader was open at first.
+    pub send_window_max_bytes: Option<u64>,
+    /// Median of the windows that the receiver offered, bytes.
+    pub send_window_median_bytes: Option<u64>,
     /// Share of the readings in which the bytes in flight filled the window that the receiver
     /// offered, 0–1.
     pub send_window_full_share: Option<f64>,

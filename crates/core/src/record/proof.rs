@@ -59,6 +59,9 @@ pub struct ChangeResult {
     pub interval: [f64; 2],
     /// Changed runs; each has a plain run beside it.
     pub runs: u32,
+    /// The receive window that the sender saw over that of the plain runs, where the change is of
+    /// it: an end may give less than was asked for, or more.
+    pub window_ratio: Option<f64>,
     /// The ratio that each cause predicts, without its tolerance. Causes that say nothing are
     /// missing.
     pub predicted: BTreeMap<Cause, f64>,

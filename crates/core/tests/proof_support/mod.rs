@@ -29,6 +29,10 @@ pub(crate) const CAUSES: [Cause; 14] = [
     Cause::AsAsked,
 ];
 
+/// The causes that are looked for where another tool's server receives.
+pub(crate) const FOREIGN_CAUSES: [Cause; 3] =
+    [Cause::ReceiveWindow, Cause::ApplicationReceive, Cause::PathRate];
+
 /// What a path answers to the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answers {
@@ -151,6 +155,36 @@ impl Scene {
         }
     }
 
+    /// The receiver is another tool's server, which was seen to do nothing but receive: its window
+    /// closes behind a late reader, and is set by a buffer that the kernel rounds as it likes.
+    pub(crate) fn foreign(truth: Cause) -> Self {
+        let mut scene = Self::new(truth);
+        let is_reader = truth == Cause::ApplicationReceive;
+        let (held, open, over_cwnd) = match truth {
+            Cause::ReceiveWindow => (0.98, 1.0, 0.5),
+            Cause::ApplicationReceive => (0.2, 0.3, 0.6),
+            _ => (0.1, 1.0, 4.0),
+        };
+        scene.seen.window_held_share = Some(held);
+        scene.seen.window_open_share = Some(open);
+        scene.seen.window_over_cwnd = Some(over_cwnd);
+        (scene.seen.can_hold_window, scene.seen.can_discard) = (false, false);
+        scene.seen.thread_shares[1] = None;
+        scene.seen.process_shares[1] = Some(0.02);
+        if let (Traffic::Stream(stream), true) = (&mut scene.test.traffic, is_reader) {
+            stream.read_rate_bps = None;
+        }
+        scene
+    }
+
+    /// The window that the changed runs see over that of the plain ones, if the change is of it.
+    fn window_ratio(&self, offer: &Offer, source: &mut Source) -> f64 {
+        let now = self.seen.receive_window_bytes.expect("TCP");
+        let asked = offer.test.options.receive_window_bytes.filter(|_| offer.changes_window());
+        let share = if self.seen.can_hold_window { 1.0 } else { 1.0 + 0.6 * source.uniform() };
+        asked.map_or(1.0, |asked| asked.0 as f64 * share / now)
+    }
+
     fn candidates(&self, answers: Answers) -> Vec<Cause> {
         let outside = [Cause::PathRate, Cause::Policer, Cause::QosClass, Cause::CpuHost];
         let all = CAUSES.into_iter().chain([Cause::QosClass]);
@@ -226,10 +260,15 @@ pub(crate) fn prove(
     let causes = scene.candidates(answers);
     let offers = scene.offers();
     let watched = [Watched::Rate, Watched::Queue, Watched::Retransmissions];
-    let truth: Vec<(&str, [f64; 3])> = offers
+    let truth: Vec<(&str, ([f64; 3], f64))> = offers
         .iter()
         .map(|offer| {
-            (offer.change, watched.map(|w| answer(offer, w, scene.truth, answers, source)))
+            let (mut seen, ratio) = (offer.clone(), scene.window_ratio(offer, source));
+            if let (true, Some(now)) = (offer.changes_window(), scene.seen.receive_window_bytes) {
+                seen.follow_window(now, ratio);
+            }
+            let logs = watched.map(|w| answer(&seen, w, scene.truth, answers, source));
+            (offer.change, (logs, ratio))
         })
         .collect();
     let others: Vec<Cause> = causes.iter().copied().filter(|c| *c != scene.truth).collect();
@@ -249,19 +288,24 @@ pub(crate) fn prove(
     let mut runs = series.iter();
     while let Some(run) = prover.next_run() {
         let noise = *runs.next().expect("as many runs as the budget has");
-        let logs = match run {
-            ProofRun::Plain => [0.0; 3],
+        let answer = match run {
+            ProofRun::Plain => ([0.0; 3], 1.0),
             ProofRun::Changed { change, .. } => {
                 truth.iter().find(|(name, _)| *name == change).expect("an offer").1
             }
         };
-        prover.record(figures(scene, logs, noise, source));
+        prover.record(figures(scene, answer, noise, source));
     }
     prover.findings()
 }
 
 /// A run's figures. Those of a queue and of losses scatter more than the rate.
-fn figures(scene: &Scene, logs: [f64; 3], noise: f64, source: &mut Source) -> RunFigures {
+fn figures(
+    scene: &Scene,
+    (logs, window_ratio): ([f64; 3], f64),
+    noise: f64,
+    source: &mut Source,
+) -> RunFigures {
     let figure = |plain: Option<f64>, watched: Watched, log: f64| {
         Some(((plain? + watched.floor()) * log.exp() - watched.floor()).max(0.0))
     };
@@ -272,6 +316,7 @@ fn figures(scene: &Scene, logs: [f64; 3], noise: f64, source: &mut Source) -> Ru
         seconds: 1.3,
         queue_s: figure(scene.seen.queue_s(), Watched::Queue, queue),
         retransmitted_share: figure(scene.seen.retransmitted_share, Watched::Retransmissions, lost),
+        window_bytes: scene.seen.receive_window_bytes.map(|bytes| bytes * window_ratio),
         cause: None,
     }
 }

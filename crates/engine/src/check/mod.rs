@@ -16,6 +16,7 @@ use linerate_core::foreign::Tool;
 use linerate_core::plan::{
     Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
+use linerate_core::proof::ProofBudget;
 use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Record, Status, median_run};
 use linerate_core::stats::{Figure, LatencyHistogram, figure};
 use linerate_core::trace::{PathEnd, TraceConfig, TraceDocument};
@@ -27,10 +28,11 @@ use linerate_sys::socket::{self, Mptcp, OptionError};
 
 use self::examination::Examination;
 use crate::campaign::Observer;
+use crate::client::Client;
 use crate::error::MeasureError;
 use crate::own_endpoint::OwnEndpoint;
 use crate::partner::Partner;
-use crate::proof::Proof;
+use crate::proof::{Proof, prove_bottleneck};
 use crate::stop::Stop;
 use crate::target::Target;
 use crate::trace::{TraceOptions, trace};
@@ -116,6 +118,26 @@ pub fn knows_congestion(name: &str) -> Result<(), MeasureError> {
         // Whether it may be used is found out by those who use it.
         _ => Ok(()),
     }
+}
+
+/// Proves what limits one direction of the path to an endpoint of linerate's, by transfers like a
+/// check's. The error beside the record is what ended them early.
+///
+/// # Errors
+/// No such endpoint answers, or the first transfer could not begin.
+pub(crate) fn prove_path(
+    target: &Target,
+    direction: Direction,
+    seed: u64,
+    stop: &Stop,
+    observer: &mut dyn Observer,
+) -> Result<(Record, Option<MeasureError>), MeasureError> {
+    let mut client = Client::connect(target.clone(), stop.clone())?;
+    let rtt = client.connect_time();
+    client.find_link_rate(direction, seed);
+    let test = bulk(direction, LOSSY_PROOF_RUN.on(rtt), WARM_UP.on(rtt), seed);
+    let mut partner = Partner::Own(Box::new(client));
+    prove_bottleneck(&mut partner, &test, ProofBudget::default(), observer)
 }
 
 fn examine(

@@ -26,15 +26,19 @@ pub use document::listeners;
 use evidence::waiting_share;
 use linerate_core::connection::{Connection, ConnectionsDocument, Vantage};
 use linerate_core::record::{Caveat, CaveatKind, CpuSeconds, EndReport, Environment, Status};
+use linerate_core::wire::Key;
 use linerate_sys::proc::processes::{self, SchedTimes, ThreadTimes};
 pub use select::{ConnectionsError, Place, Selection};
 use watch::SeenConnection;
 pub use watch::Watch;
 
+use crate::campaign::Observer;
 use crate::clock::now_ns;
-use crate::host;
 use crate::measure::meter::Meter;
 use crate::stop::Stop;
+use crate::target::Target;
+use crate::words::chain;
+use crate::{check, host};
 
 /// Watches the connections of a selection for `time`, or until all have ended or `stop` is
 /// requested, and explains each; `None` where there is none. `begins` is called where there are
@@ -95,6 +99,43 @@ pub fn explain_connections(
     document.environment = Environment::new(facts, None);
     document.explain();
     Ok(Some(document))
+}
+
+/// Proves what limits the path below the largest connection: by transfers to the endpoint at its
+/// peer, from its local address, in the direction of its bulk. A caveat says why there are none.
+pub fn prove_path(
+    document: &mut ConnectionsDocument,
+    port: u16,
+    key: Option<Key>,
+    seed: u64,
+    stop: &Stop,
+    observer: &mut dyn Observer,
+) {
+    let Some(largest) = document.connections.first() else {
+        return;
+    };
+    let ends = [&largest.local, &largest.remote].map(|end| end.parse().ok());
+    let [Some(local), Some(peer)]: [Option<SocketAddr>; 2] = ends else {
+        return;
+    };
+    let [local, peer] = [local, peer].map(|end| end.ip().to_canonical());
+    let at = Target::at(&peer.to_string(), SocketAddr::new(peer, port));
+    let target = Target { source: Some(local), key, ..at };
+    let why = if largest.bytes() == 0 {
+        Some("the connection moved nothing, and has no direction".to_owned())
+    } else {
+        match check::prove_path(&target, largest.direction, seed, stop, observer) {
+            Ok((record, error)) => {
+                document.path = Some(Box::new(record));
+                error.map(|error| format!("the runs ended early: {}", chain(&error)))
+            }
+            Err(error) => Some(format!("no endpoint of linerate's: {}", chain(&error))),
+        }
+    };
+    document.caveats.extend(why.map(|why| {
+        let message = format!("the path to {peer} was not proved: {why}");
+        Caveat::new(CaveatKind::SettingNotTaken, message, "")
+    }));
 }
 
 fn caveats(document: &ConnectionsDocument, stop: &Stop) -> Vec<Caveat> {

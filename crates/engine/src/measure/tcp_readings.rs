@@ -29,6 +29,8 @@ pub(crate) struct TcpReadings {
     receiver_rtts: Vec<u32>,
     last: Option<TcpInfo>,
     largest_window: u64,
+    /// A sender's largest window since the connection began.
+    opened_window: u64,
 }
 
 /// Facts of a sender's socket that are read once, at the end.
@@ -53,11 +55,18 @@ impl TcpReadings {
     pub(crate) fn begin(&mut self, info: Option<TcpInfo>) {
         self.begin = info;
         self.last = info;
+        info.iter().for_each(|info| self.open(info));
+    }
+
+    /// Takes note of the window that a sender is offered, also before the measured time.
+    fn open(&mut self, info: &TcpInfo) {
+        self.opened_window = self.opened_window.max(info.snd_wnd.unwrap_or(0).into());
     }
 
     /// Adds a reading of a sender.
     pub(crate) fn sender(&mut self, at_ns: u64, info: TcpInfo, send_queue: Option<u32>) {
         self.last = Some(info);
+        self.open(&info);
         self.largest_window = self.largest_window.max(info.snd_wnd.unwrap_or(0).into());
         self.readings.push(SenderReading { at_ns, info, send_queue });
     }
@@ -151,6 +160,7 @@ impl TcpReadings {
         evidence.max_pacing_rate_bps =
             (end.max_pacing_rate != u64::MAX).then(|| end.max_pacing_rate.saturating_mul(8));
         evidence.send_window_bytes = Some(self.largest_window).filter(|w| *w > 0);
+        evidence.send_window_max_bytes = Some(self.opened_window).filter(|w| *w > 0);
         // Retransmissions between two readings count as one loss event.
         let totals = std::iter::once(begin.total_retrans)
             .chain(self.readings.iter().map(|r| r.info.total_retrans));
@@ -171,6 +181,8 @@ impl TcpReadings {
         evidence.rtt_mean_us = mean(self.infos().map(|i| i.rtt)).unwrap_or(0);
         evidence.rtt_p95_us = self.rtt_p95();
         evidence.send_window_full_share = self.window_full_share();
+        evidence.send_window_median_bytes =
+            of(|i| i.snd_wnd.unwrap_or(0).into()).filter(|_| self.largest_window > 0);
         let infos = self.begin.into_iter().chain(self.infos().copied());
         evidence.loss_window_variation = loss_windows(infos).as_deref().and_then(variation);
         evidence.cwnd_bytes = of(congestion_window).unwrap_or(0);
@@ -317,8 +329,18 @@ impl TcpProbe {
         })
     }
 
-    /// Corrects the window that is to be held, and reads nothing else.
+    /// Looks before the measured time: at the window that is to be held, or at how far the other
+    /// end opens its own.
     pub(crate) fn settle(&mut self) {
+        self.keep_window();
+        if self.sends
+            && let Ok(info) = TcpInfo::read(&self.socket)
+        {
+            self.readings.open(&info);
+        }
+    }
+
+    fn keep_window(&mut self) {
         if let Some(keeper) = &mut self.keeper {
             keeper.look(&self.socket);
         }
@@ -330,7 +352,7 @@ impl TcpProbe {
 
     /// Takes a reading; `at_ns` counts from the beginning of the measured time.
     pub(crate) fn sample(&mut self, at_ns: u64) {
-        self.settle();
+        self.keep_window();
         let Ok(info) = TcpInfo::read(&self.socket) else {
             return;
         };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use linerate_core::foreign::Tool;
 use linerate_core::foreign::iperf3::State;
 use linerate_core::plan::*;
+use linerate_core::proof::{Offer, PlainRuns, RunFigures, intervention};
 use linerate_core::record::{CaveatKind, Record, Status};
 use linerate_core::units::{BitRate, ByteCount, Span};
 use linerate_engine::{Categorized, Category, Partner, Stop, Target};
@@ -220,4 +221,22 @@ fn linerate_serves_what_it_asks_for_as_iperf3() {
     }
     let there = bench.records(5);
     assert!(there.iter().all(|record| record.via == Some(Tool::Iperf3) && record.served));
+}
+
+#[test]
+fn a_change_of_a_servers_buffer_changes_the_window_that_its_sender_sees() {
+    if !is_installed() {
+        return;
+    }
+    let server = Server::start();
+    let mut plain = Test { streams: 1, ..test(Direction::Up, SECOND) };
+    plain.options.receive_window_bytes = Some(ByteCount(100_000));
+    let first = server.run(&plain);
+    let seen = PlainRuns::of(&first).unwrap();
+    let window = |record: &Record| RunFigures::of(record, 1.0).unwrap().window_bytes.unwrap();
+    for (change, range) in [("receive_window=2", 1.25..4.0), ("receive_window=0.6", 0.2..0.8)] {
+        let offer = Offer::new(intervention(change).unwrap(), &plain, &seen).unwrap();
+        let ratio = window(&server.run(&offer.test)) / window(&first);
+        assert!(range.contains(&ratio), "{change}: {ratio}");
+    }
 }

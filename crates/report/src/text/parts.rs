@@ -82,7 +82,7 @@ pub(super) fn verdict(page: &mut Page, direction: Option<Direction>, leg: &Leg) 
 }
 
 /// Writes what each change brought, beside what the cause and its nearest rival predict.
-fn changes(page: &mut Page, verdict: &Verdict, leg: &Leg) {
+pub(super) fn changes(page: &mut Page, verdict: &Verdict, leg: &Leg) {
     let cause = verdict.cause;
     let rival = |of: &ChangeResult| {
         let others = of.predicted.iter().filter(|(other, _)| **other != cause);
@@ -90,7 +90,7 @@ fn changes(page: &mut Page, verdict: &Verdict, leg: &Leg) {
         others.max_by(|a, b| far(a.1).total_cmp(&far(b.1))).map(|(rival, ratio)| (*rival, *ratio))
     };
     page.table(&table! { &leg.experiments, change =>
-        left "change" => intervention(&change.change).map(|known| known.words);
+        left "change" => in_words(change);
         right "rate ×" => format!("{:.2}", change.ratio);
         left ["", "95 %"] => format!("{:.2}–{:.2}", change.interval[0], change.interval[1]);
         right "runs" => u64::from(change.runs);
@@ -175,10 +175,19 @@ fn shown_by(verdict: &Verdict, leg: &Leg) -> Option<String> {
     let mut changes = told.iter().take(MAX_CHANGES).enumerate().map(|(at, (change, _))| {
         let gave = if at == 0 { " gave" } else { "" };
         let unit = if at == 0 { " of the rate" } else { "" };
-        format!("{}{gave} {:.2}{unit}", words(&change.change), change.ratio)
+        format!("{}{gave} {:.2}{unit}", in_words(change), change.ratio)
     });
     let first = changes.next()?;
     Some(changes.fold(first, |all, next| format!("{all}, {next}")))
+}
+
+/// `twice the flows`; of a window what the sender has seen of it, as it is not always what was
+/// asked for.
+fn in_words(change: &ChangeResult) -> String {
+    match change.window_ratio {
+        Some(ratio) if !(1.95..2.05).contains(&ratio) => format!("{ratio:.1} of the window"),
+        _ => words(&change.change).to_owned(),
+    }
 }
 
 /// Changes that a verdict's sentence names.

@@ -1,7 +1,7 @@
 //! Connections of other programs.
 
 use linerate_core::connection::{Connection, ConnectionsDocument, Process, Source, Vantage};
-use linerate_core::record::{EndReport, TcpEvidence, TcpReceiver};
+use linerate_core::record::{Cause, EndReport, TcpEvidence, TcpReceiver};
 use linerate_report::Document;
 
 use crate::samples;
@@ -91,4 +91,32 @@ fn of_a_connection_with_both_ends_here_the_end_that_knows_is_explained_and_the_r
     let rows = page.lines().filter(|line| line.contains("/4711 "));
     let rows = rows.filter(|line| line.contains(" sender ") || line.contains(" receiver "));
     assert_eq!(rows.count(), 2, "{page}");
+}
+
+#[test]
+fn what_the_path_itself_gave_says_whether_the_limit_of_the_connection_is_its_own() {
+    let mut document = document();
+    let own_bps = document.connections[0].throughput_bps;
+    let mut page = |cause: Cause, ratio: f64| {
+        let mut record = samples::stream();
+        record.legs[0].throughput_bps = Some(ratio * own_bps);
+        samples::proved_window(&mut record.legs[0]);
+        document.path = Some(Box::new(record));
+        document.connections[0].verdict.as_mut().unwrap().cause = cause;
+        // The sentence is broken into lines.
+        let page = document.text(Default::default()).replace('\u{a0}', " ");
+        page.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let window = Cause::ReceiveWindow;
+    for (cause, ratio, meaning) in [
+        (window, 3.9, "its limit is its own (receive window)."),
+        (Cause::Unexplained, 3.9, "its limit is its own, and not the path."),
+        (Cause::PathRate, 3.9, "others were on the path, too."),
+        (window, 1.1, "it has what a flow gets there."),
+        (Cause::PathRate, 0.5, "a flow beside it has less, they share the path."),
+    ] {
+        let page = page(cause, ratio);
+        assert!(page.contains("gave a flow of its own") && page.contains(meaning), "{page}");
+        assert!(page.contains("(receive window, proved); this connection carried"), "{page}");
+    }
 }

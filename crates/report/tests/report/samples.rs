@@ -482,13 +482,14 @@ fn responsiveness(loaded_us: f64) -> Responsiveness {
 }
 
 /// What changes have shown of a window that limits.
-fn proved_window(leg: &mut Leg) {
+pub(crate) fn proved_window(leg: &mut Leg) {
     let change = |change: &str, ratio: f64, predicted: [f64; 2]| ChangeResult {
         change: change.to_owned(),
         end: None,
         ratio,
         interval: [0.95 * ratio, 1.05 * ratio],
         runs: 1,
+        window_ratio: None,
         predicted: [Cause::ReceiveWindow, Cause::PathRate].into_iter().zip(predicted).collect(),
         lifts: None,
         cause_then: Some(Cause::ReceiveWindow),

@@ -61,6 +61,7 @@ fn a_remedy_that_was_tried_has_a_measured_worth_in_place_of_a_prediction() {
         runs: 1,
         predicted: [].into(),
         lifts: Some(lifts),
+        window_ratio: None,
         cause_then: Some(Cause::PathRate),
     };
     let plain = explained();
