@@ -17,7 +17,7 @@ use crate::words::Say;
 pub const CARRIED: &str = "carried_bytes";
 
 /// Label of a run that was made to prove what limits a path: the reason is its value, which in a
-/// monitor is [`CHANGE`].
+/// monitor is `change`.
 pub const PROOF: &str = "proof";
 const CHANGE: &str = "change";
 

@@ -514,8 +514,17 @@ mod tests {
         Arc::new(|_: &str| {})
     }
 
-    const FILE: &str = "[[path]]\nname = \"loop\"\nhost = \"pit\"\n[[test]]\nname = \"asks\"\n\
-         every = \"1h\"\nworkload = { command = \"stream\" }\n[alarm]\nwebhook = \"http://hooks/\"\n";
+    const FILE: &str = r#"
+[[path]]
+name = "loop"
+host = "pit"
+[[test]]
+name = "asks"
+every = "1h"
+workload = { command = "stream" }
+[alarm]
+webhook = "http://hooks/"
+"#;
 
     /// A monitor whose series of 90 Mbit/s has had five runs of 50 Mbit/s at last.
     fn changed(file: &str, caller: Steady) -> MonitorLoop<Steady> {

@@ -284,9 +284,10 @@ impl Schedule {
         }
     }
 
-    /// Enters a result of so many runs that was saved before the schedule was made: its bytes count,
-    /// and its pair is measured if the result is of this cycle, which is returned. A result from the future,
-    /// which a clock that was ahead has left, is passed over: nobody knows when it was.
+    /// Enters a result of so many runs that was saved before the schedule was made: its bytes
+    /// count, and its pair is measured if the result is of this cycle, which is returned. A result
+    /// from the future, which a clock that was ahead has left, is passed over: nobody knows when it
+    /// was.
     pub fn remember(
         &mut self,
         test: usize,
