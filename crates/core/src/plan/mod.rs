@@ -136,7 +136,7 @@ pub struct StreamTest {
     /// TCP: CPU time that the sending application works on its bytes, ns/KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_work_ns_per_kib: Option<u32>,
-    /// The same of the receiving application.
+    /// CPU time that the receiving application works on its bytes, ns/KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_work_ns_per_kib: Option<u32>,
     /// UDP: payload rate of each flow; `None`: as fast as possible.

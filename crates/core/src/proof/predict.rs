@@ -130,7 +130,7 @@ const TWICE_THE_BUFFER: Predicted = Predicted::new(APART, 1.9, 3.3);
 pub struct Case<'a> {
     /// The plain test.
     pub test: &'a Test,
-    /// What its runs showed.
+    /// Figures of its runs.
     pub seen: &'a PlainRuns,
     /// The figure.
     pub watched: Watched,

@@ -247,7 +247,7 @@ fn seen(route: &TraceDocument) -> (bool, Reverse<usize>) {
 /// The runs of one direction.
 #[derive(Default)]
 struct Runs {
-    /// Of the plain runs.
+    /// Records of the plain runs.
     records: Vec<Record>,
     /// All runs, changed ones included: their number, time in seconds, payload in bytes.
     spent: (u32, f64, f64),

@@ -258,7 +258,7 @@ fn payload(message: usize) -> Arc<PageAligned> {
 }
 
 fn send_from<S: ByteSource>(job: &Job<'_>, socket: &TcpStream, source: &mut S) -> io::Result<()> {
-    let mut work = Work::of(job, Role::Sender);
+    let mut work = OwnWork::of(job, Role::Sender);
     let result = match job.stream.write_rate_bps {
         None => send_all(job, socket, source, |bytes| {
             work.on(bytes, job.stop);
@@ -381,7 +381,7 @@ fn receive_into<S: Sink>(
     sink: &mut S,
     size: usize,
 ) -> io::Result<()> {
-    let mut work = Work::of(job, Role::Receiver);
+    let mut work = OwnWork::of(job, Role::Receiver);
     let result = match job.stream.read_rate_bps {
         None => {
             // With the default timer slack pauses would be twice as long.
@@ -413,14 +413,14 @@ fn receive_into<S: Sink>(
 }
 
 /// An application's own work on its bytes: it takes so much CPU time of the flow's thread.
-struct Work {
+struct OwnWork {
     ns_per_kib: u64,
     /// CPU time that the bytes so far have yet to take, ns; less than none after a clock that was
     /// read late.
     owed_ns: i64,
 }
 
-impl Work {
+impl OwnWork {
     fn of(job: &Job<'_>, role: Role) -> Self {
         Self { ns_per_kib: job.stream.work_ns_per_kib(role).into(), owed_ns: 0 }
     }

@@ -408,8 +408,8 @@ impl<C: MonitorCaller> MonitorLoop<C> {
         if stop.is_requested() {
             return Err("the monitor ends".to_owned());
         }
-        let room = self.schedule.room(number, now, runs);
-        let room = room.ok_or("budgets or quiet hours leave no room for it")?;
+        let left = self.schedule.room(number, now, runs);
+        let room = left.ok_or("budgets or quiet hours leave no room for it")?;
         let attempt = self.caller.measure(&self.monitor, task, Some(room));
         let now = self.now();
         let run = match attempt {

@@ -433,8 +433,8 @@ fn path(page: &mut Page, document: &ConnectionsDocument) {
     let verdict = leg.verdict.as_ref();
     let proof = verdict.and_then(|verdict| verdict.proof.as_ref());
     let limit = if_known(proof, |proof| format!(" ({})", concluded(proof)));
-    let cause = connection.verdict.as_ref().map(|verdict| verdict.cause);
-    let cause = cause.filter(|cause| *cause != Cause::Unexplained);
+    let found = connection.verdict.as_ref().map(|verdict| verdict.cause);
+    let cause = found.filter(|cause| *cause != Cause::Unexplained);
     let meaning = match (beside, cause) {
         (BesidePath::Own, Some(cause)) => format!("its limit is its own ({})", cause.words()),
         (BesidePath::Own, None) => "its limit is its own, and not the path".to_owned(),

@@ -227,9 +227,8 @@ pub(super) fn concluded(proof: &Proof) -> String {
 pub fn proofs(document: &dyn Document) -> Option<String> {
     let records = document.records()?;
     let legs = records.iter().flat_map(|record| &record.legs);
-    let proofs = legs.filter_map(|leg| Some((leg.direction, proved(leg.verdict.as_ref()?, leg)?)));
-    let proofs: Vec<_> = proofs.collect();
-    match &proofs[..] {
+    let said = legs.filter_map(|leg| Some((leg.direction, proved(leg.verdict.as_ref()?, leg)?)));
+    match &said.collect::<Vec<_>>()[..] {
         [(_, only)] => Some(only.clone()),
         all => {
             some_joined(all.iter().map(|(way, says)| Some(format!("{} {says}", way.word()))), "; ")

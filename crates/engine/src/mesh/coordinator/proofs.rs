@@ -173,8 +173,8 @@ impl Coordinator<'_> {
 
 /// The filter that finds the last proof of a suspect of a test.
 pub fn proofs_of(test: &str, suspect: &str) -> Filter {
-    let labels = [(PROOF, suspect), ("test", test)];
-    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let labels =
+        [(PROOF, suspect), ("test", test)].map(|(key, value)| (key.to_owned(), value.to_owned()));
     Filter { labels: labels.to_vec(), most: Some(1), ..Filter::default() }
 }
 
