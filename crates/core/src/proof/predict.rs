@@ -150,6 +150,18 @@ impl Case<'_> {
         }
     }
 
+    /// Whether a small window may wait for delayed acknowledgements, as it does after each loss: that
+    /// is no queue, and another pace changes it. A receiver of Linux delays each by 40 ms at most
+    /// (`TCP_DELACK_MIN`); of the segments of a window only the last one waits.
+    fn waits_for_acknowledgements(&self) -> bool {
+        const FEW: f64 = 30.0;
+        const DELAYED_S: f64 = 0.04;
+        let of_flow = self.seen.rate_bps / 8.0 / f64::from(self.test.streams.max(1));
+        let window = self.seen.rtt_s.zip(self.seen.mss_bytes).map(|(rtt, mss)| of_flow * rtt / mss);
+        let is_short = self.seen.queue_s().is_none_or(|queue| queue < DELAYED_S);
+        is_short && window.is_none_or(|segments| segments < FEW)
+    }
+
     fn loses_at_random(&self) -> bool {
         let few = self.seen.loss_events.is_none_or(|events| events < MANY_LOSSES);
         few && self.seen.never_lost != Some(true)
@@ -301,8 +313,9 @@ pub(super) fn drained(case: &Case<'_>) -> Option<Predicted> {
         // A queue of our own drains; that of jitter, of a neighbour or of a window's own bursts
         // stays. Where a CPU is the limit packets may wait for it: that says nothing.
         Watched::Queue => {
-            let by_itself = matches!(case.cause, Policer | Congestion | ReceiveWindow | SendBuffer)
-                || matches!(case.cause, Pacing | ApplicationSend | ApplicationReceive);
+            let by_itself = matches!(case.cause, Congestion | ReceiveWindow | SendBuffer)
+                || matches!(case.cause, Pacing | ApplicationSend | ApplicationReceive)
+                || (case.cause == Policer && !case.waits_for_acknowledgements());
             (case.seen.queue_s()?, is_outside, by_itself)
         }
         // Losses of a bucket or a full queue end, random ones do not care for the rate.
