@@ -181,7 +181,12 @@ pub static INTERVENTIONS: [Intervention; 26] = {
         ),
         Intervention {
             others: Some(predict::drained),
-            ..Intervention::new(["pace=0.9", "a pace of 0.9 of the rate"], Sender, slower, |_| None)
+            ..Intervention::new(
+                ["pace=0.9", "a pace of 0.9 of the rate"],
+                Sender,
+                slower,
+                predict::slower,
+            )
         },
         Intervention {
             lifts: Some(Cause::Congestion),

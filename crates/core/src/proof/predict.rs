@@ -293,9 +293,20 @@ pub(super) fn mss(case: &Case<'_>) -> Option<Predicted> {
 }
 
 /// The pace of the slower runs over the measured rate: below what any limit of the path allows,
-/// far enough for a queue to drain, and near enough to lose little. The rate falls to it whatever
-/// the limit is, and tells nothing.
+/// far enough for a queue to drain, and near enough to lose little.
 pub(super) const SLOWER: f64 = 0.9;
+
+/// The rate falls to the pace whatever the limit is. What does not keep even that had a rate that
+/// does not last, which no cause explains: buffers that leak in bursts, a start that overshot.
+pub(super) fn slower(case: &Case<'_>) -> Option<Predicted> {
+    let same = case.same();
+    let least = match case.cause {
+        // The end of slow start has most of its bytes, and the pace holds that back.
+        Cause::Startup => 0.4,
+        _ => 0.8 * same.low,
+    };
+    Some(Predicted::new(least.min(SLOWER), SLOWER, same.high))
+}
 
 /// What becomes of queue and losses at a slower pace.
 pub(super) fn drained(case: &Case<'_>) -> Option<Predicted> {

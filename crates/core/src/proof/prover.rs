@@ -95,7 +95,7 @@ impl Prover {
     /// A proof for the plain test, from the table of interventions.
     ///
     /// `ranking` has the causes by the evidence of the plain runs, with weights from 0 to 1: from
-    /// [`NAMED`] on the evidence names a cause. Every cause that
+    /// [`super::NAMED`] on the evidence names a cause. Every cause that
     /// exact evidence does not rule out is a candidate, named there or not. `plain` has the plain
     /// runs that were made already; they count.
     pub fn new(
