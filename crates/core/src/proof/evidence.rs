@@ -229,8 +229,8 @@ impl<'a> Evidence<'a> {
     fn raises_others(&self, state: &OfferState, cause: Cause) -> bool {
         let rate = |cause| state.predicted(Watched::Rate, cause);
         let stays = rate(cause).is_some_and(|own| !own.is_a_change());
-        if cause == Cause::ApplicationReceive && !self.is_ever_followed(cause) {
-            // A reader that no change reaches: another window changes nothing.
+        if self.is_out_of_reach(cause) {
+            // Another window changes nothing.
             return stays && rate(Cause::ReceiveWindow).is_some_and(|other| other.is_a_change());
         }
         // Those that exact evidence has ruled out are ruled out once more.
@@ -244,10 +244,10 @@ impl<'a> Evidence<'a> {
         is_outside(cause) && stays && 2 * raised > said.len()
     }
 
-    /// Whether a change of the table is followed by the rate, if this is the limit.
-    fn is_ever_followed(&self, cause: Cause) -> bool {
-        let predicted = self.offers.iter().filter_map(|s| s.predicted(Watched::Rate, cause));
-        predicted.into_iter().any(|own| own.is_a_change())
+    /// Whether it is a reader that no change reaches: another tool's.
+    fn is_out_of_reach(&self, cause: Cause) -> bool {
+        let mut predicted = self.offers.iter().filter_map(|s| s.predicted(Watched::Rate, cause));
+        cause == Cause::ApplicationReceive && !predicted.any(Predicted::is_a_change)
     }
 
     /// The causes that are proved; none if nothing is.
@@ -302,7 +302,11 @@ impl<'a> Evidence<'a> {
                 && seen.iter().all(|log| *log > 0.0 && *log < NEAR.ln())
                 && mean(seen) > SAME.high.ln()
         };
-        self.offers.iter().any(near) && [one, other].iter().any(|cause| self.is_tested(*cause))
+        // Behind a late reader the window is less than half of what it can be: it is not near.
+        let is_reader = [one, other].iter().any(|cause| self.is_out_of_reach(*cause));
+        !is_reader
+            && self.offers.iter().any(near)
+            && [one, other].iter().any(|cause| self.is_tested(*cause))
     }
 
     /// Why the runs prove nothing.
