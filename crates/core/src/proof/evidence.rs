@@ -304,7 +304,9 @@ impl<'a> Evidence<'a> {
         };
         // Behind a late reader the window is less than half of what it can be: it is not near.
         let is_reader = [one, other].iter().any(|cause| self.is_out_of_reach(*cause));
+        let far = |state: &OfferState| self.is_far(state, one) || self.is_far(state, other);
         !is_reader
+            && !self.offers.iter().any(far)
             && self.offers.iter().any(near)
             && [one, other].iter().any(|cause| self.is_tested(*cause))
     }
@@ -318,11 +320,12 @@ impl<'a> Evidence<'a> {
         (of_a_run > MOST_SCATTER).then_some(ProofDoubt::Scatter)
     }
 
-    /// The most probable cause of those that are left, if the plain runs' evidence names it or a
-    /// change is a test of it.
+    /// The most probable cause of those that no change contradicts, if the plain runs' evidence
+    /// names it or a change is a test of it.
     pub(super) fn likely(&self) -> Option<Cause> {
+        let agree = |at: &usize| self.surprises[*at].iter().all(|of| *of < CONTRADICTED);
         // Of equals the first of the table, which is the more frequent one.
-        let left = self.left().into_iter().rev();
+        let left = self.left().into_iter().rev().filter(agree);
         let is_tested = |at: usize| self.is_tested(self.candidates[at].cause);
         let first = left.max_by(|a, b| {
             let weights = self.weight(*a).total_cmp(&self.weight(*b));
@@ -435,6 +438,10 @@ const MOST_OF_ONE: f64 = 5.0;
 /// Surprise with which a cause is excluded. With this value and the one above, a wrong proof is
 /// rarer than one in a hundred in each simulation (docs/error-rates.md).
 const EXCLUDED: f64 = 10.0;
+
+/// Surprise of one change with which it contradicts a cause: its ratio is three standard deviations
+/// from what the cause predicts.
+const CONTRADICTED: f64 = 2.77;
 
 /// Surprise of no change with which figures have clearly changed.
 const CLEAR: f64 = 7.0;

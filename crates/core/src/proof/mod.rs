@@ -24,8 +24,8 @@
 //!   proved if both are left and the rate rose by less than a quarter.
 //! * Once a cause is proved, its remedy is tried as far as a test can lift the limit, if the budget
 //!   has room for it: its worth is measured.
-//! * **Likely** is the most probable cause that nothing excludes, if the plain runs' evidence names
-//!   it or a change is a test of it. Else it is **open**; the least bad of excluded causes is never
+//! * **Likely** is the most probable cause that no change contradicts, if the plain runs' evidence
+//!   names it or a change is a test of it. Else it is **open**; the least bad of excluded causes is never
 //!   named. Plain runs that drift or scatter too much prove nothing, and the findings say so
 //!   ([`crate::record::ProofDoubt`]).
 //!

@@ -212,6 +212,19 @@ fn a_change_that_nobody_predicts_differently_is_never_run() {
 }
 
 #[test]
+fn a_cause_that_one_change_contradicts_is_not_likely() {
+    let causes = [Cause::PathRate, Cause::SendBuffer];
+    for (ratio, expected) in [(1.0, &causes[..1]), (1.9, &causes[1..]), (1.4, &[])] {
+        let offers = vec![offer("streams", &[(causes[0], 1.0), (causes[1], 1.9)])];
+        let ranking = [(causes[0], 0.6), (causes[1], 0.4)];
+        let budget = ProofBudget { runs: 2, ..UNLIMITED };
+        let mut prover = Prover::with_offers(offers, &causes, &ranking, budget, 3);
+        run(&mut prover, |name| if name == "streams" { ratio } else { 1.0 });
+        assert_eq!(prover.findings().proof.causes, expected, "{ratio}");
+    }
+}
+
+#[test]
 fn all_excluded_is_open_and_never_the_least_bad() {
     let causes = [Cause::SendBuffer, Cause::ReceiveWindow];
     let offers = vec![offer("a", &[(causes[0], 1.9), (causes[1], 1.0)])];
