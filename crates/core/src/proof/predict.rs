@@ -162,6 +162,17 @@ impl Case<'_> {
         is_short && window.is_none_or(|segments| segments < FEW)
     }
 
+    /// The same where few random losses set the rate.
+    fn at_random(&self, certain: Predicted) -> Predicted {
+        let Predicted { low, expected, high, .. } = certain;
+        let Predicted { low: less, high: more, .. } = SAME_AT_RANDOM;
+        if self.loses_at_random() {
+            Predicted::new(less * low, expected, more * high)
+        } else {
+            certain
+        }
+    }
+
     fn loses_at_random(&self) -> bool {
         let few = self.seen.loss_events.is_none_or(|events| events < MANY_LOSSES);
         few && self.seen.never_lost != Some(true)
@@ -222,7 +233,7 @@ pub(super) fn streams(case: &Case<'_>) -> Option<Predicted> {
         Cause::Congestion => {
             let n = f64::from(case.test.streams.max(1));
             let beside_one = 2.0 * (n + 1.0) / (2.0 * n + 1.0);
-            Predicted::new(APART.min(0.95 * beside_one), 1.6, TWICE.high)
+            case.at_random(Predicted::new(APART.min(0.95 * beside_one), 1.6, TWICE.high))
         }
         Cause::PathRate | Cause::QosClass => SAME,
         Cause::Policer => SAME_WITH_LOSSES,
@@ -268,7 +279,7 @@ pub(super) fn mss(case: &Case<'_>) -> Option<Predicted> {
         Cause::Congestion if case.runs_bbr() => return None,
         // The rate is a number of segments for each RTT: Mathis 1997, and CUBIC's is such a number
         // too (RFC 9438). Beside one neighbour of equal window: 0.6/1.6 over 1/2.
-        Cause::Congestion => Predicted::new(0.52, MSS_FACTOR, 0.75),
+        Cause::Congestion => case.at_random(Predicted::new(0.52, MSS_FACTOR, 0.75)),
         // A cost for each packet; 10 % for what a byte costs beside it.
         Cause::SegmentSize => Predicted::new(0.54, MSS_FACTOR, 0.67),
         // A part for each packet and a part for each byte. Of small segments, whose packets cost

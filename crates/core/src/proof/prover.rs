@@ -169,11 +169,16 @@ impl Prover {
         Some(ProofRun::Changed { change: offer.change, test: Box::new(offer.test.clone()) })
     }
 
-    /// The first block has the first plain run; the order of the others is drawn.
+    /// The first block has the first plain run, that of a remedy the last one; the order of the
+    /// others is drawn.
     fn begin_block(&mut self) -> Option<Block> {
         let is_first = self.offers.iter().all(|state| state.blocks == 0);
-        let first = self.plain.last().copied().filter(|_| is_first);
-        let offer = self.choose(first.is_some())?;
+        let proved = self.evidence().proved().first().copied();
+        let first = self.plain.last().copied().filter(|_| is_first || proved.is_some());
+        let offer = match proved {
+            Some(cause) => self.remedy(cause)?,
+            None => self.choose(first.is_some())?,
+        };
         let is_plain_first = first.is_some() || self.dice.chance(0.5);
         Some(Block { offer, is_plain_first, first })
     }
@@ -243,28 +248,29 @@ impl Prover {
             && self.spent.bytes + bytes * (plain + offer.length * offer.most()) <= self.budget.bytes
     }
 
-    /// The change to make next: the one that tells most of what is left apart for its cost; of what
-    /// is proved the remedy.
+    /// The change to make next: the one that tells most of what is left apart for its cost.
     fn choose(&self, has_plain: bool) -> Option<usize> {
         let evidence = self.evidence();
-        let is_possible = |state: &OfferState| {
-            !state.is_refused
-                && state.blocks < MAX_BLOCKS
-                && self.affords_block(&state.offer, has_plain)
-        };
-        if let [cause, ..] = evidence.proved()[..] {
-            let lifts = |state: &OfferState| state.offer.lifts == Some(cause) && state.blocks == 0;
-            return self.offers.iter().position(|state| lifts(state) && is_possible(state));
-        }
         let mut best = None;
         for (at, state) in self.offers.iter().enumerate() {
-            let told = if is_possible(state) { evidence.gain(at) } else { 0.0 };
+            let told = if self.is_possible(state, has_plain) { evidence.gain(at) } else { 0.0 };
             let gain = told / (1.0 + state.offer.length);
             if gain > best.map_or(0.0, |(_, most)| most) {
                 best = Some((at, gain));
             }
         }
         best.map(|(at, _)| at)
+    }
+
+    /// The remedy of a cause that is proved, unless it was tried.
+    fn remedy(&self, cause: Cause) -> Option<usize> {
+        let lifts = |state: &OfferState| state.offer.lifts == Some(cause) && state.blocks == 0;
+        self.offers.iter().position(|state| lifts(state) && self.is_possible(state, true))
+    }
+
+    fn is_possible(&self, state: &OfferState, has_plain: bool) -> bool {
+        let is_left = !state.is_refused && state.blocks < MAX_BLOCKS;
+        is_left && self.affords_block(&state.offer, has_plain)
     }
 
     fn evidence(&self) -> Evidence<'_> {

@@ -137,7 +137,15 @@ fn a_full_link_keeps_its_rate_until_the_window_is_below_what_the_path_holds() {
 
 #[test]
 fn smaller_segments_lose_the_share_of_their_headers() {
-    let of = |cause| predicted("mss=0.6", &seen(), Watched::Rate, cause).unwrap();
+    let of = |cause| {
+        predicted(
+            "mss=0.6",
+            &PlainRuns { loss_events: Some(100.0), ..seen() },
+            Watched::Rate,
+            cause,
+        )
+        .unwrap()
+    };
     // 1448 of 1538 bytes against 868.8 of 958.8.
     let share = (868.8 / 958.8) / (1448.0 / 1538.0);
     assert!((of(Cause::PathRate).expected - share).abs() < 1e-9);

@@ -169,6 +169,7 @@ fn shown_by(verdict: &Verdict, leg: &Leg) -> Option<String> {
         .experiments
         .iter()
         .filter_map(|change| Some((change, change.tells(verdict.cause)?)))
+        .filter(|(_, tells)| *tells > 0.0)
         .collect();
     let follows = |change: &ChangeResult| change.follows(verdict.cause);
     told.sort_by(|a, b| follows(b.0).cmp(&follows(a.0)).then(b.1.total_cmp(&a.1)));
