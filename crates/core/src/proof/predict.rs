@@ -162,7 +162,7 @@ impl Case<'_> {
         is_short && window.is_none_or(|segments| segments < FEW)
     }
 
-    /// The same where few random losses set the rate.
+    /// The prediction with a wider tolerance where few random losses set the rate.
     fn at_random(&self, certain: Predicted) -> Predicted {
         let Predicted { low, expected, high, .. } = certain;
         let Predicted { low: less, high: more, .. } = SAME_AT_RANDOM;
