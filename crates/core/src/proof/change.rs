@@ -130,17 +130,22 @@ impl Intervention {
 pub static INTERVENTIONS: [Intervention; 26] = {
     use ChangedEnd::{Both, Receiver, Sender};
     [
-        Intervention::new(["pacing=2", "twice the pace"], Sender, twice_the_pace, predict::pacing),
+        Intervention::new(
+            ["pacing=2", "twice the pace"],
+            Sender,
+            |test, _| twice(test, pace),
+            predict::pacing,
+        ),
         Intervention::new(
             ["write_rate=2", "twice the rate of writing"],
             Sender,
-            faster_writes,
+            |test, _| twice(test, writes),
             predict::writes,
         ),
         Intervention::new(
             ["read_rate=2", "twice the rate of reading"],
             Receiver,
-            faster_reads,
+            |test, _| twice(test, reads),
             predict::reads,
         ),
         Intervention::new(
@@ -227,17 +232,22 @@ pub static INTERVENTIONS: [Intervention; 26] = {
             lifts: Some(Cause::Startup),
             ..Intervention::new(["time=3", "three times the time"], Both, longer, predict::longer)
         },
-        Intervention::remedy(["pacing=none", "no pace"], Sender, without_pace, Cause::Pacing),
+        Intervention::remedy(
+            ["pacing=none", "no pace"],
+            Sender,
+            |test, _| without(test, pace),
+            Cause::Pacing,
+        ),
         Intervention::remedy(
             ["write_rate=none", "writing without a rate"],
             Sender,
-            unlimited_writes,
+            |test, _| without(test, writes),
             Cause::ApplicationSend,
         ),
         Intervention::remedy(
             ["read_rate=none", "reading without a rate"],
             Receiver,
-            unlimited_reads,
+            |test, _| without(test, reads),
             Cause::ApplicationReceive,
         ),
         Intervention::remedy(
@@ -398,49 +408,38 @@ fn slower(test: &Test, seen: &PlainRuns) -> Result<Test, Refusal> {
     Ok(tcp(test)?.slowed_to(rate))
 }
 
-fn twice(rate: &mut Option<BitRate>) -> Result<(), Refusal> {
-    let BitRate(now) = rate.ok_or(Refusal::NotOfThisTest)?;
-    *rate = Some(BitRate(now.saturating_mul(2)));
-    Ok(())
+/// A rate that a test may set.
+type Rate = fn(&mut Test) -> Result<&mut Option<BitRate>, Refusal>;
+
+fn pace(test: &mut Test) -> Result<&mut Option<BitRate>, Refusal> {
+    tcp(test)?;
+    Ok(&mut test.options.pacing_bps)
 }
 
-fn twice_the_pace(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
-    let mut test = tcp(test)?;
-    twice(&mut test.options.pacing_bps)?;
-    Ok(test)
+fn writes(test: &mut Test) -> Result<&mut Option<BitRate>, Refusal> {
+    Ok(&mut stream(test)?.write_rate_bps)
 }
 
-fn without(rate: &mut Option<BitRate>) -> Result<(), Refusal> {
-    rate.take().map(|_| ()).ok_or(Refusal::NotOfThisTest)
+fn reads(test: &mut Test) -> Result<&mut Option<BitRate>, Refusal> {
+    Ok(&mut stream(test)?.read_rate_bps)
 }
 
-fn without_pace(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
-    let mut test = tcp(test)?;
-    without(&mut test.options.pacing_bps)?;
-    Ok(test)
+fn twice(test: &Test, rate: Rate) -> Result<Test, Refusal> {
+    changed(test, rate, |BitRate(now)| Some(BitRate(now.saturating_mul(2))))
 }
 
-fn unlimited_writes(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
+fn without(test: &Test, rate: Rate) -> Result<Test, Refusal> {
+    changed(test, rate, |_| None)
+}
+
+fn changed(
+    test: &Test,
+    rate: Rate,
+    change: fn(BitRate) -> Option<BitRate>,
+) -> Result<Test, Refusal> {
     let mut test = test.clone();
-    without(&mut stream(&mut test)?.write_rate_bps)?;
-    Ok(test)
-}
-
-fn unlimited_reads(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
-    let mut test = test.clone();
-    without(&mut stream(&mut test)?.read_rate_bps)?;
-    Ok(test)
-}
-
-fn faster_writes(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
-    let mut test = test.clone();
-    twice(&mut stream(&mut test)?.write_rate_bps)?;
-    Ok(test)
-}
-
-fn faster_reads(test: &Test, _: &PlainRuns) -> Result<Test, Refusal> {
-    let mut test = test.clone();
-    twice(&mut stream(&mut test)?.read_rate_bps)?;
+    let set = rate(&mut test)?;
+    *set = change(set.ok_or(Refusal::NotOfThisTest)?);
     Ok(test)
 }
 

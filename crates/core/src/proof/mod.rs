@@ -20,13 +20,13 @@
 //!   most of what is left for its cost.
 //! * **Proved** is the one cause that is left, if two changes agree with it, no figure is far from
 //!   its prediction, and figures have clearly changed in two runs as it predicts. A link or a
-//!   policer is also tested by a rate that stays where the change raises it for most others. Two causes are
-//!   proved if both are left and the rate rose by less than a quarter.
+//!   policer is also tested by a rate that stays where the change raises it for most others. Two
+//!   causes are proved if both are left and the rate rose by less than a quarter.
 //! * Once a cause is proved, its remedy is tried as far as a test can lift the limit, if the budget
 //!   has room for it: its worth is measured.
 //! * **Likely** is the most probable cause that no change contradicts, if the plain runs' evidence
-//!   names it or a change is a test of it. Else it is **open**; the least bad of excluded causes is never
-//!   named. Plain runs that drift or scatter too much prove nothing, and the findings say so
+//!   names it or a change is a test of it. Else it is **open**; the least bad of excluded causes is
+//!   never named. Plain runs that drift or scatter too much prove nothing, and the findings say so
 //!   ([`crate::record::ProofDoubt`]).
 //!
 //! How often that is wrong is simulated on six kinds of noise: `docs/error-rates.md`.
