@@ -155,16 +155,20 @@ fn the_path_below_a_connection_is_proved_with_the_endpoint_at_its_peer() {
         return;
     };
     let (_stranger, _) = path.begun("--receive-window 32KiB");
-    let proof = path.explain("1s", &["--json", &format!("--prove={PORT}")]);
-    assert_eq!(proof.status.code(), Some(0), "{}", stderr(&proof));
-    let document: Value = serde_json::from_slice(&proof.stdout).unwrap();
-    let record = &document["path"];
-    assert_eq!(
-        (&record["schema"], &record["direction"]),
-        (&"linerate.record/1".into(), &"up".into())
-    );
-    assert!(record["throughput_bps"].as_f64() > Some(0.0), "{record:#}");
-    assert!(record["verdict"]["proof"].is_string(), "{record:#}");
+    // On a busy machine nothing may arrive in the time of a run, or no session begin in time.
+    eventually("the path carries bytes while it is proved", || {
+        let proof = path.explain("1s", &["--json", &format!("--prove={PORT}")]);
+        assert_eq!(proof.status.code(), Some(0), "{}", stderr(&proof));
+        let document: Value = serde_json::from_slice(&proof.stdout).unwrap();
+        let Some(record) = document.get("path") else {
+            return false;
+        };
+        assert_eq!(record["schema"], "linerate.record/1");
+        assert_eq!(record["direction"], "up");
+        let has_rate = record["throughput_bps"].as_f64() > Some(0.0);
+        assert!(!has_rate || record["verdict"]["proof"].is_string(), "{record:#}");
+        has_rate
+    });
     // Nobody listens at port 1: that is said, and the connection is explained.
     let alone = path.explain("1s", &["--prove=1"]);
     assert_eq!(alone.status.code(), Some(0), "{}", stderr(&alone));

@@ -60,14 +60,17 @@ fn all_pairs_of_a_lab_are_measured_apart_and_a_slow_site_is_proved() {
     let ways: BTreeSet<[&str; 2]> = bulk.iter().map(Run::ends).collect();
     assert_eq!(cells.len(), ways.len(), "{matrix:#}");
     assert!(cells.iter().all(|cell| cell["throughput_bps"].is_f64()));
-    // Where the others are faster than the slow link can be, it is a suspect, and proved.
+    // Where the others are faster than the slow link can be, it is a suspect, and proved, or it is
+    // said why not.
     let is_slow = |cell: &&Value| cell["from"] == "s3" || cell["to"] == "s3";
     let mut others = cells.iter().filter(|cell| !is_slow(cell));
     if missed == 0 && others.all(|cell| cell["throughput_bps"].as_f64() > Some(30e6)) {
         let suspects = matrix["suspects"].as_array().unwrap();
         let slow = suspects.iter().find(|it| it["name"] == "s3").expect("its link is slow");
-        let proof = slow["proof"]["proof"].as_str().unwrap_or_else(|| panic!("{slow:#}"));
-        assert!(["proved", "likely", "open"].contains(&proof), "{slow:#}");
+        let proof = slow["proof"]["proof"].as_str();
+        let is_said = ["s3 was not proved", "its proof was not saved"];
+        assert!(proof.is_some() || is_said.iter().any(|why| words.contains(why)), "{slow:#}");
+        assert!(proof.is_none_or(|it| ["proved", "likely", "open"].contains(&it)), "{slow:#}");
     }
     let page = run(here, "mesh matrix mesh.toml --db h.db --test ping");
     let page = String::from_utf8(page.stdout).unwrap();

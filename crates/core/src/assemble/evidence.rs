@@ -299,6 +299,7 @@ pub(super) fn flow_udp(
         evidence.jitter_us = received.jitter_ns / 1000.0;
         evidence.malformed = received.malformed;
         evidence.train_bps = received.train.and_then(|train| train_bps(train, message));
+        evidence.train_datagrams = received.train.map(|train| train.datagrams.saturating_add(1));
         evidence.lost = evidence.sent.saturating_sub(received.received);
         // The socket's count is of the whole flow, warm-up included, and with offload an estimate.
         evidence.socket_drops = received.socket_drops.map(|drops| drops.min(evidence.lost));

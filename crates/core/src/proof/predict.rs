@@ -307,13 +307,21 @@ pub(super) fn mss(case: &Case<'_>) -> Option<Predicted> {
 /// far enough for a queue to drain, and near enough to lose little.
 pub(super) const SLOWER: f64 = 0.9;
 
+/// The least ratio of a sender that is limited by its buffer and paced. Linux asks for room in the
+/// buffer only when it begins a packet, and a packet that waits for the congestion window grows for
+/// as long as it waits: the buffer is exceeded until nothing but itself holds the sender. A pace
+/// makes packets short, each with memory of its own, and none of them waits. Measured: 0.26 to 0.61
+/// at 0.9 of the rate, 0.43 to 0.55 with BBR.
+const PACED_BUFFER: f64 = 0.25;
+
 /// The rate falls to the pace whatever the limit is. What does not keep even that had a rate that
-/// does not last, which no cause explains: buffers that leak in bursts, a start that overshot.
+/// does not last: a buffer that was exceeded, a start that overshot.
 pub(super) fn slower(case: &Case<'_>) -> Option<Predicted> {
     let same = case.same();
     let least = match case.cause {
         // The end of slow start has most of its bytes, and the pace holds that back.
         Cause::Startup => 0.4,
+        Cause::SendBuffer => PACED_BUFFER,
         _ => 0.8 * same.low,
     };
     Some(Predicted::new(least.min(SLOWER), SLOWER, same.high))
@@ -378,6 +386,8 @@ pub(super) fn algorithm(case: &Case<'_>) -> Option<Predicted> {
         }
         // Its start is another.
         Cause::Startup => return None,
+        // BBR paces.
+        Cause::SendBuffer => Predicted::new(PACED_BUFFER, 1.0, 1.14),
         // It fills 86 % of a window (`ceilings/thresholds.rs`, `HELD_TOLERANCE`), and gets a little
         // more out of a bucket or a short queue.
         _ => Predicted::new(0.8, 1.0, 1.14),

@@ -88,6 +88,9 @@ pub struct Prover {
     dice: Dice,
 }
 
+/// What a second block of the only change so far is worth beside the first one of another.
+const AGAIN: f64 = 0.5;
+
 /// Blocks of one change at most: what four do not tell, the scatter hides.
 const MAX_BLOCKS: usize = 4;
 
@@ -251,10 +254,13 @@ impl Prover {
     /// The change to make next: the one that tells most of what is left apart for its cost.
     fn choose(&self, has_plain: bool) -> Option<usize> {
         let evidence = self.evidence();
+        let made = self.offers.iter().filter(|state| state.blocks > 0).count();
         let mut best = None;
         for (at, state) in self.offers.iter().enumerate() {
             let told = if self.is_possible(state, has_plain) { evidence.gain(at) } else { 0.0 };
-            let gain = told / (1.0 + state.offer.length);
+            // A proof takes two different changes.
+            let worth = if made == 1 && state.blocks > 0 { AGAIN } else { 1.0 };
+            let gain = worth * told / (1.0 + state.offer.length);
             if gain > best.map_or(0.0, |(_, most)| most) {
                 best = Some((at, gain));
             }

@@ -153,6 +153,24 @@ fn smaller_segments_lose_the_share_of_their_headers() {
 }
 
 #[test]
+fn a_pace_shows_a_buffer_that_was_exceeded() {
+    let seen = seen();
+    for change in ["pace=0.9", "congestion=bbr"] {
+        let low = |cause| predicted(change, &seen, Watched::Rate, cause).unwrap().low;
+        assert!(low(Cause::SendBuffer) <= 0.26, "{change}");
+        assert!(low(Cause::ReceiveWindow) > 0.7 && low(Cause::PathRate) > 0.7, "{change}");
+    }
+}
+
+#[test]
+fn the_second_change_is_another_one() {
+    let mut prover = prover(UNLIMITED, 3);
+    let made = run(&mut prover, |_| 1.0);
+    let changes: Vec<&String> = made.iter().filter(|name| *name != "plain").collect();
+    assert_ne!(changes[0], changes[1], "{made:?}");
+}
+
+#[test]
 fn a_queue_that_is_nearly_nothing_predicts_nothing() {
     let of = |rtt: f64| {
         let seen = PlainRuns { rtt_s: Some(rtt), ..seen() };

@@ -182,7 +182,7 @@ pub struct PathTrain {
     /// Rate of the narrowest link, bits per second with the headers of IP and Ethernet (without
     /// preamble and gap); the sender's rate if that is lower.
     pub link_bps: f64,
-    /// Datagrams that arrived.
+    /// Datagrams that arrived, up to the first one that is missing.
     pub datagrams: u64,
     /// Payload of each, bytes.
     pub datagram_bytes: u64,

@@ -158,9 +158,11 @@ pub struct UdpEvidence {
     pub asked_bps: Option<u64>,
     /// Payload bytes of each datagram.
     pub datagram_bytes: u64,
-    /// Packet train: payload bits per second from the arrival of its first datagram to that of its
-    /// last.
+    /// Packet train: payload bits per second from the arrival of its first datagram to that of the
+    /// last one before any that is missing.
     pub train_bps: Option<f64>,
+    /// Packet train: datagrams from the first to that last one.
+    pub train_datagrams: Option<u64>,
 }
 
 // Counts of a host's policy for the path's device.

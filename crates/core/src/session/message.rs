@@ -336,9 +336,9 @@ pub struct UdpReceived {
 /// The arrival of a packet train, by the clock of the receiver's kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Train {
-    /// Datagrams after the first.
+    /// Datagrams after the first, up to where one is missing.
     pub datagrams: u64,
-    /// Time from the arrival of the first to that of the last, ns.
+    /// Time from the arrival of the first to that of the last of them, ns.
     pub nanoseconds: u64,
 }
 

@@ -180,7 +180,9 @@ fn trains(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Opti
     };
     let first = train(FIRST)?;
     let more = DISPERSION.as_secs_f64() * 1e6 / first.dispersion_us.max(1.0) * FIRST as f64;
-    let wanted = (more as u64).clamp(FIRST, MAX_TRAIN);
+    // Of what a queue or bucket has no room for, more would only be lost.
+    let is_whole = first.datagrams == FIRST;
+    let wanted = if is_whole { (more as u64).clamp(FIRST, MAX_TRAIN) } else { FIRST };
     let until = Instant::now() + REPEATED;
     let mut trains = Vec::from_iter((wanted == FIRST).then_some(first));
     let most = |agree: bool| if agree { TRAINS } else { MAX_TRAINS };
@@ -232,10 +234,11 @@ fn found(record: &Record) -> Option<PathTrain> {
     let payload_bps = udp.train_bps?;
     let peer = record.peer.parse::<std::net::SocketAddr>().ok()?.ip();
     let payload = udp.datagram_bytes as f64;
-    let behind = udp.received.saturating_sub(1) as f64;
+    let datagrams = udp.train_datagrams?;
+    let behind = datagrams.saturating_sub(1) as f64;
     Some(PathTrain {
         link_bps: payload_bps * (payload + header_bytes(peer) as f64 + ETHERNET_BYTES) / payload,
-        datagrams: udp.received,
+        datagrams,
         datagram_bytes: udp.datagram_bytes,
         dispersion_us: behind * payload * 8.0 / payload_bps * 1e6,
     })

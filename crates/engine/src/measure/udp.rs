@@ -385,8 +385,31 @@ struct Receiver {
     calls: u64,
     malformed: u64,
     corrupted: u64,
-    /// First and last arrival of a train, and how many datagrams arrived after the first.
-    train: Option<(Duration, Duration, u64)>,
+    train: Option<TrainArrival>,
+}
+
+/// The arrival of a packet train.
+struct TrainArrival {
+    first: Duration,
+    last: Duration,
+    /// Sequence number of the first datagram.
+    begin: u64,
+    /// Datagrams after the first, none of them missing.
+    behind: u64,
+}
+
+impl TrainArrival {
+    fn new(sequence: u64, arrived: Duration) -> Self {
+        Self { first: arrived, last: arrived, begin: sequence, behind: 0 }
+    }
+
+    /// The train ends where a datagram is missing: up to there the narrowest link set the gaps,
+    /// behind it what a queue or a bucket had room for.
+    fn take(&mut self, sequence: u64, arrived: Duration) {
+        if sequence == self.begin.saturating_add(self.behind + 1) {
+            (self.last, self.behind) = (arrived, self.behind + 1);
+        }
+    }
 }
 
 impl Receiver {
@@ -455,10 +478,8 @@ impl Receiver {
                 continue;
             }
             if let Some(arrived) = datagram.arrived {
-                let (first, _, behind) = self
-                    .train
-                    .map_or((arrived, arrived, 0), |(first, last, n)| (first, last, n + 1));
-                self.train = Some((first, arrived, behind));
+                let train = TrainArrival::new(header.sequence, arrived);
+                self.train.get_or_insert(train).take(header.sequence, arrived);
             }
             if run > 0 && header.sequence == first + run {
                 run += 1;
@@ -526,9 +547,9 @@ impl Receiver {
             socket_drops: Some((drops as f64 * per_frame).round() as u64),
             jitter_ns: self.jitter.ns().unwrap_or(0.0),
             malformed: self.malformed,
-            train: self.train.map(|(first, last, datagrams)| Train {
-                datagrams,
-                nanoseconds: nanos(last.saturating_sub(first)),
+            train: self.train.map(|train| Train {
+                datagrams: train.behind,
+                nanoseconds: nanos(train.last.saturating_sub(train.first)),
             }),
             expected: match self.marks {
                 Marks::Iperf3(_) => Some(counts.received + counts.lost),
@@ -554,6 +575,21 @@ mod tests {
 
     use super::*;
     use crate::measure::source::FlowSource;
+
+    #[test]
+    fn a_train_ends_before_the_first_datagram_that_is_missing() {
+        let at = |us| Duration::from_micros(us);
+        let mut train = TrainArrival::new(3, at(100));
+        // What the queue had room for, and one that found room later.
+        for (sequence, us) in [(3, 100), (4, 220), (5, 340), (9, 400), (6, 500)] {
+            train.take(sequence, at(us));
+            if sequence == 5 {
+                assert_eq!((train.behind, train.last), (2, at(340)));
+            }
+        }
+        // One that was overtaken has its place all the same.
+        assert_eq!((train.behind, train.last - train.first), (3, at(400)));
+    }
 
     /// Datagrams that a receiver counts which gets no CPU before the run is over.
     fn counted(read_rate_bps: Option<BitRate>) -> u64 {

@@ -348,6 +348,7 @@ pub(crate) fn udp_partial() -> Record {
                 asked_bps: Some(100_000_000),
                 datagram_bytes: 1448,
                 train_bps: None,
+                train_datagrams: None,
             }),
             ..Leg::new(Direction::Up)
         }],

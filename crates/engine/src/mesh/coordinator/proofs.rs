@@ -133,7 +133,9 @@ impl Coordinator<'_> {
 
     /// Gives up the proofs that take too long: their sites are away, or their budgets spent.
     pub(super) fn give_up_proofs(&mut self) {
-        self.proofs.retain(|it| Instant::now() < it.until);
+        for late in self.proofs.extract_if(.., |it| Instant::now() >= it.until) {
+            (self.say)(&format!("{} was not proved: its runs took too long", late.suspect));
+        }
     }
 
     /// Takes the report on a run of a proof. What an earlier coordinator asked for is dropped: the
@@ -160,14 +162,23 @@ impl Coordinator<'_> {
                 // Before the sites are free for others.
                 self.schedule.handle_input(self.now(), Input::Prove { test, from, to });
                 self.proofs.push(proof);
-            } else if let Some(record) = proof.runs.as_ref().and_then(ProofRuns::conclude) {
-                let label = (PROOF.to_owned(), proof.suspect);
-                if let Err(error) = self.save_record(report, said, offered, &record, Some(label)) {
-                    (self.say)(&format!("{said}: its proof was not saved: {error}"));
-                }
+            } else {
+                self.end_proof(report, said, offered, proof);
             }
         }
         self.note(report, bytes);
+    }
+
+    fn end_proof(&mut self, report: &Report, said: &str, offered: &Offered, proof: PairProof) {
+        let PairProof { suspect, runs, .. } = proof;
+        let has_proof = |record: &Record| record.verdict().is_some_and(|it| it.proof.is_some());
+        let Some(record) = runs.as_ref().and_then(ProofRuns::conclude).filter(has_proof) else {
+            return (self.say)(&format!("{suspect} was not proved: no run of it had a rate"));
+        };
+        let label = (PROOF.to_owned(), suspect);
+        if let Err(error) = self.save_record(report, said, offered, &record, Some(label)) {
+            (self.say)(&format!("{said}: its proof was not saved: {error}"));
+        }
     }
 }
 
