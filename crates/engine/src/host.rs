@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use linerate_core::record::{CpuFacts, DeviceFacts, HostFacts};
 use linerate_sys::clock::clock_source;
 use linerate_sys::ethtool::{Ethtool, Offload};
-use linerate_sys::netlink::Netlink;
+use linerate_sys::netlink::{Netlink, Qdisc};
 use linerate_sys::proc::{Probe, cgroup, cpu, machine, sysctl};
 use linerate_sys::thread;
 
@@ -131,8 +131,16 @@ fn cpu_facts() -> CpuFacts {
 
 /// The interface by which `peer` is reached.
 fn device_to(peer: IpAddr, asked: Option<&str>) -> Option<DeviceFacts> {
-    let link = path::device_to(&mut Netlink::open().ok()?, peer, asked)?;
+    let mut netlink = Netlink::open().ok()?;
+    let link = path::device_to(&mut netlink, peer, asked)?;
+    // Of several queues each has its own `fq`.
+    let disciplines = match link.qdisc.as_deref() {
+        Some("fq" | "mq") => netlink.qdiscs(&link.name).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let flow_rates = disciplines.iter().filter_map(Qdisc::flow_max_rate);
     let mut device = DeviceFacts {
+        flow_max_rate_bps: flow_rates.min().map(|bytes| u64::from(bytes) * 8),
         driver: link.kind,
         mtu_bytes: link.mtu,
         qdisc: link.qdisc,

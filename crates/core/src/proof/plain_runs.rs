@@ -40,7 +40,8 @@ pub struct PlainRuns {
     pub loss_events: Option<f64>,
     /// Whether no segment was retransmitted or marked since the connections began.
     pub never_lost: Option<bool>,
-    /// The lowest limit of a flow's pace that was read (socket or route); infinite if none is set.
+    /// The lowest limit of a flow's pace that was read (its socket's, or `maxrate` of the device's
+    /// `fq`); infinite if none is set.
     pub max_pacing_bps: Option<f64>,
     /// Whether a class of the sender's own host sent all that it may.
     pub is_class_full: Option<bool>,
@@ -135,6 +136,8 @@ impl PlainRuns {
             Some(sum? / senders.len() as f64)
         };
         let least = senders.iter().filter_map(|tcp| tcp.rtt_min_us).min();
+        let [sender_host, _] = record.environment.hosts_of(leg.direction);
+        let flow_rate = sender_host.and_then(|host| host.device.as_ref()?.flow_max_rate_bps);
         let mss = positive(f64::from(total.mss_bytes));
         Self {
             rtt_min_s: least.and_then(|us| positive(f64::from(us) / 1e6)),
@@ -150,7 +153,9 @@ impl PlainRuns {
             loss_events: Some(total.loss_events as f64),
             never_lost: never_lost(total),
             max_pacing_bps: mean(&|tcp| {
-                Some(tcp.max_pacing_rate_bps.map_or(f64::INFINITY, |rate| rate as f64))
+                let own = tcp.max_pacing_rate_bps.into_iter();
+                let rates = own.chain(flow_rate).map(|rate| rate as f64);
+                Some(rates.fold(f64::INFINITY, f64::min))
             }),
             window_held_share: mean(&window_held_share),
             window_open_share: mean(&|tcp| {

@@ -210,6 +210,8 @@ pub struct DeviceFacts {
     pub speed_bps: Option<u64>,
     /// Root queueing discipline.
     pub qdisc: Option<String>,
+    /// The most with which its `fq` lets each flow leave (`maxrate`), frames in bits per second.
+    pub flow_max_rate_bps: Option<u64>,
     /// Offloads by ethtool's names and whether they are on.
     pub offloads: BTreeMap<String, bool>,
 }

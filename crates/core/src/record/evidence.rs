@@ -176,7 +176,9 @@ pub struct UdpEvidence {
 pub struct QosEvidence {
     /// The device.
     pub device: String,
-    /// Rate of its root class, frames in bits per second.
+    /// The uppermost class above the busiest one, `major:minor`; absent if that has none above it.
+    pub link_class: Option<String>,
+    /// Rate of that class, frames in bits per second.
     pub link_bps: Option<f64>,
     /// Frames sent by it, bytes.
     pub link_bytes: Option<u64>,
@@ -203,7 +205,7 @@ pub struct QosClass {
     pub policy: Option<String>,
     /// Guaranteed rate, bits per second.
     pub rate_bps: f64,
-    /// Maximum rate, bits per second.
+    /// Maximum rate, bits per second: its own, or that of a class above it.
     pub ceil_bps: f64,
     /// Bytes sent.
     pub bytes: u64,

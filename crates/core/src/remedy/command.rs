@@ -140,6 +140,9 @@ fn step(remedy: &Remedy, run: Option<&Run<'_>>) -> CommandLine {
             let (rate, value) = (rate.typed(), value.typed());
             format!("tc class change dev {device} classid {object} htb rate {rate} ceil {value}")
         }
+        Change::FlowRate { object, value } => {
+            format!("tc qdisc change dev {object} root fq maxrate {}", value.typed())
+        }
         Change::Discipline { object, value, rate } => discipline(object, *value, *rate),
         Change::Module { object } => format!("modprobe {object}"),
         Change::ProcessLimit { object, value } => {

@@ -99,6 +99,13 @@ pub enum Change {
         /// already.
         rate: Option<BitRate>,
     },
+    /// The maximum rate of each flow at a device's `fq`, changed by tc.
+    FlowRate {
+        /// The device.
+        object: Name,
+        /// The new maximum.
+        value: BitRate,
+    },
     /// A class of HTB that is not linerate's, changed by tc.
     TrafficClass {
         /// The class.

@@ -244,6 +244,9 @@ impl SamplerCourse {
 // The device of the path: the backlog of its root discipline, and the effect of this host's
 // DiffServ policy from the beginning of the measured time to its end.
 
+/// Levels of classes that HTB has (`TC_HTB_MAXDEPTH`).
+const HTB_DEPTH: usize = 8;
+
 /// Most classes, and most policies, that a record keeps.
 const MAX_LISTED: usize = 16;
 
@@ -331,21 +334,28 @@ fn device_towards(peer: SocketAddr) -> Option<(Netlink, u32, Link)> {
 }
 
 fn evidence(device: &str, begin: &QosReading, end: &QosReading) -> QosEvidence {
-    let root = end.classes.iter().find(|(class, _)| class.parent.is_none());
     let leaves = end.classes.iter().filter(|(class, _)| !has_children(end, class));
-    let mut classes: Vec<QosClass> = leaves
-        .map(|(class, now)| QosClass {
-            class: name_of(class.id),
-            rate_bps: bits(class.rate),
-            ceil_bps: bits(class.ceil),
-            ..passed(now, &at(begin, class))
+    let mut carried: Vec<(&HtbClass, QosClass)> = leaves
+        .map(|(class, now)| {
+            let carried = QosClass {
+                class: name_of(class.id),
+                rate_bps: bits(class.rate),
+                ceil_bps: bits(most_of(end, class)),
+                ..passed(now, &at(begin, class))
+            };
+            (class, carried)
         })
-        .filter(|class| class.packets > 0 || class.dropped > 0)
+        .filter(|(_, class)| class.packets > 0 || class.dropped > 0)
         .collect();
-    classes.sort_by_key(|class| std::cmp::Reverse(class.bytes));
-    classes.truncate(MAX_LISTED);
+    carried.sort_by_key(|(_, class)| std::cmp::Reverse(class.bytes));
+    carried.truncate(MAX_LISTED);
+    // A class that nothing is above is no link of others.
+    let busiest = carried.first().map(|(class, _)| *class);
+    let root = busiest.and_then(|leaf| above(end, leaf).last());
+    let classes = carried.into_iter().map(|(_, class)| class).collect();
     QosEvidence {
         device: device.to_owned(),
+        link_class: root.map(|(class, _)| name_of(class.id)),
         link_bps: root.map(|(class, _)| bits(class.rate)),
         link_bytes: root.map(|(class, now)| now.bytes.saturating_sub(at(begin, class).bytes)),
         shaper: end.shaper.map(|(shaper, now)| {
@@ -392,6 +402,26 @@ fn policies(counting: &Counting, begin: &QosReading, end: &QosReading) -> Vec<Qo
     policies.sort_by_key(|policy| std::cmp::Reverse(policy.bytes));
     policies.truncate(MAX_LISTED);
     policies
+}
+
+/// The classes above one, the nearest first.
+fn above<'a>(
+    reading: &'a QosReading,
+    class: &HtbClass,
+) -> impl Iterator<Item = &'a (HtbClass, HtbStatistics)> {
+    let find = |id: Option<u32>| reading.classes.iter().find(|(other, _)| Some(other.id) == id);
+    std::iter::successors(find(class.parent), move |(class, _)| find(class.parent)).take(HTB_DEPTH)
+}
+
+/// The most that a class can send, bytes per second: no more than it and those above it may. The
+/// uppermost has nobody to borrow from, and sends its own rate, whatever its ceil
+/// (net/sched/sch_htb.c, `htb_activate_prios`).
+fn most_of(reading: &QosReading, class: &HtbClass) -> u64 {
+    let all: Vec<&HtbClass> =
+        std::iter::once(class).chain(above(reading, class).map(|(class, _)| class)).collect();
+    let ceils = all.iter().map(|class| class.ceil);
+    let uppermost = all.last().map(|class| class.rate);
+    ceils.chain(uppermost).min().unwrap_or(class.ceil)
 }
 
 fn has_children(reading: &QosReading, class: &HtbClass) -> bool {
@@ -520,12 +550,24 @@ mod tests {
         // The kernel's packet counter wraps around at 2³².
         let (begin, end) = (reading(5_000, u32::MAX - 1), reading(45_000, 38));
         let found = evidence("wa", &begin, &end);
-        assert_eq!(found.link_bps, Some(8e6));
+        assert_eq!((found.link_class.as_deref(), found.link_bps), (Some("1:1"), Some(8e6)));
         assert_eq!(found.link_bytes, Some(40_000));
         let [class] = found.classes.as_slice() else {
             panic!("{:?}", found.classes);
         };
         assert_eq!((class.class.as_str(), class.bytes, class.packets), ("1:10", 40_000, 40));
+    }
+
+    #[test]
+    fn a_class_that_has_nobody_to_borrow_from_is_limited_by_its_own_rate() {
+        let none = QosReading::default();
+        // Its ceil is 16 Mbit/s, and that of the class above it; the rate of that is 8.
+        let below = evidence("wa", &none, &reading(40_000, 40));
+        assert_eq!(below.classes[0].ceil_bps, 8e6);
+        let did = HtbStatistics { bytes: 40_000, packets: 40, ..HtbStatistics::default() };
+        let alone = QosReading { classes: vec![(class(1, None), did)], ..QosReading::default() };
+        let found = evidence("wa", &none, &alone);
+        assert_eq!((found.classes[0].ceil_bps, found.link_bps), (8e6, None));
     }
 
     #[test]

@@ -266,7 +266,7 @@ impl HtbClass {
 }
 
 /// The value of an attribute of `TCA_OPTIONS`.
-fn value(options: &[u8], kind: u16) -> Option<&[u8]> {
+pub(super) fn value(options: &[u8], kind: u16) -> Option<&[u8]> {
     let (_, value) = attributes(options).find(|(found, _)| *found == kind)?;
     Some(value)
 }

@@ -5,7 +5,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2};
 use serde::{Deserialize, Serialize};
 
+use super::htb::value;
 use super::{Netlink, NetlinkError};
+use crate::message::u32_at;
 
 /// A queueing discipline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,15 @@ pub struct Qdisc {
     pub parent: u32,
     /// Its options, in the form in which the kernel reports and accepts them (`TCA_OPTIONS`).
     pub options: Vec<u8>,
+}
+
+impl Qdisc {
+    /// The most with which `fq` lets each flow leave, bytes of frames per second; `None` of other
+    /// kinds, and without a maximum.
+    pub fn flow_max_rate(&self) -> Option<u32> {
+        let rate = u32_at(value(&self.options, TCA_FQ_FLOW_MAX_RATE)?, 0)?;
+        (self.kind == "fq" && rate != u32::MAX).then_some(rate)
+    }
 }
 
 /// A class of any queueing discipline.
@@ -232,3 +243,28 @@ pub(super) fn raw(options: &[TcOption]) -> Vec<u8> {
 }
 
 const TCA_OPTIONS: u16 = 2;
+/// linux/pkt_sched.h.
+const TCA_FQ_FLOW_MAX_RATE: u16 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maximum_of_fq_for_each_flow_is_read() {
+        let option = |kind: u16, value: u32| {
+            [&8u16.to_ne_bytes()[..], &kind.to_ne_bytes(), &value.to_ne_bytes()].concat()
+        };
+        let fq = |rate| Qdisc {
+            kind: "fq".to_owned(),
+            handle: (0x8001, 0),
+            root: true,
+            parent: u32::MAX,
+            options: [option(1, 10_000), option(TCA_FQ_FLOW_MAX_RATE, rate)].concat(),
+        };
+        assert_eq!(fq(1_000_000).flow_max_rate(), Some(1_000_000));
+        assert_eq!(fq(u32::MAX).flow_max_rate(), None);
+        assert_eq!(Qdisc { kind: "fq_codel".to_owned(), ..fq(1_000_000) }.flow_max_rate(), None);
+        assert_eq!(Qdisc { options: Vec::new(), ..fq(1) }.flow_max_rate(), None);
+    }
+}

@@ -57,7 +57,7 @@ pub(super) struct Signs {
 /// through, and is surer than anything that is seen through it. A limit that an application has set
 /// (pacing, buffers, windows) leaves the congestion window unused, so it comes before the network's
 /// own causes. Of these a queue is surer than the pattern of losses.
-pub(super) const RULES: [Rule; 23] = [
+pub(super) const RULES: [Rule; 24] = [
     startup::RULE,
     qos_class::SHAPER,
     segment_size::RULE,
@@ -69,6 +69,7 @@ pub(super) const RULES: [Rule; 23] = [
     as_asked::RULE,
     qos_class::CLASS,
     pacing::RULE,
+    pacing::EACH_FLOW,
     send_buffer::RULE,
     packets::READER,
     packets::WRITER,

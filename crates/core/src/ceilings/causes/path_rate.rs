@@ -65,7 +65,8 @@ fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
 }
 
 /// The speed of a host's device. Virtual devices have none, or report one that is not true (veth:
-/// 10 Gbit/s).
+/// 10 Gbit/s; a guest's: that of a card which it shares); a bond has the sum of links of which a
+/// flow uses one.
 pub(super) fn believable_speed(host: &HostFacts) -> Option<f64> {
     let device = host.device.as_ref()?;
     let speed = device.speed_bps.filter(|bps| *bps > 0)?;
@@ -73,8 +74,32 @@ pub(super) fn believable_speed(host: &HostFacts) -> Option<f64> {
 }
 
 fn is_virtual(device: &DeviceFacts) -> bool {
-    const KINDS: [&str; 8] =
-        ["veth", "loopback", "tun", "tap", "bridge", "dummy", "ifb", "virtio_net"];
+    const KINDS: [&str; 24] = [
+        "veth",
+        "loopback",
+        "tun",
+        "tap",
+        "bridge",
+        "dummy",
+        "ifb",
+        "virtio_net",
+        "vmxnet3",
+        "hv_netvsc",
+        "xen_netfront",
+        "vif",
+        "ena",
+        "gve",
+        "iavf",
+        "igbvf",
+        "ixgbevf",
+        "vxlan",
+        "geneve",
+        "wireguard",
+        "bonding",
+        "bond",
+        "team",
+        "macvlan",
+    ];
     let driver = device.driver.as_deref().unwrap_or_default();
     device.name == "lo" || KINDS.contains(&driver)
 }

@@ -247,6 +247,10 @@ fn remedy(view: &View<'_>, found: &CarrierClass<'_>, target_bps: f64) -> Option<
         Holder::Reserve(class) | Holder::Rest(class) => {
             (*class, PolicyKey::Reserve, class.rate_bps)
         }
+        Holder::Link(class) if class.policy.is_none() && found.qos.policies.is_empty() => {
+            let link = found.qos.link_class.as_deref()?;
+            return Some(at_sender(view, traffic_class(found, link, [needed; 2])?));
+        }
         Holder::Link(class) => {
             let device = Name::new(&found.qos.device)?;
             let remedy = policy(view, Some(device), PolicyKey::Rate, needed);
@@ -263,7 +267,13 @@ fn remedy(view: &View<'_>, found: &CarrierClass<'_>, target_bps: f64) -> Option<
             let remedy = policy(view, Some(Name::new(name)?), key, needed);
             Some(remedy.because(now(bps)))
         }
-        None if found.qos.policies.is_empty() => traffic_class(view, found, class, needed),
+        None if found.qos.policies.is_empty() => {
+            let has_rate = matches!(found.holder, Holder::Reserve(_) | Holder::Rest(_))
+                // Without a class above it, it sends its rate.
+                || found.qos.link_bps.is_none();
+            let kept = if has_rate { needed } else { rate(class.rate_bps) };
+            Some(at_sender(view, traffic_class(found, &class.class, [kept, needed])?))
+        }
         None => Some(policy(view, None, PolicyKey::Reserve, needed)),
     }
 }
@@ -272,23 +282,14 @@ fn policy(view: &View<'_>, object: Option<Name>, key: PolicyKey, value: BitRate)
     at_sender(view, Change::Policy { object, key, value })
 }
 
+/// Another rate and ceil of a class that is not linerate's.
 fn traffic_class(
-    view: &View<'_>,
     found: &CarrierClass<'_>,
-    class: &QosClass,
-    value: BitRate,
-) -> Option<Remedy> {
-    let rate = match found.holder {
-        Holder::Reserve(_) | Holder::Rest(_) => value,
-        _ => rate(class.rate_bps),
-    };
-    let change = Change::TrafficClass {
-        object: Name::new(&class.class)?,
-        device: Name::new(&found.qos.device)?,
-        rate,
-        value,
-    };
-    Some(at_sender(view, change))
+    class: &str,
+    [rate, value]: [BitRate; 2],
+) -> Option<Change> {
+    let (object, device) = (Name::new(class)?, Name::new(&found.qos.device)?);
+    Some(Change::TrafficClass { object, device, rate, value })
 }
 
 fn at_sender(view: &View<'_>, change: Change) -> Remedy {

@@ -129,6 +129,28 @@ fn each_row_of_the_kernels_table_has_its_cause() {
     assert_eq!(policed.predicted_bps, None);
 }
 
+/// Measured under `fq` of Linux 6.12.
+#[test]
+fn under_fq_a_pace_is_of_payload_and_a_maximum_of_frames() {
+    let with = |mut scene: Scene, maximum: Option<u64>| {
+        let device = scene.sender_host.device.as_mut().unwrap();
+        (device.qdisc, device.flow_max_rate_bps) = (Some("fq".into()), maximum);
+        scene
+    };
+    let paced = with(paced(), None).is(Cause::Pacing);
+    assert_eq!(limit(&paced, Cause::Pacing), 10e6);
+    let flows = with(tcp(7.64e6).times(2), Some(8_000_000));
+    let verdict = flows.is(Cause::Pacing).verdict;
+    assert_eq!(
+        verdict.evidence[0],
+        "fq of the sender's wa lets each flow leave with 8 Mbit/s at most"
+    );
+    let command = verdict.command();
+    assert!(command.starts_with("tc qdisc change dev wa root fq maxrate "), "{command}");
+    let slower = with(tcp(5e6), Some(8_000_000)).explain();
+    assert_ne!(slower.verdict.cause, Cause::Pacing);
+}
+
 #[test]
 fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     let mut scene = small_window();

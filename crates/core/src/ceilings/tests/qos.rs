@@ -173,6 +173,20 @@ fn classes_of_others_are_changed_by_tc() {
         remedy.starts_with("tc class change dev wa classid 1:12 htb rate 5mbit ceil "),
         "{remedy}"
     );
+    // Of a class that fills the link which the class above it is, that one is changed.
+    let qos = scene.sender.qos.as_mut().expect("has a policy");
+    (qos.link_class, qos.link_bps) = (Some("1:1".into()), Some(20e6));
+    let raises_both = |scene: &Scene, class: &str| {
+        let remedy = scene.is(Cause::QosClass).verdict.command();
+        let command = format!("tc class change dev wa classid {class} htb rate ");
+        let rates = remedy.strip_prefix(&command).and_then(|rates| rates.split_once(" ceil "));
+        assert!(rates.is_some_and(|(rate, ceil)| ceil == rate), "{remedy}");
+    };
+    raises_both(&scene, "1:1");
+    // Without one above it a class sends its rate, which is changed.
+    let qos = scene.sender.qos.as_mut().expect("has a policy");
+    (qos.link_class, qos.link_bps) = (None, None);
+    raises_both(&scene, "1:12");
     let qos = scene.sender.qos.as_mut().expect("has a policy");
     qos.device = "wa; reboot".into();
     assert_eq!(scene.is(Cause::QosClass).verdict.command(), "");
