@@ -631,6 +631,19 @@ fn cpu_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
     }
 }
 
+/// A link drops what its queue has no room for, so that there is one: by Little's law the excess of
+/// the round trip times the rate. One segment is what a link takes to send it, which the smallest
+/// RTT, of the handshake, has not got; a policer drops at that. One loss in a hundred segments is
+/// more than random ones mostly are.
+fn loses_without_a_queue(seen: &PlainRuns) -> bool {
+    const LOST: f64 = 0.01;
+    const SEGMENTS: f64 = 2.0;
+    let waiting = seen.queue_s().zip(seen.mss_bytes);
+    let waiting = waiting.map(|(queue, mss)| queue * seen.rate_bps / 8.0 / mss);
+    let lost = seen.retransmitted_share.is_some_and(|share| share >= LOST);
+    lost && waiting.is_some_and(|segments| segments < SEGMENTS)
+}
+
 /// A train of datagrams, sent back to back, arrives at the rate of the slowest link; a bucket lets
 /// it through as it is.
 fn path_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
@@ -638,8 +651,11 @@ fn path_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
     let has_queue = seen.queue_s().is_none_or(|queue| queue >= 3.0 * Watched::Queue.floor());
     match cause {
         // A shaper has a bucket and a queue.
-        Cause::PathRate => (train.is_some_and(|train| train > 1.5) && !has_queue)
-            .then_some("a train of datagrams went through faster, and there was no queue"),
+        Cause::PathRate if train.is_some_and(|train| train > 1.5) && !has_queue => {
+            Some("a train of datagrams went through faster, and there was no queue")
+        }
+        Cause::PathRate => loses_without_a_queue(seen)
+            .then_some("segments were lost, and no more than one waited on the path"),
         _ if train.is_some_and(|train| train < APART) => {
             Some("a train of datagrams was spread to the same rate")
         }

@@ -163,6 +163,24 @@ fn a_pace_shows_a_buffer_that_was_exceeded() {
 }
 
 #[test]
+fn what_loses_segments_and_has_no_queue_is_no_link() {
+    let test = plain();
+    let seen = |queue_s: f64, share: f64| PlainRuns {
+        rate_bps: 23.6e6,
+        rtt_min_s: Some(0.005),
+        rtt_s: Some(0.005 + queue_s),
+        retransmitted_share: Some(share),
+        never_lost: Some(false),
+        ..seen()
+    };
+    let is_link = |seen: PlainRuns| ruled_out(Cause::PathRate, &test, &seen).is_none();
+    // Eight flows at a policer lost three tenths; a queue of 9 packets at 93 Mbit/s is as short.
+    assert!(!is_link(seen(0.000_47, 0.3)));
+    assert!(ruled_out(Cause::Policer, &test, &seen(0.000_47, 0.3)).is_none());
+    assert!(is_link(seen(0.001_5, 0.3)) && is_link(seen(0.000_47, 0.001)));
+}
+
+#[test]
 fn the_second_change_is_another_one() {
     let mut prover = prover(UNLIMITED, 3);
     let made = run(&mut prover, |_| 1.0);
