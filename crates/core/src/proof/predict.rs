@@ -638,10 +638,10 @@ fn cpu_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
 fn loses_without_a_queue(seen: &PlainRuns) -> bool {
     const LOST: f64 = 0.01;
     const SEGMENTS: f64 = 2.0;
-    let waiting = seen.queue_s().zip(seen.mss_bytes);
-    let waiting = waiting.map(|(queue, mss)| queue * seen.rate_bps / 8.0 / mss);
+    let bytes = seen.queue_s().map(|queue| queue * seen.rate_bps / 8.0);
+    let segments = bytes.zip(seen.mss_bytes).map(|(bytes, mss)| bytes / mss);
     let lost = seen.retransmitted_share.is_some_and(|share| share >= LOST);
-    lost && waiting.is_some_and(|segments| segments < SEGMENTS)
+    lost && segments.is_some_and(|waiting| waiting < SEGMENTS)
 }
 
 /// A train of datagrams, sent back to back, arrives at the rate of the slowest link; a bucket lets
