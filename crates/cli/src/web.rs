@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use linerate_core::monitor::{Monitor, Schedule, Task};
-use linerate_core::stats::{changes, median, new_change};
+use linerate_core::stats::{TimedValue, changes, median, new_change};
 use linerate_core::units::format_rfc3339_seconds;
 use linerate_core::wire::is_same_secret;
 use linerate_engine::monitor::{labels, of_one_metric, parts, remembered, until};
@@ -301,10 +301,10 @@ fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Over
         _ => (last.path.clone(), format!("{} {}", last.workload, last.detail)),
     };
     let points = of_one_metric(history.series(&newest, None)?);
-    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-    let found = match values[..] {
+    let timed: Vec<TimedValue> = points.iter().map(|point| (point.at_s, point.value)).collect();
+    let found = match timed[..] {
         [] => None,
-        _ => new_change(&values)?,
+        _ => new_change(&timed)?,
     };
     let changed = found.map(|it| change(history, &points, it.at, [it.before, it.after]));
     Ok(Overview {
@@ -314,7 +314,7 @@ fn overview(history: &History, series: String, runs: i64) -> anyhow::Result<Over
         runs,
         last: Some((last.id, last.started_at, last.answer)),
         metric: points.last().map(|point| point.metric.clone()).unwrap_or_default(),
-        values: values[values.len().saturating_sub(DRAWN)..].to_vec(),
+        values: points[points.len().saturating_sub(DRAWN)..].iter().map(|it| it.value).collect(),
         changed: changed.transpose()?,
         starts: false,
     })
@@ -329,13 +329,13 @@ fn changes_of(
 ) -> anyhow::Result<Vec<(usize, SeriesChange)>> {
     let middle = |group: &[Point]| {
         let values: Vec<f64> = group.iter().map(|point| point.value).collect();
-        median(&values)
+        (group[group.len() / 2].at_s, median(&values))
     };
-    let values: Vec<f64> = points.chunks(group).map(middle).collect();
-    if values.is_empty() {
+    let series: Vec<TimedValue> = points.chunks(group).map(middle).collect();
+    if series.is_empty() {
         return Ok(Vec::new());
     }
-    let found = changes(&values, SEED)?.into_iter().map(|found| {
+    let found = changes(&series, SEED)?.into_iter().map(|found| {
         let at = found.at * group;
         Ok((at, change(history, points, at, [found.before, found.after])?))
     });

@@ -6,7 +6,7 @@
 
 use std::io::stdin;
 
-use linerate_stats::{changes, new_change, wilson};
+use linerate_stats::{TimedValue, changes, new_change, wilson};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -15,7 +15,9 @@ const ORDERS: u32 = 1000;
 
 fn main() {
     let lines = stdin().lines().map(|line| line.expect("a line"));
-    let mut values: Vec<f64> = lines.map(|line| line.trim().parse().expect("a number")).collect();
+    // One after the other, within an hour.
+    let parsed = lines.map(|line| line.trim().parse().expect("a number"));
+    let mut values: Vec<TimedValue> = (0..).zip(parsed).collect();
     let runs = values.len();
     println!(
         "{runs} runs in their order: monitor {}, history changes {}",
@@ -26,7 +28,9 @@ fn main() {
     let (mut monitor, mut once) = (0, 0);
     for order in 0..ORDERS {
         for last in (1..runs).rev() {
-            values.swap(last, (rng.next_u64() % (last as u64 + 1)) as usize);
+            let other = (rng.next_u64() % (last as u64 + 1)) as usize;
+            let pair = [last, other].map(|at| values[at].1);
+            (values[last].1, values[other].1) = (pair[1], pair[0]);
         }
         monitor += u32::from(monitor_alarms(&values));
         let found = changes(&values, order.into()).expect("numbers");
@@ -39,7 +43,7 @@ fn main() {
 }
 
 /// Whether a monitor, which looks after each run, says at any time that the series has changed.
-fn monitor_alarms(values: &[f64]) -> bool {
+fn monitor_alarms(values: &[TimedValue]) -> bool {
     let mut looks = 10..=values.len();
     looks.any(|end| new_change(&values[..end]).expect("numbers").is_some())
 }

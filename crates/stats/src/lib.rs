@@ -30,7 +30,7 @@ pub mod paired;
 mod shape;
 mod summary;
 
-pub use changes::{ChangePoint, FALSE_ALARMS, changes, new_change, two_sided_normal};
+pub use changes::{ChangePoint, FALSE_ALARMS, TimedValue, changes, new_change, two_sided_normal};
 pub use histogram::{LatencyBuckets, LatencyHistogram, LatencySummary};
 pub use packets::{Arrival, Jitter, SequenceCounts, SequenceTracker};
 pub use shape::{Figure, Mode, figure};

@@ -1,7 +1,7 @@
 //! `history changes`: when the figures of a test changed, and what else changed then.
 
 use anyhow::anyhow;
-use linerate_core::stats::{FALSE_ALARMS, changes};
+use linerate_core::stats::{FALSE_ALARMS, TimedValue, changes};
 use linerate_core::units::format_rfc3339_seconds;
 use linerate_engine::monitor::of_one_metric;
 use linerate_history::{Filter, History, HistoryError, Point};
@@ -48,8 +48,8 @@ fn found(history: &History, args: &ChangesArgs) -> anyhow::Result<Vec<Series>> {
         if points.len() < MIN_RUNS {
             continue;
         }
-        let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-        let changes = changes(&values, SEED)?
+        let series: Vec<TimedValue> = points.iter().map(|it| (it.at_s, it.value)).collect();
+        let changes = changes(&series, SEED)?
             .into_iter()
             .map(|it| change(history, &points, it.at, [it.before, it.after]));
         found.push(Series {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use linerate_core::monitor::{Alarm, HttpUrl, MonitoredPath, MonitoredTest};
-use linerate_core::stats::{ChangePoint, new_change};
+use linerate_core::stats::{ChangePoint, TimedValue, new_change};
 use linerate_core::units::format_rfc3339_seconds;
 use linerate_history::{Filter, History, HistoryError, NewAlarm, Point};
 use serde_json::{Value, json};
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use super::history::of_one_metric;
 use crate::words::Say;
 
-/// Most runs since the last change in which a new one is searched, the newest.
-const WINDOW: u32 = 200;
+/// Most runs since the last change that are looked at, the newest: three days of one each minute, so
+/// that there are other days to compare an hour with.
+const WINDOW: u32 = 5000;
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Wait after an alarm that was not told, until it is tried again. It doubles up to the longest.
@@ -106,9 +107,9 @@ impl Alarms {
         let from_id = history.changed_since(&self.owner, &series)?;
         let filter = Filter { most: Some(WINDOW), from_id, ..runs };
         let points = of_one_metric(history.series(&filter, test.metric.as_deref())?);
-        let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+        let timed: Vec<TimedValue> = points.iter().map(|it| (it.at_s, it.value)).collect();
         // It fails only where there are no values.
-        let Some(found) = new_change(&values).ok().flatten() else {
+        let Some(found) = new_change(&timed).ok().flatten() else {
             return Ok(None);
         };
         let Described { message, beside } = describe(history, &points, &found)?;
