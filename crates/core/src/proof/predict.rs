@@ -348,7 +348,8 @@ pub(super) fn drained(case: &Case<'_>) -> Option<Predicted> {
                 || (case.cause == Policer && !case.waits_for_acknowledgements());
             (case.seen.queue_s()?, is_outside, by_itself)
         }
-        // Losses of a bucket or a full queue end, random ones do not care for the rate.
+        // Losses of a bucket or a full queue end; random ones do not care for the rate, and those of
+        // bursts into a short queue may end, too.
         Watched::Retransmissions => {
             let ends = is_outside || case.cause == Policer;
             (case.seen.retransmitted_share?, ends, case.cause == Congestion)
@@ -362,7 +363,11 @@ pub(super) fn drained(case: &Case<'_>) -> Option<Predicted> {
     // A third may be left: what the path has by itself.
     let least = floor / (plain + floor);
     let gone = Predicted::new(0.9 * least, 1.2 * least, (1.0 / 3.0_f64).max(1.3 * least));
-    if ends { Some(gone) } else { stays.then_some(Predicted::new(0.6, 1.0, 1.8)) }
+    if ends {
+        return Some(gone);
+    }
+    let low = if case.watched == Watched::Retransmissions { gone.low } else { 0.6 };
+    stays.then_some(Predicted::new(low, 1.0, 1.8))
 }
 
 /// Whether an algorithm follows the rate of delivery and not losses.
@@ -656,7 +661,8 @@ fn path_ruled_out(cause: Cause, seen: &PlainRuns) -> Option<&'static str> {
         }
         Cause::PathRate => loses_without_a_queue(seen)
             .then_some("segments were lost, and no more than one waited on the path"),
-        _ if train.is_some_and(|train| train < APART) => {
+        // One that left more slowly says nothing.
+        _ if train.is_some_and(|train| train > SAME.low && train < APART) => {
             Some("a train of datagrams was spread to the same rate")
         }
         // BBR loses nothing once it has found the rate. Where the start is not known: a fifth of

@@ -186,7 +186,7 @@ pub struct PathTrain {
     pub datagrams: u64,
     /// Payload of each, bytes.
     pub datagram_bytes: u64,
-    /// Time from the first to the last, µs.
+    /// Time from the first to the last at that rate, µs.
     pub dispersion_us: f64,
 }
 

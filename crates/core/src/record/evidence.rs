@@ -158,8 +158,8 @@ pub struct UdpEvidence {
     pub asked_bps: Option<u64>,
     /// Payload bytes of each datagram.
     pub datagram_bytes: u64,
-    /// Packet train: payload bits per second from the arrival of its first datagram to that of the
-    /// last one before any that is missing.
+    /// Packet train: payload bits per second in the second half of its datagrams, up to one that is
+    /// missing.
     pub train_bps: Option<f64>,
     /// Packet train: datagrams from the first to that last one.
     pub train_datagrams: Option<u64>,

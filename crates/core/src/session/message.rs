@@ -338,7 +338,8 @@ pub struct UdpReceived {
 pub struct Train {
     /// Datagrams after the first, up to where one is missing.
     pub datagrams: u64,
-    /// Time from the arrival of the first to that of the last of them, ns.
+    /// Time from the arrival of the first to that of the last of them, ns, if all came at the pace
+    /// of the second half.
     pub nanoseconds: u64,
 }
 

@@ -126,6 +126,10 @@ const FIRST: u64 = 16;
 /// Time that a later train is to take: clocks and interrupt coalescing cause an error of some tens
 /// of µs.
 const DISPERSION: Duration = Duration::from_millis(10);
+/// Up to this rate trains are sent without offload: a kernel's shaper takes an offloaded train for a
+/// few packets, and lets each through as it is. A host sends a datagram in 2 to 6 µs, so that this
+/// is not its own speed.
+const PLAIN_UPTO_BPS: f64 = 300e6;
 /// Number of later trains, of which the median counts: a busy host delays a train, or delivers many
 /// of its datagrams at once.
 const TRAINS: usize = 3;
@@ -173,12 +177,13 @@ pub(crate) fn measure_trains(
 fn trains(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Option<PathTrain> {
     let mut client = Client::connect(target.clone(), stop.clone()).ok()?;
     let bytes = payload_bytes(target, client.peer().ip());
-    let mut train = |datagrams: u64| {
-        let test = test(direction, datagrams, bytes, seed);
+    let mut train = |datagrams: u64, offload: bool| {
+        let test = test(direction, (datagrams, bytes), offload, seed);
         let outcome = client.run(&test, &mut |_| true).ok()?;
         found(&outcome.record)
     };
-    let first = train(FIRST)?;
+    let first = train(FIRST, false)?;
+    let offload = first.link_bps > PLAIN_UPTO_BPS;
     let more = DISPERSION.as_secs_f64() * 1e6 / first.dispersion_us.max(1.0) * FIRST as f64;
     // Of what a queue or bucket has no room for, more would only be lost.
     let is_whole = first.datagrams == FIRST;
@@ -190,7 +195,7 @@ fn trains(target: &Target, direction: Direction, seed: u64, stop: &Stop) -> Opti
         if trains.len() >= most(PathTrain::agreed(&trains).is_some()) {
             break;
         }
-        let Some(found) = train(wanted) else {
+        let Some(found) = train(wanted, offload) else {
             break;
         };
         trains.push(found);
@@ -218,13 +223,15 @@ fn header_bytes(peer: IpAddr) -> u64 {
     }
 }
 
-fn test(direction: Direction, datagrams: u64, message_bytes: u64, seed: u64) -> Test {
-    let traffic = Traffic::Stream(StreamTest {
-        // One call sends the whole train.
-        offload: true,
-        train: true,
-        ..StreamTest::new(message_bytes)
-    });
+/// With offload one call sends the whole train.
+fn test(
+    direction: Direction,
+    (datagrams, message_bytes): (u64, u64),
+    offload: bool,
+    seed: u64,
+) -> Test {
+    let traffic =
+        Traffic::Stream(StreamTest { offload, train: true, ..StreamTest::new(message_bytes) });
     let extent = Extent::Count(datagrams);
     Test { seed, ..one_flow(traffic, Protocol::Udp, direction, extent) }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use linerate_core::foreign::iperf3::Layout;
 use linerate_core::pace::{MAX_BURST_NS, Pacer};
-use linerate_core::plan::{Extent, StreamTest};
+use linerate_core::plan::{Extent, MAX_TRAIN, StreamTest};
 use linerate_core::session::message::{Train, UdpReceived, UdpSent};
 use linerate_core::stats::{Jitter, LatencyHistogram, SequenceTracker};
 use linerate_core::units::BitRate;
@@ -390,25 +390,34 @@ struct Receiver {
 
 /// The arrival of a packet train.
 struct TrainArrival {
-    first: Duration,
-    last: Duration,
     /// Sequence number of the first datagram.
     begin: u64,
-    /// Datagrams after the first, none of them missing.
-    behind: u64,
+    /// When it and those behind it arrived, none of them missing.
+    at: Vec<Duration>,
 }
 
 impl TrainArrival {
-    fn new(sequence: u64, arrived: Duration) -> Self {
-        Self { first: arrived, last: arrived, begin: sequence, behind: 0 }
+    fn new(sequence: u64) -> Self {
+        Self { begin: sequence, at: Vec::new() }
     }
 
     /// The train ends where a datagram is missing: up to there the narrowest link set the gaps,
     /// behind it what a queue or a bucket had room for.
     fn take(&mut self, sequence: u64, arrived: Duration) {
-        if sequence == self.begin.saturating_add(self.behind + 1) {
-            (self.last, self.behind) = (arrived, self.behind + 1);
+        let next = self.begin.saturating_add(self.at.len() as u64);
+        if sequence == next && next - self.begin <= MAX_TRAIN {
+            self.at.push(arrived);
         }
+    }
+
+    /// The pace is that of the second half: a shaper's bucket lets the first datagrams through as
+    /// they are.
+    fn train(&self) -> Option<Train> {
+        let behind = self.at.len().checked_sub(1)?;
+        let middle = behind / 2;
+        let half = self.at[behind].saturating_sub(self.at[middle]);
+        let times = behind as f64 / (behind - middle).max(1) as f64;
+        Some(Train { datagrams: behind as u64, nanoseconds: nanos(half.mul_f64(times)) })
     }
 }
 
@@ -478,8 +487,8 @@ impl Receiver {
                 continue;
             }
             if let Some(arrived) = datagram.arrived {
-                let train = TrainArrival::new(header.sequence, arrived);
-                self.train.get_or_insert(train).take(header.sequence, arrived);
+                let train = self.train.get_or_insert_with(|| TrainArrival::new(header.sequence));
+                train.take(header.sequence, arrived);
             }
             if run > 0 && header.sequence == first + run {
                 run += 1;
@@ -547,10 +556,7 @@ impl Receiver {
             socket_drops: Some((drops as f64 * per_frame).round() as u64),
             jitter_ns: self.jitter.ns().unwrap_or(0.0),
             malformed: self.malformed,
-            train: self.train.map(|train| Train {
-                datagrams: train.behind,
-                nanoseconds: nanos(train.last.saturating_sub(train.first)),
-            }),
+            train: self.train.as_ref().and_then(TrainArrival::train),
             expected: match self.marks {
                 Marks::Iperf3(_) => Some(counts.received + counts.lost),
                 Marks::Own | Marks::None => None,
@@ -576,19 +582,28 @@ mod tests {
     use super::*;
     use crate::measure::source::FlowSource;
 
+    fn train(arrivals: &[(u64, u64)]) -> Train {
+        let mut train = TrainArrival::new(arrivals[0].0);
+        for (sequence, us) in arrivals {
+            train.take(*sequence, Duration::from_micros(*us));
+        }
+        train.train().unwrap()
+    }
+
     #[test]
     fn a_train_ends_before_the_first_datagram_that_is_missing() {
-        let at = |us| Duration::from_micros(us);
-        let mut train = TrainArrival::new(3, at(100));
-        // What the queue had room for, and one that found room later.
-        for (sequence, us) in [(3, 100), (4, 220), (5, 340), (9, 400), (6, 500)] {
-            train.take(sequence, at(us));
-            if sequence == 5 {
-                assert_eq!((train.behind, train.last), (2, at(340)));
-            }
-        }
-        // One that was overtaken has its place all the same.
-        assert_eq!((train.behind, train.last - train.first), (3, at(400)));
+        // What the queue had room for, and some that found room later.
+        let found = train(&[(3, 100), (4, 220), (5, 340), (9, 400), (10, 401)]);
+        assert_eq!((found.datagrams, found.nanoseconds), (2, 240_000));
+        assert_eq!(train(&[(0, 7)]), Train { datagrams: 0, nanoseconds: 0 });
+    }
+
+    #[test]
+    fn the_pace_of_a_train_is_that_of_its_second_half() {
+        // A bucket of four.
+        let found =
+            train(&[(0, 0), (1, 1), (2, 2), (3, 3), (4, 103), (5, 203), (6, 303), (7, 403)]);
+        assert_eq!((found.datagrams, found.nanoseconds), (7, 700_000));
     }
 
     /// Datagrams that a receiver counts which gets no CPU before the run is over.
