@@ -104,8 +104,7 @@ pub fn new_change(series: &[TimedValue]) -> Result<Option<ChangePoint>, StatsErr
         }
         let (before, after) = left.split_at(at);
         let shift = (median(after) - median(before)).abs();
-        let is_far = at >= KNOWN && shift >= FAR * scatter(before);
-        let correlations = dependence(&ranks[..at], is_far);
+        let correlations = dependence(&ranks[..at], least_errors(shift, before));
         // The probability of a normal figure that is z standard deviations off is about exp(-z²/2).
         independent.powf(1.0 / inflation(&correlations, [at, tail]))
     };
@@ -189,9 +188,9 @@ fn scatter(values: &[f64]) -> f64 {
 /// The first is what was found, corrected for few values, of which it comes out too small by
 /// (1 + 4ρ)/n (F. H. C. Marriott and J. A. Pope, Biometrika 41, 1954), and half a standard error for
 /// doubt. Those behind it are its powers, or what was found for as long as that is not chance: a
-/// wave of a day lasts longer than powers tell. A difference that is far beyond the scatter does not
-/// come from a dependence that is hardly seen: there, it must be clear.
-fn dependence(ranks: &[f64], is_far: bool) -> Vec<f64> {
+/// wave of a day lasts longer than powers tell. None counts where the first is not so many standard
+/// errors from 0.
+fn dependence(ranks: &[f64], least_errors: f64) -> Vec<f64> {
     let n = ranks.len() as f64;
     let error = 1.0 / n.sqrt();
     let middle = ranks.iter().sum::<f64>() / n;
@@ -201,7 +200,7 @@ fn dependence(ranks: &[f64], is_far: bool) -> Vec<f64> {
         let found = pairs.map(|(one, other)| (one - middle) * (other - middle)).sum::<f64>() / all;
         found + (1.0 + 4.0 * found) / n
     };
-    if is_far && correlation(1) < VERY_CLEARLY * error {
+    if correlation(1) < least_errors * error {
         return Vec::new();
     }
     let first = (correlation(1) + DOUBT * error).clamp(0.0, 1.0);
@@ -210,6 +209,20 @@ fn dependence(ranks: &[f64], is_far: bool) -> Vec<f64> {
     let found = found.map(|rho| rho.min(1.0)).chain(std::iter::repeat(0.0));
     let larger = powers.zip(found).map(|(power, found)| f64::max(power, found));
     larger.take(ranks.len() / 2).take_while(|rho| *rho >= LEAST).collect()
+}
+
+/// Standard errors that a correlation has at least which can make such a difference: one that is
+/// far beyond the scatter does not come from a dependence that is hardly seen, and one that is
+/// farther from none.
+fn least_errors(shift: f64, before: &[f64]) -> f64 {
+    let usual = scatter(before);
+    if shift >= VERY_FAR * usual {
+        f64::INFINITY
+    } else if before.len() >= KNOWN && shift >= FAR * usual {
+        VERY_CLEARLY
+    } else {
+        f64::NEG_INFINITY
+    }
 }
 
 /// The variance of the difference of the means of two parts of these lengths, over that of
@@ -239,6 +252,8 @@ const KNOWN: usize = 30;
 const FAR: f64 = 5.0;
 /// Standard errors of a correlation that makes even such a difference.
 const VERY_CLEARLY: f64 = 2.5;
+/// A difference that no dependence makes: a wave three standard deviations high is nine off.
+const VERY_FAR: f64 = 20.0;
 /// Standard errors by which a correlation may be larger than it was found.
 const DOUBT: f64 = 0.5;
 /// A smaller correlation does nothing.
@@ -292,7 +307,10 @@ fn block_length(values: &[f64]) -> usize {
         part.iter().map(move |value| value - middle)
     });
     let beside: Vec<f64> = beside.into_iter().flatten().collect();
-    let sum: f64 = dependence(&ranks(&beside), false).iter().sum();
+    let shift = (median(after) - median(before)).abs();
+    let least =
+        if shift >= VERY_FAR * scatter(&beside) { f64::INFINITY } else { f64::NEG_INFINITY };
+    let sum: f64 = dependence(&ranks(&beside), least).iter().sum();
     // The correlation whose powers have this sum.
     let rho = sum / (1.0 + sum);
     let n = values.len() as f64;
@@ -528,6 +546,15 @@ mod tests {
         let mut source = Source::new(12);
         let alarms = rate(20, || alarms_of(&dependent(&mut source, 200, (0.0, 3600, 3.0))) > 0);
         assert!(alarms <= 0.25, "{alarms}");
+    }
+
+    #[test]
+    fn a_large_shift_of_a_series_that_creeps_is_found() {
+        let creeps = |at: u32| if at < 40 { 90e6 } else { 50e6 } + f64::from(at);
+        let values = minutely(&(0..45).map(creeps).collect::<Vec<f64>>());
+        assert_eq!(new_change(&values).unwrap().map(|change| change.at), Some(40));
+        let found = changes(&values, 1).unwrap();
+        assert!(found.iter().any(|change| change.at == 40), "{found:?}");
     }
 
     #[test]
