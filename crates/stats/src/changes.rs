@@ -7,9 +7,9 @@
 //! is looked at in turn. Of the values only their ranks count, so that a single run far off moves
 //! nothing.
 //!
-//! Runs of a real path depend on those before them, and on the hour. What the hour explains is taken
-//! off first ([`Residuals`]), and what is left of the dependence from one value to the next makes a
-//! difference less telling ([`dependence`]).
+//! Runs of a real path depend on those before them, and on the hour. What the hour explains is
+//! taken off first ([`Residuals`]), and what is left of the dependence from one value to the next
+//! makes a difference less telling ([`dependence`]).
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -49,8 +49,8 @@ const TAILS: [usize; 10] = [5, 6, 7, 8, 10, 12, 15, 20, 30, 50];
 const MOST_HELD: usize = 200;
 /// Chance, at most, that the last values of one such number are as far from those before without a
 /// change. 200 looks then find a change that is not there in 1.9 % of series: the share of 5,000
-/// simulated ones (`error_rates_of_the_monitor`). By Boole's inequality it could be 10 %, but one look mostly sees what
-/// another did.
+/// simulated ones (`error_rates_of_the_monitor`). By Boole's inequality it could be 10 %, but one
+/// look mostly sees what another did.
 const LEVEL_OF_A_TAIL: f64 = 1.0 / 20_000.0;
 
 /// The changes of a series, in its order of time. The same seed gives the same answer.
@@ -94,17 +94,16 @@ pub fn new_change(series: &[TimedValue]) -> Result<Option<ChangePoint>, StatsErr
     let values: Vec<f64> = series.iter().map(|(_, value)| *value).collect();
     sorted("changes", &values)?;
     let Residuals { first, values: left } = Residuals::new(series, MOST_HELD);
-    let ranks = ranks(&left);
     let p_value = |tail: usize| {
         let at = left.len() - tail;
-        let independent = rank_p_value(left.split_at(at));
+        let (before, after) = left.split_at(at);
+        let independent = rank_p_value((before, after));
         // Of independent values nothing is to be corrected.
         if independent > LEVEL_OF_A_TAIL {
             return independent;
         }
-        let (before, after) = left.split_at(at);
-        let shift = (median(after) - median(before)).abs();
-        let correlations = dependence(&ranks[..at], least_errors(shift, before));
+        let least = least_errors(shift(before, after), before);
+        let correlations = dependence(&ranks(&left)[..at], least);
         // The probability of a normal figure that is z standard deviations off is about exp(-z²/2).
         independent.powf(1.0 / inflation(&correlations, [at, tail]))
     };
@@ -177,6 +176,11 @@ fn of_the_hour(series: &[TimedValue], at_s: u64) -> Option<f64> {
     is_of_two.then(|| median(&values))
 }
 
+/// How far apart the medians of two parts are.
+fn shift(before: &[f64], after: &[f64]) -> f64 {
+    (median(after) - median(before)).abs()
+}
+
 /// The median distance from the median.
 fn scatter(values: &[f64]) -> f64 {
     let middle = median(values);
@@ -186,10 +190,10 @@ fn scatter(values: &[f64]) -> f64 {
 /// The correlations of values with those one, two, … before them, by their ranks.
 ///
 /// The first is what was found, corrected for few values, of which it comes out too small by
-/// (1 + 4ρ)/n (F. H. C. Marriott and J. A. Pope, Biometrika 41, 1954), and half a standard error for
-/// doubt. Those behind it are its powers, or what was found for as long as that is not chance: a
-/// wave of a day lasts longer than powers tell. None counts where the first is not so many standard
-/// errors from 0.
+/// (1 + 4ρ)/n (F. H. C. Marriott and J. A. Pope, Biometrika 41, 1954), and half a standard error
+/// for doubt. Those behind it are its powers, or what was found for as long as that is not chance:
+/// a wave of a day lasts longer than powers tell. None counts where the first is not so many
+/// standard errors from 0.
 fn dependence(ranks: &[f64], least_errors: f64) -> Vec<f64> {
     let n = ranks.len() as f64;
     let error = 1.0 / n.sqrt();
@@ -200,13 +204,14 @@ fn dependence(ranks: &[f64], least_errors: f64) -> Vec<f64> {
         let found = pairs.map(|(one, other)| (one - middle) * (other - middle)).sum::<f64>() / all;
         found + (1.0 + 4.0 * found) / n
     };
-    if correlation(1) < least_errors * error {
+    let of_neighbours = correlation(1);
+    if of_neighbours < least_errors * error {
         return Vec::new();
     }
-    let first = (correlation(1) + DOUBT * error).clamp(0.0, 1.0);
+    let first = (of_neighbours + DOUBT * error).clamp(0.0, 1.0);
     let powers = std::iter::successors(Some(first), |power| Some(power * first));
-    let found = (1..=ranks.len() / 2).map(correlation).take_while(|rho| *rho >= CLEARLY * error);
-    let found = found.map(|rho| rho.min(1.0)).chain(std::iter::repeat(0.0));
+    let clear = (1..=ranks.len() / 2).map(correlation).take_while(|rho| *rho >= CLEARLY * error);
+    let found = clear.map(|rho| rho.min(1.0)).chain(std::iter::repeat(0.0));
     let larger = powers.zip(found).map(|(power, found)| f64::max(power, found));
     larger.take(ranks.len() / 2).take_while(|rho| *rho >= LEAST).collect()
 }
@@ -307,9 +312,8 @@ fn block_length(values: &[f64]) -> usize {
         part.iter().map(move |value| value - middle)
     });
     let beside: Vec<f64> = beside.into_iter().flatten().collect();
-    let shift = (median(after) - median(before)).abs();
-    let least =
-        if shift >= VERY_FAR * scatter(&beside) { f64::INFINITY } else { f64::NEG_INFINITY };
+    let is_very_far = shift(before, after) >= VERY_FAR * scatter(&beside);
+    let least = if is_very_far { f64::INFINITY } else { f64::NEG_INFINITY };
     let sum: f64 = dependence(&ranks(&beside), least).iter().sum();
     // The correlation whose powers have this sum.
     let rho = sum / (1.0 + sum);
@@ -571,7 +575,7 @@ mod tests {
 
     /// As the documentation says it.
     #[test]
-    #[ignore = "some minutes: cargo test --release -p linerate-stats -- --ignored --nocapture rates_of_dep"]
+    #[ignore = "minutes: cargo test --release -p linerate-stats -- --ignored --nocapture dependent"]
     fn error_rates_of_dependent_series() {
         for rho in [0.0, 0.2, 0.4, 0.6, 0.8] {
             let [alarms, once] = found_in_dependent((rho, 60, 0.0), 400, 200);

@@ -1,8 +1,8 @@
 //! Proof of what limits a path: one thing is changed at a time, and the rate follows it or not.
 //!
 //! A resource is the limit if the rate follows it when it alone is changed; nothing else is, if the
-//! rate does not follow. So each change of our own test ([`INTERVENTIONS`]) has, for each cause, the
-//! ratio that it predicts ([`Predicted`]). [`Prover`] chooses the runs and draws the conclusion
+//! rate does not follow. So each change of our own test ([`INTERVENTIONS`]) has, for each cause,
+//! the ratio that it predicts ([`Predicted`]). [`Prover`] chooses the runs and draws the conclusion
 //! ([`ProofFindings`]). It has no sockets and no clock: it says which run to make, and takes its
 //! figures.
 //!

@@ -78,8 +78,8 @@ impl Offer {
         self.basis.as_ref().is_some_and(|basis| window(&basis.plain) != window(&self.test))
     }
 
-    /// Predicts anew from the window of the plain runs, bytes, and that of the changed ones over it:
-    /// what an end makes of the size that it was asked for is not guessed.
+    /// Predicts anew from the window of the plain runs, bytes, and that of the changed ones over
+    /// it: what an end makes of the size that it was asked for is not guessed.
     pub fn follow_window(&mut self, plain: f64, ratio: f64) {
         if let Some(basis) = &mut self.basis {
             basis.seen.receive_window_bytes = Some(plain);

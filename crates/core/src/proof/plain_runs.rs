@@ -82,8 +82,8 @@ impl PlainRuns {
         Some((self.rtt_s? - self.rtt_min_s?).max(0.0))
     }
 
-    /// Whether the receiver's window was smaller than the congestion window, and for most of the time
-    /// less than half of what it once was: it closes behind a reader that is late.
+    /// Whether the receiver's window was smaller than the congestion window, and for most of the
+    /// time less than half of what it once was: it closes behind a reader that is late.
     pub fn has_closing_window(&self) -> bool {
         let is_least = self.window_over_cwnd.is_some_and(|ratio| ratio < 1.0);
         is_least && self.window_open_share.is_some_and(|share| share <= 0.5)

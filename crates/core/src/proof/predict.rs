@@ -150,9 +150,9 @@ impl Case<'_> {
         }
     }
 
-    /// Whether a small window may wait for delayed acknowledgements, as it does after each loss: that
-    /// is no queue, and another pace changes it. A receiver of Linux delays each by 40 ms at most
-    /// (`TCP_DELACK_MIN`); of the segments of a window only the last one waits.
+    /// Whether a small window may wait for delayed acknowledgements, as it does after each loss:
+    /// that is no queue, and another pace changes it. A receiver of Linux delays each by 40 ms at
+    /// most (`TCP_DELACK_MIN`); of the segments of a window only the last one waits.
     fn waits_for_acknowledgements(&self) -> bool {
         const FEW: f64 = 30.0;
         const DELAYED_S: f64 = 0.04;
@@ -348,8 +348,8 @@ pub(super) fn drained(case: &Case<'_>) -> Option<Predicted> {
                 || (case.cause == Policer && !case.waits_for_acknowledgements());
             (case.seen.queue_s()?, is_outside, by_itself)
         }
-        // Losses of a bucket or a full queue end; random ones do not care for the rate, and those of
-        // bursts into a short queue may end, too.
+        // Losses of a bucket or a full queue end; random ones do not care for the rate, and those
+        // of bursts into a short queue may end, too.
         Watched::Retransmissions => {
             let ends = is_outside || case.cause == Policer;
             (case.seen.retransmitted_share?, ends, case.cause == Congestion)

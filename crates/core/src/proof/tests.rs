@@ -440,8 +440,8 @@ fn a_policer_that_took_its_losses_before_the_measured_time_stays_possible() {
     assert!(ruled_out(Cause::Policer, &plain(), &after_losses).is_none());
 }
 
-/// Plain runs against another tool's server, whose window is full nearly always: its 250 kB are this
-/// share of its widest.
+/// Plain runs against another tool's server, whose window is full nearly always: its 250 kB are
+/// this share of its widest.
 fn foreign(open: f64) -> PlainRuns {
     PlainRuns {
         rtt_s: Some(0.020),

@@ -126,9 +126,9 @@ const FIRST: u64 = 16;
 /// Time that a later train is to take: clocks and interrupt coalescing cause an error of some tens
 /// of µs.
 const DISPERSION: Duration = Duration::from_millis(10);
-/// Up to this rate trains are sent without offload: a kernel's shaper takes an offloaded train for a
-/// few packets, and lets each through as it is. A host sends a datagram in 2 to 6 µs, so that this
-/// is not its own speed.
+/// Up to this rate trains are sent without offload: a kernel's shaper takes an offloaded train for
+/// a few packets, and lets each through as it is. A host sends a datagram in 2 to 6 µs, so that
+/// this is not its own speed.
 const PLAIN_UPTO_BPS: f64 = 300e6;
 /// Number of later trains, of which the median counts: a busy host delays a train, or delivers many
 /// of its datagrams at once.

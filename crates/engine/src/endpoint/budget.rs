@@ -69,8 +69,8 @@ pub(super) struct Claim {
 
 impl Cost {
     /// The resources that this host gives: `memory` bytes or a quarter of what it has, half of its
-    /// CPUs, three eighths of the descriptors of this process, and as many `connections` as its owner
-    /// allows.
+    /// CPUs, three eighths of the descriptors of this process, and as many `connections` as its
+    /// owner allows.
     pub(super) fn of_host(memory: Option<u64>, connections: u64) -> Self {
         let groups = CgroupLimits::read().ok();
         let within = |limit: Option<&Option<u64>>, all: u64| match limit {

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::history::of_one_metric;
 use crate::words::Say;
 
-/// Most runs since the last change that are looked at, the newest: three days of one each minute, so
-/// that there are other days to compare an hour with.
+/// Most runs since the last change that are looked at, the newest: three days of one each minute,
+/// so that there are other days to compare an hour with.
 const WINDOW: u32 = 5000;
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
