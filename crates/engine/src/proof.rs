@@ -88,12 +88,15 @@ fn ranking(record: &Record) -> Vec<(Cause, f64)> {
     let Some(verdict) = record.verdict() else {
         return Vec::new();
     };
-    let sure = verdict.confidence.unwrap_or(0.0);
+    let sure = verdict.confidence.unwrap_or(UNJUDGED);
     let rest = if verdict.cause == Cause::Unexplained { NAMED / 2.0 } else { 1.0 - sure };
     let next = verdict.runner_up.as_ref().map(|next| (next.cause, rest));
     let all = [(verdict.cause, sure)].into_iter().chain(next);
     all.filter(|(cause, _)| *cause != Cause::Unexplained).collect()
 }
+
+/// Weight of a cause of a kind of which too few verdicts were ever judged: it is tested first.
+const UNJUDGED: f64 = 0.9;
 
 /// The runs of a proof of one test, whoever makes them.
 #[derive(Debug)]

@@ -17,13 +17,14 @@ pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option
     remedy::buffer_for(product, share)
 }
 
-/// A socket buffer of `bytes`. The kernel cuts a larger request than its limit allows without an
+/// A socket buffer for what a flow needs, bytes. The kernel cuts a larger request than its limit allows without an
 /// error: then the buffer is left to the kernel's tuning, or the limit is raised first.
-pub(super) fn buffer(view: &View<'_>, role: Role, bytes: u64) -> Remedy {
+pub(super) fn buffer(view: &View<'_>, role: Role, needed: u64) -> Remedy {
     let option = match role {
         Role::Sender => RunOption::SendBuffer,
         Role::Receiver => RunOption::ReceiveWindow,
     };
+    let bytes = larger(view, role, needed);
     let remedy = Remedy::option(option, bytes);
     if !is_limited(view, role, bytes) {
         remedy
@@ -41,8 +42,9 @@ pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64)
         return None;
     }
     let needed = |payload_share| buffer_for(view, target_bps, payload_share);
-    let bytes = needed(None).max(needed(Some(payload_share)));
+    let most = needed(None).max(needed(Some(payload_share)));
     let roles = [Role::Receiver, Role::Sender].into_iter();
+    let bytes = roles.clone().map(|role| larger(view, role, most)).max().unwrap_or(most);
     let mut low: Vec<Role> = roles.filter(|role| is_limited(view, *role, bytes)).collect();
     if low.iter().any(|role| is_left_to_tuning(view, *role, bytes)) {
         return Some(Remedy::without(RunOption::Window));
@@ -55,6 +57,15 @@ pub(super) fn both_buffers(view: &View<'_>, target_bps: f64, payload_share: f64)
         Some(first) => remedy.after(first),
         None => remedy,
     })
+}
+
+/// What a flow needs, or twice what the run asked for if that held it back all the same: no remedy
+/// makes a buffer smaller.
+fn larger(view: &View<'_>, role: Role, needed: u64) -> u64 {
+    match asked_buffer(view, role) {
+        Some(asked) if asked >= needed => asked.saturating_mul(2),
+        _ => needed,
+    }
 }
 
 /// The setting that limits what a program may ask for a buffer.
@@ -94,11 +105,15 @@ pub(super) fn fixes_both_buffers(view: &View<'_>) -> bool {
 
 /// Whether the run was asked for a buffer of its own at this end.
 fn asks_buffer(view: &View<'_>, role: Role) -> bool {
+    asked_buffer(view, role).is_some()
+}
+
+fn asked_buffer(view: &View<'_>, role: Role) -> Option<u64> {
     let asked = view.asked.and_then(|test| match role {
         Role::Sender => test.options.send_buffer_bytes,
         Role::Receiver => test.options.receive_window_bytes,
     });
-    asked.is_some()
+    asked.map(|bytes| bytes.0)
 }
 
 /// A kernel setting of one figure.

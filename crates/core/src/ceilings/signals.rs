@@ -9,8 +9,9 @@ use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_he
 use super::thresholds::{
     BBR_PACE_REACHED, BBR_QUEUE_DELAY_US, BY_TURNS, COMING_DOWN, CPU_CONTENDED, CPU_SHORT,
     CPU_WORK, EVEN, EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS,
-    POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, SAME_WINDOW,
-    SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
+    POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, QUEUE_VARIES,
+    SAME_WINDOW, SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL,
+    USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -136,6 +137,16 @@ impl View<'_> {
     /// Whether a queue makes the RTT at least `ratio` times as long.
     pub(super) fn has_queue(&self, ratio: f64) -> bool {
         self.inflation().is_some_and(|it| it.is_queue(ratio))
+    }
+
+    /// Whether the usual longest round trip is far above the mean one: a window that is always full
+    /// before a link that keeps its rate makes a queue that is always as long.
+    pub(super) fn queue_varies(&self) -> bool {
+        let excess =
+            |flow: &TcpFlow<'_>, rtt_us: u32| Some(f64::from(rtt_us) - least_rtt_us(flow)?);
+        let usual = self.flows_mean(|flow| excess(flow, flow.tcp.rtt_p95_us?));
+        let mean = self.flows_mean(|flow| excess(flow, flow.tcp.rtt_mean_us));
+        usual.zip(mean).is_some_and(|(usual, mean)| usual >= QUEUE_VARIES * mean)
     }
 
     /// Whether the receiver's window limits the flows for most of their busy time.

@@ -1,13 +1,14 @@
 //! Chooses the cause that holds a direction back, and predicts what its remedy brings.
 
 use super::causes::{RULES, Rule, Signs, full_buffers_bps, whole_buffers_bps, with_cubic};
+use super::confidence::{LEAST_MARGIN, Votes, confidence};
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::remedy::{better_congestion_control, fixes_both_buffers};
 use super::signals::ThreadTime;
 use super::small_segments::full_segment;
 use super::thresholds::{CPU_CONTENDED, MIN_NEXT, PACKET_IN_BYTES, PREDICTED_TIMES, THREAD_FULL};
 use super::view::{TcpFlow, View, bps, percent};
-use super::{Cause, Ceiling, Explained, Verdict, Votes, confidence};
+use super::{Cause, Ceiling, Explained, Verdict};
 use crate::plan::Protocol;
 use crate::record::RunnerUp;
 use crate::remedy::{LookObject, Remedy, Run, RunOption};
@@ -62,13 +63,14 @@ pub(crate) fn explain(view: &View<'_>) -> Explained {
     let found = found(view, &candidates);
     let cause = found.map_or(Cause::Unexplained, |candidate| candidate.rule.cause);
     let votes = Votes::new(view, cause_alone);
-    let sure = confidence(votes.share(cause));
+    let margin = votes.share(cause);
     let next = votes.next(cause);
     let of_cause = |cause| candidates.iter().find(|other| other.rule.cause == cause);
     let mut verdict = match found.zip(found.and_then(|found| found.ceiling.as_ref())) {
-        Some((found, ceiling)) if sure >= UNEXPLAINED_BELOW => {
-            Verdict { confidence: Some(sure), ..verdict(view, found, ceiling, &ceilings) }
-        }
+        Some((found, ceiling)) if margin >= LEAST_MARGIN => Verdict {
+            confidence: confidence(view, found.rule.basis, margin),
+            ..verdict(view, found, ceiling, &ceilings)
+        },
         _ => unexplained(view, &candidates),
     };
     // A cause that was found and is not sure enough comes nearest.
@@ -279,9 +281,6 @@ const SENDER_UNKNOWN: &str =
 const LOSS_UNKNOWN: &str = "of the datagrams were lost, on the path or by the receiver's sockets: \
                             which, it takes linerate at both ends to tell";
 
-/// A verdict that is wrong as often as right is `unexplained`.
-const UNEXPLAINED_BELOW: f64 = 0.5;
-
 // Prediction of a remedy's effect: the lowest limit that stays when the cause is lifted.
 
 /// The limit that holds the run back once the cause is lifted.
@@ -355,7 +354,9 @@ pub(super) fn next(view: &View<'_>, current: &Ceiling, ceilings: &[Ceiling]) -> 
         .chain(of_remedy(view, lifted))
         .filter(|(_, limit)| *limit >= MIN_NEXT * view.throughput_bps)
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(Next { cause, limit_bps, is_promised: cpus_carry(view, lifted, ceilings, limit_bps) })
+    let is_carried =
+        cpus_carry(view, lifted, ceilings, limit_bps) && path_carries(view, ceilings, limit_bps);
+    Some(Next { cause, limit_bps, is_promised: is_carried })
 }
 
 /// If no next limit is known, a remedy aims at so many times the measured rate. Buffers that the
@@ -469,6 +470,15 @@ fn cpus_carry(view: &View<'_>, lifted: Cause, ceilings: &[Ceiling], limit_bps: f
     let knows_link = ceilings.iter().any(is_link);
     let far = || is_figure && knows_link && carries(view.writer()) && carries(view.reader());
     is_known && !of_cpu(lifted) && (times <= PREDICTED_TIMES || far())
+}
+
+/// Whether the path is known to carry a rate: a packet train found its slowest link, which is then
+/// among the limits, or data was delivered as fast. The device of a host tells nothing of the path
+/// behind it.
+fn path_carries(view: &View<'_>, ceilings: &[Ceiling], limit_bps: f64) -> bool {
+    let delivered = view.sum(|flow| flow.tcp.delivery_rate_max_bps.map(|bps| bps as f64));
+    ceilings.iter().any(|ceiling| ceiling.inputs.contains_key("train_link_bps"))
+        || delivered.is_some_and(|delivered| delivered >= limit_bps)
 }
 
 /// Whether others have a part of the CPU of the busier end: what they will leave it in the next run

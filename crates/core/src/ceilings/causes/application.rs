@@ -6,7 +6,7 @@ use super::super::thresholds::{
     SOCKET_DROPS, USUAL_STATE, WRITER_WAITS,
 };
 use super::super::view::{View, percent};
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::plan::StreamTest;
 use crate::record::TcpReceiver;
 use crate::remedy::{Remedy, RunOption};
@@ -15,6 +15,7 @@ use crate::units::BitRate;
 /// The writer.
 pub(super) const SEND: Rule = Rule {
     cause: Cause::ApplicationSend,
+    basis: Basis::Counted,
     tolerance: MODEL_TOLERANCE,
     ceiling: send_ceiling,
     signs: send_signs,
@@ -24,6 +25,7 @@ pub(super) const SEND: Rule = Rule {
 /// The reader.
 pub(super) const RECEIVE: Rule = Rule {
     cause: Cause::ApplicationReceive,
+    basis: Basis::Counted,
     tolerance: MODEL_TOLERANCE,
     ceiling: receive_ceiling,
     signs: receive_signs,

@@ -2,10 +2,11 @@
 
 use super::super::thresholds::{DATAGRAMS_LOST, EXACT_TOLERANCE, MODEL_TOLERANCE};
 use super::super::view::{View, bps, percent};
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::AsAsked,
+    basis: Basis::Computed,
     // What was lost on the path is missing from the rate.
     tolerance: MODEL_TOLERANCE,
     ceiling,

@@ -8,12 +8,18 @@ use super::super::thresholds::{
     TIMEOUTS_DECIDE, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View, percent};
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::record::TcpSender;
 use crate::remedy::Remedy;
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::Congestion, tolerance: MODEL_TOLERANCE, ceiling, signs, remedy };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::Congestion,
+    basis: Basis::Modelled,
+    tolerance: MODEL_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
 
 /// The model of the rate of a flow that lost segments.
 #[derive(Clone, Copy, PartialEq)]

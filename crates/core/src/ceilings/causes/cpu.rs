@@ -10,7 +10,7 @@ use super::super::thresholds::{
 };
 use super::super::view::{View, percent};
 use super::application::reader_is_late;
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::{CpuQuota, EndReport, HostFacts};
 use crate::remedy::{LookObject, Remedy, RunOption};
@@ -18,6 +18,7 @@ use crate::remedy::{LookObject, Remedy, RunOption};
 /// The sender's.
 pub(super) const SEND: Rule = Rule {
     cause: Cause::CpuSend,
+    basis: Basis::Counted,
     tolerance: MODEL_TOLERANCE,
     ceiling: send_ceiling,
     signs: send_signs,
@@ -27,6 +28,7 @@ pub(super) const SEND: Rule = Rule {
 /// The receiver's.
 pub(super) const RECEIVE: Rule = Rule {
     cause: Cause::CpuReceive,
+    basis: Basis::Counted,
     tolerance: MODEL_TOLERANCE,
     ceiling: receive_ceiling,
     signs: receive_signs,
@@ -36,6 +38,7 @@ pub(super) const RECEIVE: Rule = Rule {
 /// The CPUs of the host that both ends share.
 pub(super) const HOST: Rule = Rule {
     cause: Cause::CpuHost,
+    basis: Basis::Counted,
     tolerance: MODEL_TOLERANCE,
     ceiling: host_ceiling,
     signs: host_signs,

@@ -26,6 +26,8 @@ use crate::remedy::Remedy;
 /// The rule by which a cause is judged.
 pub(super) struct Rule {
     pub(super) cause: Cause,
+    /// What its evidence is.
+    pub(super) basis: Basis,
     /// Largest distance of the measured rate from the ceiling, as a share of the ceiling.
     pub(super) tolerance: f64,
     /// The most that the cause would let through, without cause and evidence; `None` where its
@@ -35,6 +37,19 @@ pub(super) struct Rule {
     pub(super) signs: fn(&View<'_>) -> Option<Signs>,
     /// The remedy that lifts the cause far enough for this rate, bits per second, if there is one.
     pub(super) remedy: fn(&View<'_>, f64) -> Option<Remedy>,
+}
+
+/// What the evidence of a rule is, surest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Basis {
+    /// The kernel counted that the cause held: limited times, times of threads, bytes of classes.
+    Counted,
+    /// A limit follows from sizes and rates that are known exactly, and the run reached it.
+    Computed,
+    /// The run reached what a model of TCP or of the host's cost gives.
+    Modelled,
+    /// A pattern of delays or losses has thresholds that were fitted to runs.
+    Fitted,
 }
 
 /// The kernel's evidence for or against a cause.

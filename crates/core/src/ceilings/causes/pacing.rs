@@ -5,17 +5,24 @@ use super::super::remedy::rate;
 use super::super::signals::positive;
 use super::super::thresholds::{EXACT_TOLERANCE, PACED, WINDOW_USED};
 use super::super::view::{View, bps, percent};
-use super::{Cause, Ceiling, Rule, Signs, policer};
+use super::{Basis, Cause, Ceiling, Rule, Signs, policer};
 use crate::plan::Role;
 use crate::record::DeviceFacts;
 use crate::remedy::{Change, Name, Remedy, RunOption};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::Pacing, tolerance: EXACT_TOLERANCE, ceiling, signs, remedy };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::Pacing,
+    basis: Basis::Computed,
+    tolerance: EXACT_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
 
 /// The maximum of `fq`, which no socket knows of.
 pub(super) const EACH_FLOW: Rule = Rule {
     cause: Cause::Pacing,
+    basis: Basis::Computed,
     tolerance: EXACT_TOLERANCE,
     ceiling: ceiling_of_each_flow,
     signs: signs_of_each_flow,

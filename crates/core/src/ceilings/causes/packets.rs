@@ -3,11 +3,12 @@
 use super::super::signals::positive;
 use super::super::thresholds::{BACKLOG, MODEL_TOLERANCE, USUAL_STATE};
 use super::super::view::{View, percent};
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 
 /// A writer that had nothing to send for most of the time.
 pub(super) const WRITER: Rule = Rule {
     cause: Cause::ApplicationSend,
+    basis: Basis::Fitted,
     tolerance: MODEL_TOLERANCE,
     ceiling: |view| written(view, writer_signs(view)),
     signs: writer_signs,
@@ -17,6 +18,7 @@ pub(super) const WRITER: Rule = Rule {
 /// A reader that lets its window close.
 pub(super) const READER: Rule = Rule {
     cause: Cause::ApplicationReceive,
+    basis: Basis::Fitted,
     tolerance: MODEL_TOLERANCE,
     ceiling: |view| written(view, reader_signs(view)),
     signs: reader_signs,

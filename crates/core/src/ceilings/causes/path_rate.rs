@@ -9,13 +9,14 @@ use super::super::thresholds::{
     QUEUE_DELAY_US, QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{View, bps, percent};
-use super::{Cause, Ceiling, Rule, Signs, policer};
+use super::{Basis, Cause, Ceiling, Rule, Signs, policer};
 use crate::record::{DeviceFacts, HostFacts};
 use crate::remedy::{Remedy, RunOption};
 
 /// The link of one of the two hosts.
 pub(super) const LINK: Rule = Rule {
     cause: Cause::PathRate,
+    basis: Basis::Computed,
     tolerance: EXACT_TOLERANCE,
     ceiling: link_ceiling,
     signs: link_signs,
@@ -25,6 +26,7 @@ pub(super) const LINK: Rule = Rule {
 /// A link somewhere between them.
 pub(super) const QUEUE: Rule = Rule {
     cause: Cause::PathRate,
+    basis: Basis::Fitted,
     tolerance: MODEL_TOLERANCE,
     ceiling: queue_ceiling,
     signs: queue_signs,
@@ -34,6 +36,7 @@ pub(super) const QUEUE: Rule = Rule {
 /// A link between them, if only the receiver's kernel was read.
 pub(super) const RECEIVED: Rule = Rule {
     cause: Cause::PathRate,
+    basis: Basis::Fitted,
     tolerance: MODEL_TOLERANCE,
     ceiling: received_ceiling,
     signs: received_signs,
@@ -44,6 +47,7 @@ pub(super) const RECEIVED: Rule = Rule {
 /// also where no queue tells; and it stays when something else is lifted.
 pub(super) const TRAIN: Rule = Rule {
     cause: Cause::PathRate,
+    basis: Basis::Modelled,
     tolerance: MODEL_TOLERANCE,
     ceiling: train_ceiling,
     signs: train_signs,
@@ -262,9 +266,8 @@ fn datagram_signs(view: &View<'_>) -> Option<Signs> {
 
 /// No command makes a link faster, but its rate can be had without its queue.
 fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
-    let is_queue =
-        |inflation: &Inflation| inflation.is_queue(QUEUE_INFLATION) && view.udp.is_empty();
-    let queue = view.inflation().filter(is_queue)?;
+    let is_long = view.has_queue(QUEUE_INFLATION) || view.holds_queue();
+    let queue = view.inflation().filter(|_| is_long && view.udp.is_empty())?;
     let each = BELOW_THE_LINK * view.throughput_bps / view.flow_count() as f64;
     let remedy = Remedy::option(RunOption::Pacing, rate(each).typed());
     Some(remedy.because(format!(

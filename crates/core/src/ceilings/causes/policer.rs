@@ -8,11 +8,17 @@ use super::super::thresholds::{
     POLICER_SHORT_TRAIN, POLICER_TRAIN, SAME_WINDOW, STEADY,
 };
 use super::super::view::{View, bps, percent};
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::remedy::{Remedy, RunOption};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::Policer, tolerance: MODEL_TOLERANCE, ceiling, signs, remedy };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::Policer,
+    basis: Basis::Fitted,
+    tolerance: MODEL_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
 
 /// The long-run rate is the measured one; only if the losses are those of a policer.
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {

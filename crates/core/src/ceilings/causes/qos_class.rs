@@ -9,7 +9,7 @@ use super::super::thresholds::{
 };
 use super::super::view::{View, bps, percent};
 use super::path_rate::believable_speed;
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::{QosClass, QosEvidence, QosPolicy};
 use crate::remedy::{Change, Name, PolicyKey, Remedy};
@@ -18,6 +18,7 @@ use crate::units::BitRate;
 /// A meter that drops packets above its rate.
 pub(super) const METER: Rule = Rule {
     cause: Cause::QosClass,
+    basis: Basis::Counted,
     tolerance: EXACT_TOLERANCE,
     ceiling: |view| find_meter(view).map(|found| ceiling(&found)),
     signs: |view| find_meter(view).and_then(|found| signs(&found)),
@@ -27,6 +28,7 @@ pub(super) const METER: Rule = Rule {
 /// A shaper without classes: it is a link for all that leaves by its device.
 pub(super) const SHAPER: Rule = Rule {
     cause: Cause::PathRate,
+    basis: Basis::Counted,
     tolerance: EXACT_TOLERANCE,
     ceiling: |view| find_shaper(view).map(|found| ceiling(&found)),
     signs: |view| {
@@ -41,6 +43,7 @@ pub(super) const SHAPER: Rule = Rule {
 /// A class that makes packets wait.
 pub(super) const CLASS: Rule = Rule {
     cause: Cause::QosClass,
+    basis: Basis::Counted,
     tolerance: EXACT_TOLERANCE,
     ceiling: |view| find_class(view).map(|found| ceiling(&found)),
     signs: |view| find_class(view).and_then(|found| signs(&found)),

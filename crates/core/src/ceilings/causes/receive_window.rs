@@ -13,18 +13,25 @@ use super::super::thresholds::{
 use super::super::view::{TcpFlow, View, bytes, percent};
 use super::application::reader_is_late;
 use super::send_buffer::asked_share;
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::{TcpReceiver, TcpSender};
 use crate::remedy::{self, Remedy};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::ReceiveWindow, tolerance: EXACT_TOLERANCE, ceiling, signs, remedy };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::ReceiveWindow,
+    basis: Basis::Counted,
+    tolerance: EXACT_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
 
 /// The window that the receiver's buffer keeps, if only the receiver was seen; with its own
 /// estimate of the round-trip time.
 pub(super) const OWN: Rule = Rule {
     cause: Cause::ReceiveWindow,
+    basis: Basis::Computed,
     tolerance: EXACT_TOLERANCE,
     ceiling: own_ceiling,
     signs: own_signs,
@@ -140,11 +147,14 @@ fn reaches_window(view: &View<'_>) -> bool {
     rate.is_some_and(|rate| view.throughput_bps >= (1.0 - HELD_TOLERANCE) * rate)
 }
 
-/// A window larger than the path holds only makes a queue: then the path is the limit.
+/// A window larger than the path holds only makes a queue: then the path is the limit. That queue is
+/// as constant as the window and the link's rate are. A round trip that varies is made by jitter or
+/// by others, and says nothing against what the kernel counted.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let share = view.rwnd_share()?;
-    let queue = view.has_queue(QUEUE_INFLATION);
     let full = view.mean(|tcp| tcp.send_window_full_share);
+    let always = share.max(full.unwrap_or(0.0)) >= WINDOW_HELD;
+    let queue = view.has_queue(QUEUE_INFLATION) && !(always && view.queue_varies());
     let mut say = vec![format!(
         "the receiver's window held the sender for {} of its busy time",
         percent(share)
@@ -152,7 +162,6 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     say.extend(
         full.map(|full| format!("the window was full in {} of the readings", percent(full))),
     );
-    let always = share.max(full.unwrap_or(0.0)) >= WINDOW_HELD;
     let tolerance = if always {
         ALWAYS_TOLERANCE
     } else if view.ignores_loss() {

@@ -4,11 +4,17 @@ use super::super::signals::positive;
 use super::super::small_segments::{queue_of_cpu, segmentation_offload, small_segments};
 use super::super::thresholds::{MIN_UTILISATION, MODEL_TOLERANCE, WORK_FULL};
 use super::super::view::{View, percent};
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::remedy::Remedy;
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::SegmentSize, tolerance: MODEL_TOLERANCE, ceiling, signs, remedy };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::SegmentSize,
+    basis: Basis::Modelled,
+    tolerance: MODEL_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
 
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let mss = view.mss()?;

@@ -8,13 +8,14 @@ use super::super::thresholds::{
     NOTHING_UNSENT, PARTLY_UNSENT, QUEUE_INFLATION, SNDBUF_SHARE, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{TcpFlow, View, bytes, percent};
-use super::{Cause, Ceiling, Rule, Signs};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::plan::Role;
 use crate::record::TcpSender;
 use crate::remedy::Remedy;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::SendBuffer,
+    basis: Basis::Counted,
     // The queue overshoots the buffer by a part of a piece, and its overhead is a model.
     tolerance: MODEL_TOLERANCE,
     ceiling,

@@ -3,16 +3,26 @@
 use super::super::formulas::{INITIAL_WINDOW_SEGMENTS, SlowStart};
 use super::super::signals::{is_bbr, lost, positive, rtt_s};
 use super::super::thresholds::{MODEL_TOLERANCE, READINGS_OF_A_RATE, SLOW_START_SHARE};
-use super::super::view::{TcpFlow, View, percent};
-use super::{Cause, Ceiling, Rule, Signs};
+use super::super::view::{TcpFlow, View, bps, percent};
+use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::plan::{Direction, MAX_SECONDS};
 use crate::record::TcpSender;
 use crate::remedy::{Remedy, RunOption};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::Startup, tolerance: MODEL_TOLERANCE, ceiling, signs, remedy };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::Startup,
+    basis: Basis::Modelled,
+    tolerance: MODEL_TOLERANCE,
+    ceiling,
+    signs,
+    remedy,
+};
 
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    if still_grows(view) {
+        let formula = "rate that still grew when the measured time ended";
+        return Some(Ceiling::new(view.throughput_bps, formula).dependent());
+    }
     let waits = round_trips_before_data(view);
     let rate = |flow: &TcpFlow<'_>| {
         // The last round ends where it arrives, half a round trip after it was sent, or where that
@@ -91,18 +101,46 @@ fn round_trips_before_data(view: &View<'_>) -> f64 {
     f64::from(u8::from(whole || view.direction == Direction::Down))
 }
 
-/// Slow start takes most of the measured time, and no loss ended it.
-fn signs(view: &View<'_>) -> Option<Signs> {
-    let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
-    let share = time / view.tcp.len() as f64 / positive(view.seconds)?;
-    let lossless = view.tcp.iter().all(|flow| lost(flow.tcp) <= 0.0);
-    let takes = percent(share.min(1.0));
-    let say = format!("slow start takes {takes} of the measured time");
-    Signs::new(share >= SLOW_START_SHARE && lossless, [say])
+/// Whether a run with a warm-up shows no limit yet: its rate grew from interval to interval, with
+/// neither a loss nor a queue that a window beyond the path would make.
+fn still_grows(view: &View<'_>) -> bool {
+    let rates = &view.interval_rates_bps;
+    let quarter = (rates.len() / 4).max(1);
+    let rises = rates.windows(2).all(|pair| pair[1] >= SAME_RATE * pair[0]);
+    let (first, last) = (rates.iter().take(quarter), rates.iter().rev().take(quarter));
+    !view.has_slow_start
+        && rates.len() >= MIN_INTERVALS
+        && rises
+        && last.sum::<f64>() >= GROWS * first.sum::<f64>()
+        && is_lossless(view)
+        && !view.queue_or_marks()
 }
 
-/// A run of which slow start is a twentieth.
+fn is_lossless(view: &View<'_>) -> bool {
+    !view.tcp.is_empty() && view.tcp.iter().all(|flow| lost(flow.tcp) <= 0.0)
+}
+
+/// Slow start takes most of the measured time, and no loss ended it.
+fn signs(view: &View<'_>) -> Option<Signs> {
+    if still_grows(view) {
+        let rates = &view.interval_rates_bps;
+        let [first, last] = [rates.first()?, rates.last()?].map(|rate| bps(*rate));
+        let say = format!("the rate grew from {first} to {last}, without a loss or a queue");
+        return Signs::new(true, [say]);
+    }
+    let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
+    let share = time / view.tcp.len() as f64 / positive(view.seconds)?;
+    let takes = percent(share.min(1.0));
+    let say = format!("slow start takes {takes} of the measured time");
+    Signs::new(share >= SLOW_START_SHARE && is_lossless(view), [say])
+}
+
+/// A run of which slow start is a twentieth; of one that still grew, four times as long a one.
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
+    if still_grows(view) {
+        let seconds = (4.0 * view.seconds).ceil().clamp(MIN_SECONDS, MAX_SECONDS);
+        return Some(Remedy::option(RunOption::Time, format!("{seconds:.0}s")));
+    }
     let flows = view.tcp.len() as f64;
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
     let seconds =
@@ -115,6 +153,13 @@ const MIN_SECONDS: f64 = 10.0;
 /// Rounds that BBR takes besides: it paces each, so that its last byte leaves a third of a round
 /// later, and it measures the next one's pace by that.
 const BBR_ROUNDS: f64 = 1.0;
+/// Last quarter of the intervals over the first from which on the rate grew: a window that doubles
+/// each round trip, or grows by a half in a second, as CUBIC's does, is beyond it.
+const GROWS: f64 = 1.5;
+/// Rate of an interval over that of the one before that is as much: less, and it did not grow.
+const SAME_RATE: f64 = 0.95;
+/// Intervals that show a growth.
+const MIN_INTERVALS: usize = 3;
 /// Mean rate over the largest from which on the largest was kept: three doublings come to a quarter
 /// of the last one's.
 const KEPT: f64 = 0.5;

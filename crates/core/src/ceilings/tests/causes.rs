@@ -195,7 +195,7 @@ fn a_window_that_only_fills_a_queue_is_no_cause() {
     let mut scene = bottleneck();
     let flow = scene.flow();
     flow.rwnd_limited_us = Some(3_900_000);
-    flow.rtt_mean_us = 51_000;
+    (flow.rtt_mean_us, flow.rtt_p95_us) = (51_000, Some(51_800));
     flow.send_window_bytes = Some(293_000);
     flow.cwnd_bytes = 3_000_000;
     scene.is(Cause::PathRate);
@@ -208,6 +208,22 @@ fn jitter_is_no_queue() {
     flow.rtt_min_us = Some(10_000);
     flow.rtt_var_us = 6_000;
     scene.is(Cause::ReceiveWindow);
+}
+
+/// 64 KiB over 300 Mbit/s and 30 ms with jitter of 8 ms, as it was measured: the queue of a window
+/// that is always full would be as constant as the window.
+#[test]
+fn a_full_window_is_the_limit_also_where_jitter_makes_the_round_trip_twice_the_smallest() {
+    let mut scene = small_window();
+    scene.throughput_bps = 12.48e6;
+    let flow = scene.flow();
+    (flow.rtt_min_us, flow.rtt_mean_us, flow.rtt_p95_us) = (Some(21_000), 41_800, Some(45_300));
+    (flow.rtt_var_us, flow.rwnd_limited_us) = (1_400, Some(3_990_000));
+    (flow.send_window_bytes, flow.delivery_rate_max_bps) = (Some(65_536), Some(12_900_000));
+    scene.is(Cause::ReceiveWindow);
+    // It may as well be the link's.
+    scene.flow().rtt_p95_us = Some(42_100);
+    scene.is(Cause::PathRate);
 }
 
 /// Figures of a busy host: the mean round trip leaves out what it adds.
@@ -884,6 +900,25 @@ fn a_short_transfer_ends_in_slow_start() {
     assert!(scene.explain().ceilings.iter().all(|c| c.cause != Cause::Startup));
 }
 
+/// 200 Mbit/s over 600 ms: after the warm-up the window still doubles.
+#[test]
+fn a_rate_that_still_grows_after_the_warm_up_has_met_no_limit() {
+    let mut scene = tcp(40e6);
+    scene.plan.warm_up = Span(Duration::from_millis(500));
+    let cause = |scene: &Scene, rates: [f64; 4]| {
+        let mut record = scene.record();
+        for (interval, rate) in record.intervals.iter_mut().zip(rates) {
+            interval.throughput_bps = rate;
+        }
+        explain(&record).remove(0).verdict.cause
+    };
+    assert_eq!(cause(&scene, [8e6, 20e6, 45e6, 87e6]), Cause::Startup);
+    assert_ne!(cause(&scene, [40e6, 42e6, 38e6, 40e6]), Cause::Startup);
+    assert_ne!(cause(&scene, [8e6, 45e6, 20e6, 87e6]), Cause::Startup);
+    scene.flow().retransmitted_segments = 3;
+    assert_ne!(cause(&scene, [8e6, 20e6, 45e6, 87e6]), Cause::Startup);
+}
+
 /// 10 + 20 + 15 segments, and a round more for the pace. It had half of its largest rate in the
 /// mean, which says nothing while it paces at more than twice of that, however many looks there
 /// were.
@@ -1093,7 +1128,7 @@ fn a_buffer_that_fills_a_standing_queue_is_not_the_limit() {
 fn what_is_far_from_its_thresholds_is_surer_and_each_verdict_has_a_next_run() {
     let sure = small_window().explain().verdict;
     let mut scene = small_window();
-    scene.flow().rwnd_limited_us = Some(2_050_000);
+    scene.flow().rwnd_limited_us = Some(2_150_000);
     let near = scene.is(Cause::ReceiveWindow).verdict;
     assert!(sure.confidence > near.confidence, "{sure:?} {near:?}");
     let next = |verdict: &Verdict| verdict.runner_up.as_ref().unwrap().tell_apart.command.clone();

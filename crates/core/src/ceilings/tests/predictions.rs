@@ -7,7 +7,7 @@ use crate::ceilings::{Cause, Verdict, explain};
 use crate::host::Need;
 use crate::plan::End;
 use crate::record::PathTrain;
-use crate::remedy::{Remedy, buffer_for};
+use crate::remedy::{Change, Remedy, buffer_for};
 use crate::units::{BitRate, ByteCount};
 
 /// The verdict where a packet train found a link of so many bits/s.
@@ -124,7 +124,9 @@ fn a_send_buffer_waits_for_no_pace_that_the_window_had_kept_low() {
     flow.send_queue_memory_bytes = Some(250_000);
     let share = 65_536.0 / (65_536.0 + 1_280.0);
     let bps = 300_000.0 * 2.0 / 3.0 * share * 8.0 / 0.0203;
-    promises(&scene.is(Cause::ReceiveWindow).verdict, Cause::SendBuffer, bps);
+    promises(&behind_link(&scene, 400e6), Cause::SendBuffer, bps);
+    // Nothing tells what the path carries.
+    at_most(&scene.is(Cause::ReceiveWindow).verdict, "send buffer");
 }
 
 /// 1 Gbit/s over 40 ms with a `tcp_rmem` of 256 KiB: the send buffer comes next, and is no reason
@@ -155,6 +157,27 @@ fn a_window_is_sized_for_the_path_as_the_hosts_settings_are() {
     assert_eq!(buffer_for(product, None), figures[2]);
 }
 
+/// The device of a host tells nothing of the path behind it; what was delivered, if in one round
+/// trip, came through.
+#[test]
+fn only_what_came_through_the_path_bounds_a_prediction() {
+    let mut scene = small_window();
+    scene.flow().max_pacing_rate_bps = Some(90_000_000);
+    at_most(&scene.is(Cause::ReceiveWindow).verdict, "pacing");
+    scene.flow().delivery_rate_max_bps = Some(95_000_000);
+    promises(&scene.is(Cause::ReceiveWindow).verdict, Cause::Pacing, 90e6);
+}
+
+#[test]
+fn no_remedy_makes_a_buffer_smaller() {
+    let mut scene = small_window();
+    let asked = ByteCount(64 << 20);
+    scene.plan.options.receive_window_bytes = Some(asked);
+    let remedy = scene.is(Cause::ReceiveWindow).verdict.remedy.expect("a remedy");
+    let Change::Option { value: Some(value), .. } = remedy.change else { panic!("{remedy:?}") };
+    assert_eq!(value, (2 * asked.0).to_string());
+}
+
 #[test]
 fn idle_threads_and_open_windows_are_no_limit() {
     // The writer slept for nine tenths: ten times as much is no ceiling of anything.
@@ -169,13 +192,12 @@ fn idle_threads_and_open_windows_are_no_limit() {
 fn values_that_the_user_set_stay() {
     let mut scene = small_window();
     scene.flow().max_pacing_rate_bps = Some(90_000_000);
-    promises(&scene.explain().verdict, Cause::Pacing, 90e6);
+    promises(&behind_link(&scene, 400e6), Cause::Pacing, 90e6);
     let mut reader = slow_reader();
     reader.throughput_bps = 5e6;
     reader.stream().read_rate_bps = Some(BitRate(5_000_000));
     reader.stream().write_rate_bps = Some(BitRate(12_000_000));
-    let found = reader.is(Cause::ApplicationReceive).verdict;
-    promises(&found, Cause::ApplicationSend, 12e6);
+    promises(&behind_link(&reader, 400e6), Cause::ApplicationSend, 12e6);
 }
 
 #[test]
@@ -193,8 +215,7 @@ fn losses_by_chance_stay_and_few_ones_are_no_model() {
         counters.map(|(name, n)| (name.to_owned(), n)).into()
     };
     scene.sender.counters = counted(30);
-    let explained = scene.is(Cause::ReceiveWindow);
-    promises(&explained.verdict, Cause::Congestion, 41.9e6);
+    promises(&behind_link(&scene, 400e6), Cause::Congestion, 41.9e6);
     scene.sender.counters = counted(4);
     let found = scene.is(Cause::ReceiveWindow).verdict;
     assert_ne!(found.next_cause, Some(Cause::Congestion));
@@ -261,7 +282,7 @@ fn retransmissions_that_were_spurious_are_no_losses_by_chance() {
 
 #[test]
 fn full_segments_cost_a_packet_each_and_their_bytes() {
-    let found = small_segments().is(Cause::SegmentSize).verdict;
+    let found = behind_link(&small_segments(), 1.1e9);
     let (next, bps) = predicted(&found).expect("something is predicted");
     assert_eq!(next, Cause::CpuSend);
     // Less than as many packets would carry, and more than the same bytes for each second of CPU.
@@ -270,20 +291,19 @@ fn full_segments_cost_a_packet_each_and_their_bytes() {
     // A packet costs the same whoever paces it.
     let mut paced = small_segments();
     paced.flow().congestion = Some("bbr".to_owned());
-    let found = paced.is(Cause::SegmentSize).verdict;
-    assert_eq!(predicted(&found), Some((next, bps)));
+    assert_eq!(predicted(&behind_link(&paced, 1.1e9)), Some((next, bps)));
     // The link is the limit before, with the larger share that full segments have of it.
     promises(&behind_link(&small_segments(), 500e6), Cause::PathRate, 500e6 * SHARE);
     // Others have a quarter of the receiver's CPU.
     let mut busy = small_segments();
     busy.receiver = end(0.0, 0.7);
     busy.receiver.run_delay_us = Some(1_000_000);
-    at_most(&busy.is(Cause::SegmentSize).verdict, "receiver's CPU");
+    at_most(&behind_link(&busy, 1.1e9), "receiver's CPU");
     // Seventeen times the size: nobody has seen that of these hosts.
     let mut tiny = small_segments();
     (tiny.flow().mss_bytes, tiny.flow().advmss_bytes) = (88, 88);
     tiny.throughput_bps = 70e6;
-    at_most(&tiny.is(Cause::SegmentSize).verdict, "sender's CPU");
+    at_most(&behind_link(&tiny, 1.1e9), "sender's CPU");
 }
 
 #[test]
