@@ -10,7 +10,7 @@
 //! * of a series over days: [`changes`](changes())
 //! * of counts: [`wilson`]
 //! * against what a report states: [`Accepted`]
-//! * over packets, without allocation: [`Jitter`], [`SequenceTracker`], [`LatencyHistogram`]
+//! * over packets, without allocation: [`Jitter`], [`AddedDelay`], [`SequenceTracker`], [`LatencyHistogram`]
 //! * of A against B: [`paired`], a sequential test whose error rate is known
 //!
 //! ```
@@ -32,7 +32,7 @@ mod summary;
 
 pub use changes::{ChangePoint, FALSE_ALARMS, TimedValue, changes, new_change, two_sided_normal};
 pub use histogram::{LatencyBuckets, LatencyHistogram, LatencySummary};
-pub use packets::{Arrival, Jitter, SequenceCounts, SequenceTracker};
+pub use packets::{AddedDelay, Arrival, Jitter, SequenceCounts, SequenceTracker};
 pub use shape::{Figure, Mode, figure};
 pub use summary::{
     Accepted, Agreement, MedianInterval, NORMAL_QUANTILE, Precision, Proportion, Summary,

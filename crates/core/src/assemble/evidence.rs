@@ -297,11 +297,13 @@ pub(super) fn flow_udp(
         evidence.duplicated = received.duplicated;
         evidence.reordered = received.reordered;
         evidence.jitter_us = received.jitter_ns / 1000.0;
+        evidence.added_delay_us = received.added_delay_ns.map(|ns| ns / 1000.0);
+        evidence.loss_spacing_variation = received.loss_spacing_variation;
         evidence.malformed = received.malformed;
         evidence.train_bps = received.train.and_then(|train| train_bps(train, message));
         evidence.train_datagrams = received.train.map(|train| train.datagrams.saturating_add(1));
         evidence.lost = evidence.sent.saturating_sub(received.received);
-        // The socket's count is of the whole flow, warm-up included, and with offload an estimate.
+        // With offload the socket's count is an estimate.
         evidence.socket_drops = received.socket_drops.map(|drops| drops.min(evidence.lost));
     }
     evidence.path_loss_percent = path_loss(&evidence);
@@ -378,6 +380,10 @@ pub(super) fn merge_udp(flows: &[&UdpEvidence]) -> Option<UdpEvidence> {
         merged.malformed += udp.malformed;
         merged.send_refused += udp.send_refused;
         merged.jitter_us = merged.jitter_us.max(udp.jitter_us);
+        let worst = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+        merged.added_delay_us = worst(merged.added_delay_us, udp.added_delay_us);
+        let spacings = (merged.loss_spacing_variation, udp.loss_spacing_variation);
+        merged.loss_spacing_variation = worst(spacings.0, spacings.1);
         let corrupted = [merged.corrupted_bytes, udp.corrupted_bytes];
         merged.corrupted_bytes = corrupted.into_iter().flatten().reduce(|a, b| a + b);
     }

@@ -181,6 +181,11 @@ fn disturbed_intervals(rates: &[f64], dice: &mut Dice) -> Vec<f64> {
 fn disturbed_udp(udp: &UdpEvidence, dice: &mut Dice) -> UdpEvidence {
     let mut disturbed = udp.clone();
     scale_count(dice, &mut disturbed.lost);
+    let delays = [&mut disturbed.added_delay_us, &mut disturbed.loss_spacing_variation];
+    for figure in delays.into_iter().flatten() {
+        *figure *= random_factor(dice, TIME);
+    }
+    disturbed.jitter_us *= random_factor(dice, TIME);
     disturbed
 }
 

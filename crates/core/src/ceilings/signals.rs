@@ -8,10 +8,10 @@ use crate::stats::variation;
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
     BBR_PACE_REACHED, BBR_QUEUE_DELAY_US, BY_TURNS, COMING_DOWN, CPU_CONTENDED, CPU_SHORT,
-    CPU_WORK, EVEN, EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS,
-    POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, QUEUE_VARIES,
-    SAME_WINDOW, SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL,
-    USUAL_STATE,
+    CPU_WORK, DATAGRAM_JITTER, DATAGRAMS_LOST, DATAGRAMS_OVER, EVEN, EVENTS_SATURATED,
+    EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS, LOST_BY_CHANCE, POLICER_LOSS_BBR,
+    POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, QUEUE_VARIES, SAME_WINDOW,
+    SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -108,6 +108,19 @@ impl Inflation {
             && self.delay_us >= QUEUE_DELAY_US
             && self.deviation_us <= JITTER_OVER_EXCESS * self.delay_us
     }
+}
+
+/// Why datagrams were lost on the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DatagramLosses {
+    /// At the end of a queue that stood: more was sent than a link carries.
+    FullQueue,
+    /// One after so many, without a queue: a token bucket, or a queue that holds next to nothing.
+    Bucket,
+    /// At any moment, without a queue: noise of the path, which takes its share of any rate.
+    ByChance,
+    /// Neither delays nor the pattern of the losses tell.
+    Unknown,
 }
 
 impl View<'_> {
@@ -409,6 +422,40 @@ impl View<'_> {
     /// not tell what its sockets dropped.
     pub(super) fn datagrams_lost(&self) -> Option<f64> {
         self.share_of_datagrams(|udp| Some(udp.lost.saturating_sub(udp.socket_drops?)))
+    }
+
+    /// What happened on the path to datagrams that were lost; `None` if there are none, or too few.
+    pub(super) fn datagram_losses(&self) -> Option<DatagramLosses> {
+        let lost = self.datagrams_lost()?;
+        let added = self.udp.iter().map(|udp| Some((udp.added_delay_us?, udp.jitter_us)));
+        let added: Option<Vec<(f64, f64)>> = added.collect();
+        let Some(added) = added else {
+            return (lost >= DATAGRAMS_LOST).then_some(DatagramLosses::Unknown);
+        };
+        let is_queue = |&(added, jitter): &(f64, f64)| {
+            added >= QUEUE_DELAY_US && jitter <= DATAGRAM_JITTER * added
+        };
+        if lost < DATAGRAMS_OVER {
+            return None;
+        }
+        // Each of several flows loses by chance what a bucket takes from all.
+        let spacing = match self.udp[..] {
+            [udp] => udp.loss_spacing_variation,
+            _ => None,
+        };
+        // Gaps and what arrives between them are geometric each.
+        let by_chance = (lost.powi(3) + (1.0 - lost).powi(3)).sqrt();
+        Some(match spacing {
+            _ if added.iter().any(is_queue) => DatagramLosses::FullQueue,
+            Some(spacing) if spacing < LOST_BY_CHANCE * by_chance => DatagramLosses::Bucket,
+            Some(_) => DatagramLosses::ByChance,
+            None => DatagramLosses::Unknown,
+        })
+    }
+
+    /// The delay that the path added to its smallest in the mean, of the flow with the most, µs.
+    pub(super) fn datagrams_delayed_us(&self) -> Option<f64> {
+        self.udp.iter().filter_map(|udp| udp.added_delay_us).reduce(f64::max)
     }
 
     /// Share of the datagrams sent that the path or the receiver's sockets lost.

@@ -218,8 +218,19 @@ pub(super) const LEFT_BY_A_BACKLOG: f64 = 2.0;
 /// Datagrams dropped by the receiver's buffer over those sent, from which on the reader is too
 /// slow.
 pub(super) const SOCKET_DROPS: f64 = 0.01;
-/// Datagrams lost on the path over those sent, from which on more is sent than it carries.
+/// Datagrams lost on the path over those sent, from which on more is sent than it carries, where
+/// neither their delays nor the pattern of the losses are known.
 pub(super) const DATAGRAMS_LOST: f64 = 0.1;
+/// The same where delays or losses show a full queue or a bucket: less is within the error of a
+/// rate.
+pub(super) const DATAGRAMS_OVER: f64 = 0.01;
+/// Jitter of datagrams over the delay that was added to the smallest, up to which a queue made it:
+/// one that is full changes by a datagram at a time. Jitter of a normal distribution, whose
+/// smallest is three deviations below the mean, has 0.38 (2 ÷ √π ÷ 3).
+pub(super) const DATAGRAM_JITTER: f64 = 0.2;
+/// Variation of the distances between losses over that of losses by chance from which on they are
+/// such: its error is a sixth where 20 distances were seen. Each so many-th has half of it at most.
+pub(super) const LOST_BY_CHANCE: f64 = 0.75;
 
 /// Readings from which on the largest delivery rate of them is one that the flow kept to.
 pub(super) const READINGS_OF_A_RATE: u64 = 10;

@@ -146,6 +146,13 @@ pub struct UdpEvidence {
     pub path_loss_percent: Option<f64>,
     /// Interarrival jitter, µs (RFC 3550, 6.4.1).
     pub jitter_us: f64,
+    /// Mean one-way delay over the smallest of the flow, that of the warm-up included, µs: what a
+    /// queue adds. The clocks of both ends need not agree.
+    pub added_delay_us: Option<f64>,
+    /// Standard deviation over mean of the distances between losses, in datagrams: √(p³ + (1 − p)³)
+    /// of losses by chance at a share p, less where a full queue or a token bucket takes each so
+    /// many-th. Absent below 20 distances.
+    pub loss_spacing_variation: Option<f64>,
     /// Datagrams that were not linerate's or had been altered.
     pub malformed: u64,
     /// Payload bytes that differ from the pattern sent, if it was verified.

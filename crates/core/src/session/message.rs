@@ -317,10 +317,14 @@ pub struct UdpReceived {
     pub duplicated: u64,
     /// Datagrams that arrived after a later one.
     pub reordered: u64,
-    /// Datagrams dropped at the socket's buffer, over the whole flow; `None` if unknown.
+    /// Datagrams dropped at the socket's buffer in the measured time; `None` if unknown.
     pub socket_drops: Option<u64>,
     /// RFC 3550 jitter, ns.
     pub jitter_ns: f64,
+    /// Mean one-way delay over the smallest of the flow, ns; `None` where it was not measured.
+    pub added_delay_ns: Option<f64>,
+    /// Standard deviation over mean of the distances between losses.
+    pub loss_spacing_variation: Option<f64>,
     /// Datagrams that are not linerate's or were altered.
     pub malformed: u64,
     /// The arrival of a packet train.

@@ -17,7 +17,7 @@ use linerate_core::foreign::iperf3::Layout;
 use linerate_core::pace::{MAX_BURST_NS, Pacer};
 use linerate_core::plan::{Extent, MAX_TRAIN, StreamTest};
 use linerate_core::session::message::{Train, UdpReceived, UdpSent};
-use linerate_core::stats::{Jitter, LatencyHistogram, SequenceTracker};
+use linerate_core::stats::{AddedDelay, Jitter, LatencyHistogram, SequenceTracker};
 use linerate_core::units::BitRate;
 use linerate_core::wire::{
     DATAGRAM_HEADER, DatagramHeader, HANDSHAKE_BYTES, Handshake, Pattern, Phase,
@@ -371,6 +371,9 @@ struct Receiver {
     pattern: Option<Pattern>,
     tracker: SequenceTracker,
     jitter: Jitter,
+    delay: AddedDelay,
+    /// What the socket had dropped when the measured time began.
+    dropped_before: Option<u64>,
     /// Highest sequence number of iperf3's datagrams so far.
     highest: u64,
     /// Highest sequence number of the warm-up.
@@ -432,6 +435,8 @@ impl Receiver {
                 Marks::Iperf3(_) => 1,
             }),
             jitter: Jitter::default(),
+            delay: AddedDelay::default(),
+            dropped_before: None,
             highest: 0,
             omitted: 0,
             measured_ns: shared.began_ns + nanos(shared.test.warm_up.0),
@@ -479,8 +484,11 @@ impl Receiver {
             if self.marks != Marks::Own || last_sent != Some(header.sent_ns) {
                 self.calls += 1;
                 last_sent = Some(header.sent_ns);
-                if header.phase == Phase::Measured {
+                let is_measured = header.phase == Phase::Measured;
+                self.delay.on_packet(header.sent_ns, arrived, is_measured);
+                if is_measured {
                     self.jitter.on_packet(header.sent_ns, arrived);
+                    self.dropped_before.get_or_insert_with(|| batch.socket_drops());
                 }
             }
             if header.phase == Phase::WarmUp {
@@ -549,11 +557,14 @@ impl Receiver {
             (true, 1..) => (self.datagrams as f64 / self.calls as f64).min(fit.floor().max(1.0)),
             _ => 1.0,
         };
+        let measured_drops = drops.saturating_sub(self.dropped_before.unwrap_or(0));
         UdpReceived {
             received: counts.received,
             duplicated: counts.duplicated,
             reordered: counts.reordered,
-            socket_drops: Some((drops as f64 * per_frame).round() as u64),
+            socket_drops: Some((measured_drops as f64 * per_frame).round() as u64),
+            added_delay_ns: self.delay.mean_ns(),
+            loss_spacing_variation: self.tracker.loss_spacing_variation(),
             jitter_ns: self.jitter.ns().unwrap_or(0.0),
             malformed: self.malformed,
             train: self.train.as_ref().and_then(TrainArrival::train),

@@ -32,15 +32,26 @@ use crate::state_files::{
 /// told what was done, and what could not be.
 ///
 /// # Errors
-/// [`QosError`]: nothing can be told of any interface.
+/// [`QosError`]: at the first look nothing can be told of any interface. A later look that fails,
+/// such as one at an interface that is about to go, is said, and made again after a second.
 pub fn watch(mut say: impl FnMut(&str)) -> Result<(), QosError> {
     let waiting = |error| QosError::kernel("wait for changes", error);
     let requests = EndRequests::catch().map_err(io::Error::other).map_err(waiting)?;
     let mut watch = QosWatch::new(&requests)?;
+    let mut has_looked = false;
     while !requests.requested() {
         let looked = Instant::now();
-        watch.look()?.iter().for_each(|words| say(words));
-        watch.poller.wait(SLOW).map_err(waiting)?.for_each(drop);
+        let (words, until) = match watch.look() {
+            Ok(words) => (words, SLOW),
+            Err(error) if has_looked => {
+                let said = format!("looked in vain: {}", crate::words::chain(&error));
+                (Vec::from_iter(watch.say_once(String::new(), said)), SECOND)
+            }
+            Err(error) => return Err(error),
+        };
+        has_looked = true;
+        words.iter().for_each(|words| say(words));
+        watch.poller.wait(until).map_err(waiting)?.for_each(drop);
         // One look is for all that comes with a change.
         let rest = SECOND.saturating_sub(looked.elapsed());
         wait_readable(&requests, rest).map_err(waiting)?;
@@ -54,7 +65,7 @@ pub fn watch(mut say: impl FnMut(&str)) -> Result<(), QosError> {
 #[derive(Debug)]
 struct QosWatch {
     kept: BTreeMap<String, Kept>,
-    /// What was said last of each that could not be put in force.
+    /// What was said last of each that could not be put in force; of a whole look, by no name.
     said: BTreeMap<String, String>,
     /// Announcements of links and of their disciplines.
     announcements: Announcements,
@@ -111,6 +122,7 @@ impl QosWatch {
             }
         }
         let spoiled = on_site(|site| self.spoiled(site))?;
+        self.said.remove("");
         for (name, why) in spoiled {
             let Some(kept) = self.kept.get(&name) else {
                 continue;

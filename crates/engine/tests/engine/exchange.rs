@@ -127,13 +127,12 @@ fn crr_works_whichever_end_closes_and_however() {
 }
 
 #[test]
-fn crr_in_an_open_loop_keeps_its_rate() {
+fn crr_in_an_open_loop_sends_what_was_due() {
     let exchange = ExchangeTest { rate_per_s: Some(200.0), ..EXCHANGE };
     let time = Extent::Time(Span(Duration::from_millis(500)));
     let record = run(&test(Traffic::Crr(exchange), time));
     let sent = record.transactions.unwrap() + record.failed.unwrap();
     assert_eq!(sent + record.requests_not_sent.unwrap(), 100);
-    assert!(record.seconds >= 0.5, "{}", record.seconds);
 }
 
 #[test]

@@ -226,12 +226,13 @@ fn order(udp: &UdpEvidence) -> [Option<String>; 4] {
 }
 
 /// Jitter of arrivals, and gaps between departures.
-fn timing(udp: &UdpEvidence) -> [Option<String>; 2] {
+fn timing(udp: &UdpEvidence) -> [Option<String>; 3] {
     let gaps = udp.gaps_us.map(|gaps| {
         let [p50, p90, p99, max] = [gaps.p50, gaps.p90, gaps.p99, gaps.max].map(micros);
         format!("gaps between departures p50 {p50}, p90 {p90}, p99 {p99}, max {max}")
     });
-    [named("jitter", Some(udp.jitter_us), micros), gaps]
+    let added = |us| format!("one-way delay {} above its smallest", micros(us));
+    [named("jitter", Some(udp.jitter_us), micros), udp.added_delay_us.map(added), gaps]
 }
 
 /// `part` of `whole` in percent; NaN if `whole` is 0.

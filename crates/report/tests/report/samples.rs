@@ -341,6 +341,8 @@ pub(crate) fn udp_partial() -> Record {
                 socket_drops: Some(20),
                 path_loss_percent: Some(0.0224),
                 jitter_us: 12.04,
+                added_delay_us: Some(12_400.0),
+                loss_spacing_variation: Some(0.31),
                 malformed: 0,
                 corrupted_bytes: Some(0),
                 send_refused: 0,

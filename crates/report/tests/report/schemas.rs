@@ -204,12 +204,13 @@ const STATISTICS: [&str; 42] = [
 ];
 
 /// Shares (0–1) and ratios.
-const SHARES: [&str; 15] = [
+const SHARES: [&str; 16] = [
     "fairness",
     "interval",
     "times_as_long",
     "confidence",
     "coverage",
+    "loss_spacing_variation",
     "loss_window_variation",
     "p_value",
     "path_over_disk",

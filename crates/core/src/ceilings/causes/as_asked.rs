@@ -1,5 +1,6 @@
 //! A sender of datagrams that kept to the rate it was asked for: nothing holds it back.
 
+use super::super::signals::DatagramLosses;
 use super::super::thresholds::{DATAGRAMS_LOST, EXACT_TOLERANCE, MODEL_TOLERANCE};
 use super::super::view::{View, bps, percent};
 use super::{Basis, Cause, Ceiling, Rule, Signs};
@@ -20,7 +21,8 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     Some(Ceiling::new(asked, formula).input("asked_bps", Some(asked)))
 }
 
-/// The loss is what such a run measures. If it is large, the path carries less than was asked for.
+/// The loss is what such a run measures. If it is that of a full link or a bucket, the path carries
+/// less than was asked for; if nothing tells, a large one.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let asked = view.asked_bps()?;
     let sent = view.asked_share()?;
@@ -28,10 +30,18 @@ fn signs(view: &View<'_>) -> Option<Signs> {
         Some(lost) => (lost, " on the path"),
         None => (view.datagrams_missing()?, ""),
     };
+    let losses = view.datagram_losses();
+    let by_chance = losses == Some(DatagramLosses::ByChance);
+    let how = if by_chance { ", at any moment and without a queue: noise" } else { "" };
     let say = [
-        format!("{} of the datagrams were lost{place}", percent(lost)),
+        format!("{} of the datagrams were lost{place}{how}", percent(lost)),
         format!("{} of the asked {} was sent", percent(sent), bps(asked)),
     ];
     let kept = (sent - 1.0).abs() <= EXACT_TOLERANCE;
-    Signs::new(kept && lost < DATAGRAMS_LOST, say)
+    let is_carried = match losses {
+        Some(DatagramLosses::FullQueue | DatagramLosses::Bucket) => false,
+        Some(DatagramLosses::Unknown) | None => lost < DATAGRAMS_LOST,
+        Some(DatagramLosses::ByChance) => true,
+    };
+    Signs::new(kept && is_carried, say)
 }

@@ -2,7 +2,7 @@
 
 use super::super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::super::remedy::rate;
-use super::super::signals::Inflation;
+use super::super::signals::{DatagramLosses, Inflation};
 use super::super::small_segments::queue_of_cpu;
 use super::super::thresholds::{
     CPU_TAKEN, DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU,
@@ -248,16 +248,26 @@ fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
 }
 
 /// Without delays a queue and a policer cannot be told apart: a queue that is always full delays
-/// all datagrams alike, so that the jitter does not show it, and the record has no one-way delays.
-/// A sender that sleeps in send waits for the queue of its own device.
+/// all datagrams alike, so that the jitter does not show it. A sender that sleeps in send waits for
+/// the queue of its own device.
 fn datagram_signs(view: &View<'_>) -> Option<Signs> {
     let lost = view.datagrams_lost()?;
     let blocked = view.writer().map_or(0.0, |writer| writer.blocked);
+    let losses = view.datagram_losses();
+    let is_full = match losses {
+        Some(DatagramLosses::FullQueue) => true,
+        Some(DatagramLosses::Unknown) => lost >= DATAGRAMS_LOST,
+        Some(DatagramLosses::Bucket | DatagramLosses::ByChance) | None => false,
+    };
+    let by = match view.datagrams_delayed_us() {
+        Some(us) => format!("behind a queue that added {:.1} ms", us / 1e3),
+        None => "by a full queue or a policer".to_owned(),
+    };
     Signs::new(
-        lost >= DATAGRAMS_LOST || blocked >= USUAL_STATE,
+        is_full || blocked >= USUAL_STATE,
         [format!(
-            "{} of the datagrams were lost on the path, by a full queue or a policer; the sender \
-             slept in send for {} of the time",
+            "{} of the datagrams were lost on the path, {by}; the sender slept in send for {} of \
+             the time",
             percent(lost),
             percent(blocked)
         )],

@@ -1,7 +1,7 @@
 //! A token bucket that drops what comes too fast and queues nothing.
 
 use super::super::remedy::rate;
-use super::super::signals::positive;
+use super::super::signals::{DatagramLosses, positive};
 use super::super::thresholds::{
     BBR_INFLATION, BBR_QUEUE_INFLATION, MODEL_TOLERANCE, ONE_WINDOW, POLICER_EVENTS,
     POLICER_EVENTS_BBR, POLICER_LONG_TRAIN, POLICER_LOSS, POLICER_LOSS_BBR, POLICER_LOSS_BBR_FOUND,
@@ -25,7 +25,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let formula = "long-run rate with loss and without a queue";
     let ceiling = || {
         Ceiling::new(view.throughput_bps, formula)
-            .input("loss_share", view.loss())
+            .input("loss_share", view.loss().or_else(|| view.datagrams_lost()))
             .input("variation", view.variation())
             .dependent()
     };
@@ -34,6 +34,14 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 /// Loss in trains, at the same window each time, and without a queue.
 pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
+    if let Some(lost) = view.datagrams_lost() {
+        let say = format!(
+            "{} of the datagrams were lost, one after so many, and no queue stood \
+             before",
+            percent(lost)
+        );
+        return Signs::new(view.datagram_losses() == Some(DatagramLosses::Bucket), [say]);
+    }
     if let Some((lost, link_bps)) = found_out_before(view) {
         let link = bps(link_bps);
         let say = [
@@ -111,6 +119,10 @@ fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
         return None;
     }
     let each = view.throughput_bps / view.flow_count() as f64;
+    if let Some(lost) = view.datagrams_lost() {
+        let reason = format!("no faster: fewer losses, {} \u{2192} 0", percent(lost));
+        return Some(Remedy::option(RunOption::Rate, rate(each).typed()).because(reason));
+    }
     let lost = view.loss().filter(|loss| *loss > 0.0);
     let reason = match lost {
         Some(lost) => format!("no faster: fewer losses, {} \u{2192} 0", percent(lost)),

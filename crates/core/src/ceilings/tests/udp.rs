@@ -37,6 +37,29 @@ fn more_than_the_path_carries_is_lost() {
     scene.is(Cause::PathRate);
 }
 
+/// 50 datagrams of queue at 55 Mbit/s are 10 ms; a bucket has none; losses by chance have neither.
+#[test]
+fn a_full_queue_a_bucket_and_noise_are_told_apart_by_delays_and_by_the_pattern_of_losses() {
+    let lossy = |share, added_us, jitter_us, spacing| {
+        let mut scene = udp(60e6, 1.0 - share);
+        let udp = &mut scene.udp[0];
+        udp.asked_bps = Some(60_000_000);
+        (udp.added_delay_us, udp.jitter_us) = (Some(added_us), jitter_us);
+        udp.loss_spacing_variation = Some(spacing);
+        scene
+    };
+    let full = lossy(0.09, 10_000.0, 150.0, 0.4).is(Cause::PathRate).verdict;
+    assert!(full.evidence[0].contains("a queue that added 10.0 ms"), "{full:?}");
+    let policed = lossy(0.09, 60.0, 30.0, 0.3).is(Cause::Policer).verdict;
+    assert!(policed.command().contains("--rate 54.6mbit"), "{policed:?}");
+    let noisy = lossy(0.12, 60.0, 30.0, 0.94).is(Cause::AsAsked).verdict;
+    assert!(noisy.evidence[0].ends_with("without a queue: noise"), "{noisy:?}");
+    // Jitter is no queue, whatever it adds to the smallest delay.
+    lossy(0.12, 12_000.0, 4_500.0, 0.94).is(Cause::AsAsked);
+    // Next to nothing was lost.
+    lossy(0.004, 10_000.0, 150.0, 0.4).is(Cause::AsAsked);
+}
+
 #[test]
 fn a_full_device_queue_puts_the_sender_to_sleep() {
     let mut scene = udp(100e6, 1.0);
