@@ -102,7 +102,7 @@ fn detour(step: &DelayStep, analysis: &DelayAnalysis) -> Option<String> {
 fn no_detour(step: &DelayStep) -> Option<&'static str> {
     match step.return_extra_hops {
         Some(0) => Some(
-            "The step is as many hops on the way back as on the way there: no detour shows, and \
+            "It is as many hops on the way back as on the way there: no detour shows, and \
              one of as many hops would not show.",
         ),
         Some(_) => None,
@@ -292,7 +292,7 @@ mod tests {
             text,
             "The largest step is from hop 1 to hop 2: 40.0 ms of the 42.0 ms to hop 3 (interval \
              39.8 ms to 40.3 ms, 90 %).\n\
-             The step is as many hops on the way back as on the way there: no detour shows, and \
+             It is as many hops on the way back as on the way there: no detour shows, and \
              one of as many hops would not show.\n\
              The delay hardly varies: the median answer of hop 3 is 0.10 ms above the least. The \
              constant part is propagation, serialization and any standing queue."
