@@ -129,9 +129,9 @@ pub struct DelayStep {
     /// hop, which is hardly that slow by chance.
     #[serde(default)]
     pub seen_from_ttl: u8,
-    /// The first and the last TTL with MPLS labels in it: at which router of the tunnel the delay is
-    /// added is not known, since their answers may pass the whole tunnel before they return. Absent
-    /// without labels.
+    /// The first and the last TTL with MPLS labels in it: at which router of the tunnel the delay
+    /// is added is not known, since their answers may pass the whole tunnel before they return.
+    /// Absent without labels.
     pub tunnel_ttls: Option<[u8; 2]>,
     /// `return_extra_hops` of the hop at its end less that of the hop after which it begins. If it
     /// is not 0, the ways back from both differ, and part of the step, or all of it, may be there;

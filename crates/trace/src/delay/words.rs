@@ -338,8 +338,8 @@ mod tests {
         hops[2..5].iter_mut().for_each(|hop| hop.is_labelled = true);
         let analysis = analyze(&hops, 60.0);
         let text = analysis.words.join("\n");
-        let says = "The largest step is in the MPLS tunnel from hop 2 to hop 6 (labels at hops 3 to \
-                    5): 40.0 ms of the 43.0 ms to hop 7";
+        let says = "The largest step is in the MPLS tunnel from hop 2 to hop 6 (labels at hops 3 \
+                    to 5): 40.0 ms of the 43.0 ms to hop 7";
         assert!(text.starts_with(says) && text.contains("which of them adds"), "{text}");
         // A queue in it, too: the answers of all its routers vary.
         for hop in &mut hops[2..] {

@@ -8,8 +8,8 @@
 //! through it, so that this is not needed.
 //!
 //! Last, where several routers were found at a TTL, some flows that answered there are sent there
-//! once more: as many as the rule asks of a single next router. A router that balances by flow sends
-//! them the same way again; one that balances by packet does not.
+//! once more: as many as the rule asks of a single next router. A router that balances by flow
+//! sends them the same way again; one that balances by packet does not.
 //!
 //! Routers limit their answers (Linux: 6 at once, then one a second). Probes that such a router
 //! does not answer are sent again ever more slowly, down to the rate of the limit; the first flows
