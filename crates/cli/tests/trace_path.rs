@@ -240,6 +240,29 @@ fn a_narrow_link_is_found_with_its_message_and_without() {
     }
 }
 
+#[test]
+fn a_black_hole_is_named_by_a_run_with_the_command_that_shows_it() {
+    let run = |lab: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        command.args(["stream", "-t", "4s", "--json", "--quiet", "--lab", lab]);
+        command.output().unwrap()
+    };
+    let there = run("rtt=20ms,up.mtu=1300:blackhole");
+    if has_no_lab(&there) {
+        return;
+    }
+    let verdict = &json(&there)["verdict"];
+    let evidence = verdict["evidence"].to_string();
+    assert!(evidence.contains("an MTU black hole"), "{verdict}");
+    let next = verdict["runner_up"]["tell_apart"]["command"].as_str().unwrap();
+    assert!(next.starts_with("linerate trace --lab ") && next.ends_with(" --mtu"), "{next}");
+    // The endpoint's greeting is longer than what comes through.
+    let back = run("rtt=20ms,down.mtu=1300:blackhole");
+    assert_eq!(back.status.code(), Some(1), "{}", stderr(&back));
+    assert_says(&back, "an MTU black hole");
+    assert_says(&back, "linerate trace --mtu server");
+}
+
 /// Two ways between `near` and `far`.
 const DIAMOND: &str = r#"
 [host.client]

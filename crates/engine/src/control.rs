@@ -8,6 +8,7 @@ use linerate_core::foreign::{iperf3, netperf};
 use linerate_core::session;
 use linerate_sys::poll::{Interest, wait_ready};
 use linerate_sys::socket::{end_without_sign_of_life, set_thin_linear_timeouts};
+use linerate_sys::tcp_info::TcpInfo;
 
 use crate::clock::now;
 use crate::retry::is_transient;
@@ -88,6 +89,16 @@ impl ControlSocket {
     /// The connection is gone.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
+    }
+
+    /// Whether of the peer's messages a short last segment has arrived, and no full-size one before
+    /// it.
+    pub(crate) fn lacks_full_segments(&self) -> bool {
+        let Ok(info) = TcpInfo::read(&self.stream) else {
+            return false;
+        };
+        let is_short = info.bytes_received < u64::from(info.advmss);
+        is_short && info.rcv_ooopack.is_some_and(|segments| segments > 0)
     }
 
     /// Sends all that the state machine has to send; false if the connection is gone.

@@ -87,6 +87,18 @@ pub enum MeasureError {
         /// Why. Not a `source`: the message has said it.
         reason: SessionError,
     },
+    /// Of the endpoint's greeting a short last segment has arrived, and none of the full-size ones.
+    #[error(
+        "{peer}: small packets come from the endpoint and full-size ones do not: probably a link \
+         on the way drops them and does not say so (an MTU black hole); `linerate trace --mtu \
+         {host}` shows where"
+    )]
+    BlackHole {
+        /// Address and port.
+        peer: SocketAddr,
+        /// As the user named it.
+        host: String,
+    },
     /// The endpoint refused this test or treatment; the session goes on.
     #[error("{peer} refuses: {}", refusal.message)]
     Refused {
@@ -157,6 +169,7 @@ impl Categorized for MeasureError {
             Self::Refused { .. }
             | Self::Connect { .. }
             | Self::Session { .. }
+            | Self::BlackHole { .. }
             | Self::Foreign { .. }
             | Self::NoKey { .. }
             | Self::LoadEnded

@@ -97,6 +97,8 @@ pub struct TcpInfo {
     pub dsack_dups: Option<u32>,
     /// Reordering events.
     pub reord_seen: Option<u32>,
+    /// Segments received before one that precedes them.
+    pub rcv_ooopack: Option<u32>,
     /// Window that the peer offers, bytes.
     pub snd_wnd: Option<u32>,
     /// Window that this end offers, before the limit of its scale, bytes.
@@ -126,6 +128,7 @@ impl TcpInfo {
             bytes_retrans: nothing(self.bytes_retrans),
             dsack_dups: none(self.dsack_dups),
             reord_seen: none(self.reord_seen),
+            rcv_ooopack: none(self.rcv_ooopack),
             total_rto: self.total_rto.map(|_| 0),
             ..self
         }
@@ -194,6 +197,7 @@ impl TcpInfo {
             bytes_retrans: u64(208),
             dsack_dups: u32(216),
             reord_seen: u32(220),
+            rcv_ooopack: u32(224),
             snd_wnd: u32(228),
             rcv_wnd: u32(232),
             total_rto: u16_at(bytes, 240),

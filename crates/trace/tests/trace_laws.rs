@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::trace_support::{Bucket, Net, Run, address, run, trace, trace_with};
+use crate::trace_support::{Bucket, ByPacket, Net, Run, address, run, trace, trace_with};
 use linerate_trace::{
     Answer, AnswerKind, HopDocument, HopFate, PathEnd, ProbeIdentity, ProbeKind, Quoted,
     TraceConfig, TraceDocument, TraceHeader, Tracer,
@@ -243,6 +243,26 @@ fn a_target_that_refuses_is_reached() {
     let outcome = run(tracer, &mut net, ProbeKind::Tcp).machine.finish();
     assert_eq!(outcome.end, PathEnd::Reached { ttl: 4 });
     assert_eq!(outcome.foreign, 1, "a reset by another is not the target's");
+}
+
+/// The probes of a trace are of one flow.
+#[test]
+fn a_hop_that_answers_from_several_routers_is_balanced_by_packet() {
+    let by_packet = |net: &mut Net| -> Vec<u8> {
+        let config = net.config();
+        let outcome = trace(net).machine.finish();
+        let document = TraceDocument::new(TraceHeader::default(), &config, &outcome);
+        document.hops.iter().filter(|hop| hop.is_by_packet).map(|hop| hop.ttl).collect()
+    };
+    let mut net = Net::wide(&[1, 2, 1, 2, 1], false);
+    assert_eq!(by_packet(&mut net.clone()), [0; 0]);
+    net.levels[2][0].by_packet = Some(ByPacket::InTurn);
+    assert_eq!(by_packet(&mut net.clone()), [4]);
+    // Asked again after a second, a route may have changed.
+    net.levels[2][0].by_packet = None;
+    net.levels[3][0].bucket = Some(Bucket::of(2));
+    net.route_change = Some((14, 3));
+    assert_eq!(by_packet(&mut net), [0; 0]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn session() -> Vec<HopSamples> {
                 ttl: row[0].parse().expect("a TTL"),
                 address: row[1].parse::<IpAddr>().ok(),
                 rtt_us: (3..6).map(|column| ms(column) * 1e3).collect(),
+                ..HopSamples::default()
             }
         })
         .collect()

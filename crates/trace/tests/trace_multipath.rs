@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::trace_support::{Net, Run, run};
+use crate::trace_support::{ByPacket, Net, Run, run};
 use linerate_trace::{
     ConfigError, MAX_FLOWS, MultipathConfig, PathFinder, PathsDocument, ProbeKind, TraceConfig,
 };
@@ -161,6 +161,59 @@ fn what_is_out_of_range_is_refused() {
     assert!(MultipathConfig { most_flows: MAX_FLOWS + 1, ..config() }.check().is_err());
 }
 
+/// The TTLs at which it is said that a flow's packets take several routers.
+fn by_packet(outcome: &PathsDocument) -> Vec<u8> {
+    outcome.levels.iter().filter(|level| level.is_by_packet).map(|level| level.ttl).collect()
+}
+
+#[test]
+fn balancing_by_packet_is_told_from_balancing_by_flow() {
+    let mut told = 0;
+    for seed in 0..300 {
+        for choice in [ByPacket::AtRandom, ByPacket::InTurn] {
+            let mut net = Net::wide(&[1, 3, 2, 1, 2, 1], false);
+            net.levels[0][0].by_packet = Some(choice);
+            net.levels[1].iter_mut().zip([0, 1, 1]).for_each(|(one, to)| one.next = vec![to]);
+            net.dice.0 = seed;
+            net.packets = seed;
+            // The third TTL passes on what the second has mixed; the fifth balances by flow.
+            let (outcome, run) = find(&mut net, |_| ());
+            assert!(is_reached(&outcome) && run.sent.len() < 400, "{}", run.sent.len());
+            assert!(!by_packet(&outcome).contains(&5), "{seed}: {outcome:?}");
+            let is_told = by_packet(&outcome).starts_with(&[2]);
+            // What two probes of a flow passed is no link.
+            let is_true = links_found(&outcome).is_subset(&links_there(&net));
+            assert!(is_true || !is_told, "{seed}: {outcome:?}");
+            told += usize::from(is_told);
+        }
+    }
+    // 5 flows more: each goes the same way again in 1 of 3 cases.
+    assert!(told >= 594, "{told} of 600");
+}
+
+#[test]
+fn what_is_balanced_by_packet_has_one_path() {
+    let mut net = Net::wide(&[1, 2, 1, 1], false).with_linux_limits();
+    net.levels[0][0].by_packet = Some(ByPacket::InTurn);
+    let (outcome, run) = find(&mut net, |_| ());
+    assert_eq!((by_packet(&outcome), outcome.paths.len()), (vec![2], 1));
+    assert_eq!(outcome.paths[0].hops[1], None);
+    assert!(outcome.paths[0].is_whole && outcome.is_complete);
+    assert!(outcome.levels[1].nodes.iter().all(|node| node.rtt_us.len() >= node.flows.len()));
+    assert!(run.ended < Nanos::from_millis(20_000), "{} ms", run.ended.0 / 1_000_000);
+}
+
+/// All flows take one router, and from some time on another.
+#[test]
+fn a_route_that_changes_once_is_not_balanced_by_packet() {
+    for change_after in 0..60 {
+        let mut net = Net::wide(&[1, 2, 1], false);
+        net.route_change = Some((change_after, 1));
+        let (outcome, _) = find(&mut net, |_| ());
+        assert_eq!(by_packet(&outcome), [0; 0], "after {change_after} packets");
+    }
+}
+
 /// At 95 % each router's next ones are all found in at least 95 % of cases.
 #[test]
 fn the_stated_confidence_is_kept() {
@@ -214,6 +267,7 @@ proptest! {
         let ids: BTreeSet<_> = run.sent.iter().map(|(_, probe)| probe.id).collect();
         prop_assert_eq!(ids.len(), run.sent.len());
         prop_assert!(links_found(&outcome).is_subset(&all_links(&net)));
+        prop_assert!(by_packet(&outcome).is_empty(), "all balance by flow");
         for (found, there) in found(&outcome).iter().zip(there(&net)) {
             prop_assert!(found.is_subset(&there));
         }

@@ -8,7 +8,7 @@ mod packet;
 use std::thread;
 use std::time::Duration;
 
-use network::{Chain, Network, ROUND_TRIP, Router, forger, router, target};
+use network::{Balance, Chain, Network, ROUND_TRIP, Router, forger, router, target};
 use packet::Extras;
 use serde_json::{Value, json};
 
@@ -32,6 +32,10 @@ fn each_way(act: impl Fn(bool, &str) + Sync) {
 
 fn hops(document: &Value) -> &[Value] {
     document["hops"].as_array().expect("hops")
+}
+
+fn steps(document: &Value) -> &[Value] {
+    document["delay"]["steps"].as_array().expect("steps")
 }
 
 /// Each hop's address must be that of the router at its TTL, the last one the target's; `null`
@@ -163,6 +167,11 @@ fn labels_are_read_in_the_new_form_and_the_old() {
             let found = hops(&document)[ttl - 1]["mpls"][0]["label"].as_u64();
             assert_eq!(found, label, "{kind}: {document}");
         }
+        // Both are in the tunnel: whichever is slower, no step ends between them or at one.
+        let tunnels: Vec<&Value> =
+            steps(&document).iter().map(|step| &step["tunnel_ttls"]).collect();
+        assert_eq!(tunnels.iter().filter(|ttls| **ttls == &json!([2, 3])).count(), 1, "{document}");
+        assert!(steps(&document).iter().all(|step| step["to_ttl"] != 2 && step["to_ttl"] != 3));
     });
 }
 
@@ -233,7 +242,37 @@ fn a_longer_way_back_is_told_from_the_way_there() {
             let back = ttl + if ttl == 4 { 5 } else { 0 };
             assert_eq!(hop["return_hops"], back, "{hop}");
         }
+        let extra = |ttl: &Value| if *ttl == 4 { 5 } else { 0 };
+        for step in steps(&document) {
+            let longer = extra(&step["to_ttl"]) - extra(&step["after_ttl"]);
+            assert_eq!(step["return_extra_hops"], longer, "{step}");
+        }
     });
+}
+
+#[test]
+fn balancing_by_packet_is_told_from_balancing_by_flow() {
+    let by = |twin| Router { twin: Some(twin), ..Router::default() };
+    let chain = Chain::of(5).with(2, by(Balance::ByPacket)).with(4, by(Balance::ByFlow));
+    let Some(network) = Network::new("balancing by packet", &chain) else {
+        return;
+    };
+    // One after the other: another trace would take its turns at the router.
+    for is_v4 in FAMILIES {
+        let (output, document) = network.trace(is_v4, &["--paths"]);
+        assert!(output.status.success(), "{document}");
+        let by_packet = |of: &Value| -> Vec<u64> {
+            let all = of.as_array().expect("TTLs").iter();
+            let balanced = all.filter(|one| one["is_by_packet"] == true);
+            balanced.filter_map(|one| one["ttl"].as_u64()).collect()
+        };
+        // Probes of one flow alone, and flows that were sent once more.
+        assert_eq!(by_packet(&document["hops"]), [2], "{document}");
+        assert_eq!(by_packet(&document["paths"]["levels"]), [2], "{document}");
+        let paths = document["paths"]["paths"].as_array().expect("paths");
+        assert_eq!(paths.len(), 2, "by the flow's router at hop 4 alone: {document}");
+        assert!(paths.iter().all(|path| path["hops"][1].is_null()), "{document}");
+    }
 }
 
 #[test]

@@ -41,11 +41,22 @@ pub(crate) struct Router {
     pub(crate) later: Duration,
     /// Sends, before the right one, answers that quote packets which nobody has sent.
     pub(crate) forges: bool,
+    /// There are two of it, over which the one before balances.
+    pub(crate) twin: Option<Balance>,
     /// Its answers come back over so many hops more than they went.
     pub(crate) detour: u8,
     /// Quotes the packet with an IPv6 extension header that was put in on the way.
     pub(crate) quotes_options: bool,
     pub(crate) extras: Extras,
+}
+
+/// What decides which of two routers a packet takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Balance {
+    /// The target port of UDP.
+    ByFlow,
+    /// The number of packets before.
+    ByPacket,
 }
 
 /// Routers one after another, and the target.
@@ -75,6 +86,16 @@ pub(crate) fn router(is_v4: bool, ttl: usize) -> IpAddr {
         IpAddr::from([198, 19, 1, ttl])
     } else {
         IpAddr::from([0x2001, 2, 0, 1, 0, 0, 0, u16::from(ttl)])
+    }
+}
+
+/// The address of the other one, where there are two.
+fn twin(is_v4: bool, ttl: usize) -> IpAddr {
+    let ttl = u8::try_from(ttl).expect("a TTL");
+    if is_v4 {
+        IpAddr::from([198, 19, 2, ttl])
+    } else {
+        IpAddr::from([0x2001, 2, 0, 2, 0, 0, 0, u16::from(ttl)])
     }
 }
 
@@ -259,7 +280,13 @@ impl Routers {
                 self.waiting.push((at, frame(host, &answer)));
             }
         }
-        let ends = (router(is_v4, ttl), arrived.source);
+        let is_twin = match behaviour.twin {
+            None => false,
+            Some(Balance::ByFlow) => arrived.transport()[3] % 2 == 1,
+            Some(Balance::ByPacket) => number % 2 == 1,
+        };
+        let from = if is_twin { twin(is_v4, ttl) } else { router(is_v4, ttl) };
+        let ends = (from, arrived.source);
         let has_headers = behaviour.extras.has_headers;
         let answer = packet::ip(ends, reply_ttl, (protocol, message), has_headers);
         for _ in 0..=behaviour.again {

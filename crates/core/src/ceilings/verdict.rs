@@ -73,6 +73,7 @@ pub(crate) fn explain(view: &View<'_>) -> Explained {
         },
         _ => unexplained(view, &candidates),
     };
+    let has_black_hole = verdict.cause == Cause::Unexplained && black_hole(view).is_some();
     // A cause that was found and is not sure enough comes nearest.
     let is_sure = verdict.cause == cause;
     let nearest = found.filter(|_| !is_sure);
@@ -80,7 +81,10 @@ pub(crate) fn explain(view: &View<'_>) -> Explained {
         nearest.or_else(|| next.and_then(of_cause)).or_else(|| runner_up(view, &candidates, cause));
     verdict.runner_up = Some(RunnerUp {
         cause: runner_up.map_or(Cause::Unexplained, |candidate| candidate.rule.cause),
-        tell_apart: tell_apart(view, runner_up, verdict.cause),
+        tell_apart: match has_black_hole {
+            true => Remedy::look(LookObject::PathMtu, None),
+            false => tell_apart(view, runner_up, verdict.cause),
+        },
     });
     Explained { direction: view.direction, verdict, ceilings }
 }
@@ -235,6 +239,7 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
         .filter(|candidate| candidate.holds())
         .map(|candidate| disagreement(view, candidate))
         .collect();
+    evidence.extend(black_hole(view));
     if evidence.is_empty() {
         evidence.push("the kernels' figures point to no cause".to_owned());
     }
@@ -249,6 +254,29 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
     evidence.extend(waits(view));
     Verdict { evidence, ..Verdict::default() }
 }
+
+/// That full-size segments get lost, every time, on connections whose small ones arrive: each flow
+/// has named its session to the endpoint, and the control connection has lived to the end.
+fn black_hole(view: &View<'_>) -> Option<String> {
+    let is_stuck = |flow: &TcpFlow<'_>| {
+        let again =
+            flow.tcp.retransmitted_segments + flow.tcp.warm_up_retransmitted_segments.unwrap_or(0);
+        let mss = u64::from(flow.tcp.mss_bytes);
+        flow.bytes == 0 && again >= LOST_EACH_TIME && mss > 0 && flow.tcp.unacked_bytes >= mss
+    };
+    let is_all = view.asked.is_some() && view.total.0 == 0 && !view.tcp.is_empty();
+    let mss = view.tcp.iter().map(|flow| flow.tcp.mss_bytes).min()?;
+    (is_all && view.tcp.iter().all(is_stuck)).then(|| {
+        format!(
+            "of segments of {mss} bytes none arrived, however often they were sent, while small \
+             packets passed: probably a link drops them and does not say so (an MTU black hole)"
+        )
+    })
+}
+
+/// Retransmissions without any answer: two of one segment are timeouts, since nothing behind it is
+/// acknowledged that would bring another.
+const LOST_EACH_TIME: u64 = 2;
 
 /// Threads that waited for a CPU: then no limit of the path is reached, since a full window opens
 /// only when somebody reads.

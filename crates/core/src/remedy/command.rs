@@ -196,6 +196,14 @@ fn discipline(device: &Name, kind: Discipline, rate: Option<BitRate>) -> String 
 fn look(object: LookObject, end: Option<End>, run: Option<&Run<'_>>) -> (String, &'static str) {
     match (object, run) {
         (LookObject::Connection { port }, _) => (format!("linerate explain --port {port}"), ""),
+        (LookObject::PathMtu, Some(run)) if end.is_none() => {
+            let to = match &run.target {
+                // Probes go to ports of their own.
+                Target::Endpoint(name, _) => target(&Target::Endpoint(name.clone(), None)),
+                other => target(other),
+            };
+            (format!("linerate trace {to} --mtu"), "")
+        }
         (LookObject::PathMtu, _) => (
             format!("tracepath -n {}", peer(run, end)),
             "shows behind which router the MTU is small",

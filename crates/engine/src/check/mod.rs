@@ -184,11 +184,14 @@ fn one_sided(check: &mut Check, target: &Target, error: &MeasureError) {
         check.path.connect_us = Some(seen.connect.as_secs_f64() * 1e6);
         check.path.mss_bytes = seen.mss_bytes;
     }
-    check.caveats.push(Caveat::new(
-        CaveatKind::Partial,
-        format!("no endpoint answered ({error}): only what this end can see was examined"),
-        "on that host: linerate serve",
-    ));
+    let (why, remedy) = match error {
+        MeasureError::BlackHole { host, .. } => {
+            (error.to_string(), format!("linerate trace --mtu {host}"))
+        }
+        _ => (format!("no endpoint answered ({error})"), "on that host: linerate serve".to_owned()),
+    };
+    let message = format!("{why}: only what this end can see was examined");
+    check.caveats.push(Caveat::new(CaveatKind::Partial, message, remedy));
 }
 
 fn loopback(family: Option<Family>) -> IpAddr {

@@ -171,7 +171,7 @@ impl Client {
             answers: None,
             treated: false,
         };
-        match client.next_event()? {
+        match client.next_event().map_err(|error| client.without_welcome(error))? {
             ClientEvent::Welcome(welcome) => {
                 let token = bytes_of_hex(&welcome.token).ok_or_else(|| {
                     client.session_error(SessionError::Message("a bad token".into()))
@@ -181,6 +181,18 @@ impl Client {
                 Ok(client)
             }
             _ => Err(client.session_error(SessionError::OutOfTurn("instead of a welcome"))),
+        }
+    }
+
+    /// What is wrong where no welcome came.
+    fn without_welcome(&self, error: MeasureError) -> MeasureError {
+        match error {
+            MeasureError::Session { peer, reason: SessionError::Timeout(_) }
+                if self.socket.lacks_full_segments() =>
+            {
+                MeasureError::BlackHole { peer, host: self.target.name.clone() }
+            }
+            other => other,
         }
     }
 

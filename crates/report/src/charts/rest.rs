@@ -8,6 +8,7 @@ use linerate_core::compare::{ComparedMetric, ComparedPair, Comparison};
 use linerate_core::experiment::{DocumentRow, ExperimentDocument};
 use linerate_core::profile::{EndLayers, Layer, LayerCost, ProfileDocument};
 use linerate_core::stats::LatencySummary;
+use linerate_core::trace::delay::{DelayAnalysis, HopDelay};
 use linerate_core::trace::{HopDocument, TraceDocument};
 use linerate_mesh::MatrixDocument;
 
@@ -25,6 +26,13 @@ pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
     let mut rows = Vec::new();
     for hop in &delays.hops {
         let [added, least] = [(hop.path_us - before).max(0.0), hop.least_us].map(micros);
+        let (note, tip) = match is_in_tunnel(hop, delays) {
+            true => (least.clone(), format!("least round trip {least}, inside an MPLS tunnel")),
+            false => (
+                format!("{least} (+{added})"),
+                format!("least round trip {least}, {added} of it added here"),
+            ),
+        };
         let document = trace.hops.iter().find(|of| of.ttl == hop.ttl);
         // Older documents do not have `seen_from_ttl`.
         let is_largest = largest.is_some_and(|step| match step.seen_from_ttl {
@@ -36,11 +44,13 @@ pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
             from: before.min(hop.path_us),
             value: hop.path_us,
             colour: fill(is_largest),
-            note: Some(format!("{least} (+{added})")),
-            tip: format!("least round trip {least}, {added} of it added here"),
+            note: Some(note),
+            tip,
             ..Bar::default()
         });
-        before = hop.path_us;
+        if !is_in_tunnel(hop, delays) {
+            before = hop.path_us;
+        }
     }
     if rows.is_empty() {
         return Vec::new();
@@ -52,6 +62,13 @@ pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
     };
     let bars = Bars::new(Unit::Micros, rows);
     vec![Chart::new("hops", "Where the delay is added", says, bars)]
+}
+
+/// Whether the delay up to a hop is that of a tunnel which goes on beyond it.
+fn is_in_tunnel(hop: &HopDelay, delays: &DelayAnalysis) -> bool {
+    let step = delays.steps.get(hop.step).filter(|step| step.to_ttl != hop.ttl);
+    let ttls = step.and_then(|step| step.tunnel_ttls);
+    ttls.is_some_and(|[first, last]| (first..=last).contains(&hop.ttl))
 }
 
 fn router(hop: &HopDocument) -> String {

@@ -1,10 +1,11 @@
 //! The pages of a trace and of a watch: what can be said of the route, then a line for each hop.
 
+use std::collections::BTreeSet;
 use std::iter::{once, repeat};
 use std::net::IpAddr;
 
 use linerate_core::record::Observed;
-use linerate_core::trace::delay::LinkRate;
+use linerate_core::trace::delay::{DelayStep, LinkRate};
 use linerate_core::trace::{
     AnswerKind, HopDocument, HopFate, MtuOutcome, Narrowing, Origin, PathChange, PathsDocument,
     ProbeKind, ReverseDocument, RoutedPath, TraceDocument, WatchDocument, WatchRow,
@@ -14,7 +15,7 @@ use linerate_core::units::{End, Family};
 
 use super::Style;
 use super::number::{
-    ends, exact_bytes, if_known, joined, percent, plural, rate, seconds, some_joined,
+    ends, exact_bytes, if_known, joined, micros, percent, plural, rate, seconds, some_joined,
 };
 use super::parts::caveats;
 use crate::document::Document;
@@ -30,7 +31,8 @@ impl Document for TraceDocument {
         }
         page.words(&format!("{end}."));
         let limited = self.watch.as_ref().and_then(limited);
-        let says = changed(self).into_iter().chain(self.mtu.as_ref().map(fits)).chain(limited);
+        let says = changed(self).into_iter().chain(balanced(self));
+        let says = says.chain(self.mtu.as_ref().map(fits)).chain(limited);
         let says = self.delay.words.iter().cloned().chain(says);
         says.for_each(|sentence| page.words(&sentence));
         page.gap();
@@ -120,6 +122,20 @@ fn changed(trace: &TraceDocument) -> Vec<String> {
     sentences
 }
 
+/// Says at which hops packets are balanced one by one.
+fn balanced(trace: &TraceDocument) -> Option<String> {
+    let hops = trace.hops.iter().filter(|hop| hop.is_by_packet).map(|hop| hop.ttl);
+    let levels = trace.paths.iter().flat_map(|paths| &paths.levels);
+    let levels = levels.filter(|level| level.is_by_packet).map(|level| level.ttl);
+    let ttls: BTreeSet<u8> = hops.chain(levels).collect();
+    let hop = if ttls.len() == 1 { "hop" } else { "hops" };
+    let named = some_joined(ttls.iter().map(u8::to_string), ", ")?;
+    Some(format!(
+        "Probes of one flow were answered by several routers at {hop} {named}: a router before \
+         balances by packet, so that packets of one connection may overtake each other."
+    ))
+}
+
 fn between(before: Option<u8>, ttl: u8) -> String {
     match before {
         None if ttl == 1 => "before hop 1".into(),
@@ -199,12 +215,20 @@ fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocu
         if paths.paths.len() > 1 && !paths.paths.iter().any(differs) {
             continue;
         }
+        let balanced = paths.levels.get(place).filter(|level| level.is_by_packet);
         let rtts = path.rtt_us.get(place).map_or(&[][..], Vec::as_slice);
         let least = if_known(rtts.iter().copied().min_by(f64::total_cmp), |us| {
             format!("  {:.2} ms", us / 1e3)
         });
-        let address = address.map_or_else(|| "*".to_owned(), |address| address.to_string());
-        page.plain(&format!("  {:>3}  {address}{least}", first + place));
+        let router = match (address, balanced) {
+            (Some(address), _) => address.to_string(),
+            (None, Some(level)) => {
+                let nodes = level.nodes.iter().map(|node| node.address.to_string());
+                format!("{}, by packet", joined(nodes, " or "))
+            }
+            (None, None) => "*".to_owned(),
+        };
+        page.plain(&format!("  {:>3}  {router}{least}", first + place));
     }
 }
 
@@ -272,10 +296,19 @@ fn marks_of(hop: &HopDocument, trace: &TraceDocument) -> String {
     if first_translated(trace) == Some(hop.ttl) {
         marks.push("behind a NAT".into());
     }
+    if hop.is_by_packet {
+        marks.push("balanced by packet".into());
+    }
     let label = hop.mpls.first();
     marks.extend(label.map(|label| format!("MPLS label {}", label.label)));
     let back = hop.return_hops.filter(|back| *back != hop.ttl);
     marks.extend(back.map(|back| format!("answers over {}", plural(back.into(), "hop"))));
+    let is_here = |step: &&DelayStep| step.to_ttl == hop.ttl && step.is_known_to_add;
+    let step = trace.delay.steps.iter().find(is_here);
+    let detour = step.filter(|step| step.return_extra_hops.is_some_and(|extra| extra != 0));
+    marks.extend(
+        detour.map(|step| format!("its step of {} may be on the way back", micros(step.added_us))),
+    );
     let same = |before| format!("the same as hop {before}");
     marks.extend(hop.repeats.map(same));
     let narrowings = trace.mtu.iter().flat_map(|mtu| &mtu.narrowings);

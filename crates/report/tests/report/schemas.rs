@@ -117,9 +117,9 @@ fn every_document_is_what_its_schema_says() {
 }
 
 /// A key with one of these words says its unit; a share is of 0 to 1.
-const UNITS: [&str; 16] = [
+const UNITS: [&str; 17] = [
     "ppm", "bps", "us", "ms", "ns", "s", "seconds", "second", "hz", "bytes", "kib", "percent",
-    "ttl", "pages", "share", "ratio",
+    "ttl", "ttls", "pages", "share", "ratio",
 ];
 
 /// Or what is counted.

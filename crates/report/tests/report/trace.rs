@@ -89,6 +89,82 @@ fn the_sentences_say_where_packets_are_changed() {
 }
 
 #[test]
+fn a_step_whose_ways_back_differ_says_so_at_the_hop_where_it_ends() {
+    let step = |extra: Value| {
+        json!({"after_ttl": 1, "to_ttl": 3, "added_us": 29000.0, "interval_us": [28900.0, 29100.0],
+            "coverage": 0.9, "is_known_to_add": true, "seen_from_ttl": 3,
+            "return_extra_hops": extra})
+    };
+    let says = |extra: Value| {
+        let mut value = sample();
+        value["delay"]["steps"] = json!([step(extra)]);
+        let page = document(value).text(Style { width: 160, ..Style::default() });
+        page.contains("answers over 5 hops; its step of 29.0 ms may be on the way back")
+    };
+    assert!(says(json!(2)));
+    assert!(!says(json!(0)) && !says(Value::Null));
+}
+
+#[test]
+fn balancing_by_packet_is_said_and_belongs_to_no_path() {
+    let mut value = sample();
+    let node =
+        |address: &str| json!({"address": address, "flows": [0, 1], "rtt_us": [9000.0, 9100.0]});
+    let level = |ttl: u8, addresses: &[&str]| {
+        let nodes: Vec<Value> = addresses.iter().map(|address| node(address)).collect();
+        json!({"ttl": ttl, "nodes": nodes, "unanswered": 0, "is_by_packet": nodes.len() > 1})
+    };
+    value["paths"] = json!({"confidence": 0.95, "is_complete": true, "links": [],
+        "probes_sent": 20, "seconds": 0.1,
+        "levels": [level(1, &["192.0.2.1"]), level(2, &["192.0.2.2", "192.0.2.3"]),
+            level(3, &["192.0.2.9"])],
+        "paths": [{"flows": [0, 1], "hops": ["192.0.2.1", null, "192.0.2.9"], "is_whole": true,
+            "rtt_us": [[1000.0], [9000.0], [30000.0]]}]});
+    let page = document(value.clone()).text(Style::default());
+    let words = page.replace('\n', " ");
+    assert!(
+        words.contains("answered by several routers at hop 2: a router before balances by packet")
+    );
+    assert!(line(&page, "path 1").contains("2 of the flows"), "{page}");
+    assert!(page.contains("192.0.2.2 or 192.0.2.3, by packet"), "{page}");
+    assert!(page.contains("1 path;"), "{page}");
+    // Without `--paths` the probes of a hop show it.
+    value["paths"] = Value::Null;
+    value["hops"][0]["is_by_packet"] = json!(true);
+    value["hops"][0]["other_addresses"] = json!(["192.0.2.3"]);
+    let page = document(value).text(Style { width: 160, ..Style::default() });
+    assert!(page.replace('\n', " ").contains("several routers at hop 1:"), "{page}");
+    assert!(line(&page, "1 ").contains("also 192.0.2.3; "), "{page}");
+    assert!(line(&page, "1 ").contains("balanced by packet"), "{page}");
+}
+
+/// Hops 2 and 3 have labels and answer as late as the tunnel's end.
+#[test]
+fn the_chart_adds_a_tunnels_delay_at_its_end() {
+    let hop = |ttl: u8, path_us: f64, step: usize| {
+        json!({"ttl": ttl, "least_us": path_us, "median_us": path_us, "path_us": path_us,
+            "slow_answer_us": 0.0, "step": step})
+    };
+    let step = |after: Value, to: u8, added_us: f64, tunnel: Value| {
+        json!({"after_ttl": after, "to_ttl": to, "added_us": added_us, "coverage": 0.9,
+            "interval_us": [added_us, added_us], "is_known_to_add": true, "seen_from_ttl": to,
+            "tunnel_ttls": tunnel})
+    };
+    let mut value = sample();
+    value["delay"]["hops"] =
+        json!([hop(1, 1000.0, 0), hop(2, 41000.0, 1), hop(3, 41000.0, 1), hop(4, 41000.0, 1)]);
+    value["delay"]["steps"] = json!([
+        step(Value::Null, 1, 1000.0, Value::Null),
+        step(json!(1), 4, 40000.0, json!([2, 3]))
+    ]);
+    let shown: Box<dyn Document> = Box::new(document(value));
+    let page = linerate_report::html::page(&mut [shown.into()]).replace('\u{a0}', " ");
+    let inside = page.matches("41.0 ms, inside an MPLS tunnel").count();
+    let at_its_end = page.matches("41.0 ms, 40.0 ms of it added here").count();
+    assert!(at_its_end > 0 && inside == 2 * at_its_end, "{inside} and {at_its_end}");
+}
+
+#[test]
 fn the_way_back_stands_beside_the_way_there_with_the_networks_of_both() {
     let mut back = sample();
     back["target"] = json!("198.18.0.1");

@@ -17,6 +17,16 @@
 //! them, whatever their distributions. A step whose interval reaches zero is not known to add
 //! anything.
 //!
+//! A router inside an MPLS tunnel may send its answer on to the tunnel's end, from where it returns
+//! (RFC 3032, section 2.3.2): the delay of the whole tunnel then appears at the first router with a
+//! label (RFC 4950). So no step ends inside a tunnel: the hops with labels one after another, and
+//! the hop behind them, which gets the packet without its label, are one step.
+//!
+//! A round trip does not tell which direction adds a delay. Over how many routers an answer comes
+//! back follows from its TTL: where that grows by another number than the TTLs of the probes, the
+//! ways back from both ends of a step differ, and so may their delay. Where it grows by the same, a
+//! way of the same length may still be another one.
+//!
 //! Which of many similar steps is the largest is a matter of chance. The **core** of the path is
 //! not: its shortest stretch that adds at least half of the delay, by the lower end of its
 //! interval. It is reported where no single step is clearly the largest.
@@ -31,10 +41,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use super::outcome::TraceOutcome;
-
 /// RTTs of one hop.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct HopSamples {
     /// Its TTL.
     pub ttl: u8,
@@ -42,6 +50,17 @@ pub struct HopSamples {
     pub address: Option<IpAddr>,
     /// RTTs, microseconds; values that are not finite are ignored.
     pub rtt_us: Vec<f64>,
+    /// Whether its answers quote probes with an MPLS label: it is inside a tunnel.
+    pub is_labelled: bool,
+    /// Routers that its answers passed on the way back, itself included.
+    pub return_hops: Option<u8>,
+}
+
+impl HopSamples {
+    /// Routers on the way back beyond those on the way there.
+    fn return_extra_hops(&self) -> Option<i16> {
+        Some(i16::from(self.return_hops?) - i16::from(self.ttl))
+    }
 }
 
 /// Where along a path the delay is added.
@@ -63,6 +82,7 @@ pub struct DelayAnalysis {
 }
 
 /// The analysis of one hop.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HopDelay {
     /// Its TTL.
@@ -80,15 +100,17 @@ pub struct HopDelay {
     /// Index of its step.
     pub step: usize,
     /// The lowest TTL at which its address answered before.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<u8>,
+    /// Routers that its answers pass on the way back beyond those on the way there, judged by the
+    /// TTL of the answers; absent if that is not known.
+    pub return_extra_hops: Option<i16>,
 }
 
 /// A stretch of the path and the delay it adds, both ways together.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayStep {
     /// TTL of the hop after which it begins; absent for this host itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub after_ttl: Option<u8>,
     /// TTL of the hop at which it ends. If that is more than one farther, the delay is somewhere in
     /// between.
@@ -107,6 +129,15 @@ pub struct DelayStep {
     /// hop, which is hardly that slow by chance.
     #[serde(default)]
     pub seen_from_ttl: u8,
+    /// The first and the last TTL with MPLS labels in it: at which router of the tunnel the delay
+    /// is added is not known, since their answers may pass the whole tunnel before they return.
+    /// Absent without labels.
+    pub tunnel_ttls: Option<[u8; 2]>,
+    /// `return_extra_hops` of the hop at its end less that of the hop after which it begins. If it
+    /// is not 0, the ways back from both differ, and part of the step, or all of it, may be there;
+    /// if it is 0, nothing shows that, but other ways of the same length would not. Absent if that
+    /// is not known.
+    pub return_extra_hops: Option<i16>,
 }
 
 /// Coverage a step needs to be known: what three probes at both ends reach.
@@ -121,12 +152,12 @@ const SEEN_US: f64 = 100.0;
 /// is seen only in answers of different times.
 pub fn analyze(hops: &[HopSamples], probed_s: f64) -> DelayAnalysis {
     let hops: Vec<HopSamples> = hops.iter().filter_map(usable).collect();
-    let ends = step_ends(&hops);
+    let paths_us = paths_us(&hops);
+    let ends = step_ends(&hops, &paths_us);
     let steps = steps(&hops, &ends);
     let mut delays = Vec::with_capacity(hops.len());
     let mut step = 0;
-    for (place, hop) in hops.iter().enumerate() {
-        let path_us = least(&hops[ends[step]]);
+    for (place, (hop, &path_us)) in hops.iter().zip(&paths_us).enumerate() {
         delays.push(HopDelay {
             ttl: hop.ttl,
             least_us: least(hop),
@@ -135,6 +166,7 @@ pub fn analyze(hops: &[HopSamples], probed_s: f64) -> DelayAnalysis {
             slow_answer_us: least(hop) - path_us,
             step,
             repeats: repeats(&hops[..place], hop.address),
+            return_extra_hops: hop.return_extra_hops(),
         });
         step += usize::from(place == ends[step]);
     }
@@ -152,22 +184,6 @@ pub fn analyze(hops: &[HopSamples], probed_s: f64) -> DelayAnalysis {
     analysis
 }
 
-impl HopSamples {
-    /// The samples of a trace: for each hop the address that answered first, with only its RTTs.
-    pub fn from_outcome(outcome: &TraceOutcome) -> Vec<Self> {
-        let samples = |hop: &super::Hop| {
-            let address = hop.addresses().first().copied();
-            let own = hop.replies().filter(|reply| Some(reply.from) == address);
-            Self {
-                ttl: hop.ttl,
-                address,
-                rtt_us: own.map(|reply| reply.rtt.0 as f64 / 1e3).collect(),
-            }
-        };
-        outcome.hops.iter().map(samples).collect()
-    }
-}
-
 fn usable(hop: &HopSamples) -> Option<HopSamples> {
     let finite = |rtt: &f64| rtt.is_finite() && *rtt >= 0.0;
     let rtt_us: Vec<f64> = hop.rtt_us.iter().copied().filter(finite).collect();
@@ -178,18 +194,23 @@ fn least(hop: &HopSamples) -> f64 {
     hop.rtt_us.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Indices of the hops whose least RTT is below those of all hops beyond.
-fn step_ends(hops: &[HopSamples]) -> Vec<usize> {
-    let mut ends = Vec::new();
-    let mut beyond = f64::INFINITY;
-    for (place, hop) in hops.iter().enumerate().rev() {
-        if least(hop) < beyond {
-            beyond = least(hop);
-            ends.push(place);
-        }
+/// The least RTT of all hops from each one on.
+fn paths_us(hops: &[HopSamples]) -> Vec<f64> {
+    let mut paths: Vec<f64> = hops.iter().map(least).collect();
+    for place in (1..paths.len()).rev() {
+        paths[place - 1] = paths[place - 1].min(paths[place]);
     }
-    ends.reverse();
-    ends
+    paths
+}
+
+/// Indices of the hops at which steps end: their least RTT is below those of all hops beyond, and
+/// they are not inside a tunnel that goes on beyond them.
+fn step_ends(hops: &[HopSamples], paths_us: &[f64]) -> Vec<usize> {
+    let is_end = |place: &usize| match paths_us.get(place + 1) {
+        Some(beyond) => least(&hops[*place]) < *beyond && !hops[*place].is_labelled,
+        None => true,
+    };
+    (0..hops.len()).filter(is_end).collect()
 }
 
 fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
@@ -199,11 +220,16 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
     for &end in ends {
         let hop = &hops[end];
         let added_us = least(hop) - before.as_ref().map_or(0.0, |(before, _)| least(before));
-        let (seen_from_ttl, rtts) = seen(&hops[first..=end], added_us);
+        let within = &hops[first..=end];
+        let (seen_from_ttl, rtts) = seen(within, added_us);
         // This host answers itself immediately, as often as it is asked.
         let at_once = vec![0.0; rtts.len()];
         let from = before.as_ref().map_or(&at_once, |(_, rtts)| rtts);
         let shift = shift(from, &rtts).expect("usable samples are finite and some");
+        let extra_before = match &before {
+            Some((before, _)) => before.return_extra_hops(),
+            None => Some(0),
+        };
         steps.push(DelayStep {
             after_ttl: before.as_ref().map(|(before, _)| before.ttl),
             to_ttl: hop.ttl,
@@ -212,6 +238,11 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
             coverage: shift.coverage,
             is_known_to_add: shift.low > 0.0 && shift.coverage >= MIN_COVERAGE,
             seen_from_ttl,
+            tunnel_ttls: tunnel_ttls(within),
+            return_extra_hops: hop
+                .return_extra_hops()
+                .zip(extra_before)
+                .map(|(to, from)| to - from),
         });
         before = Some((hop, rtts));
         first = end + 1;
@@ -219,13 +250,22 @@ fn steps(hops: &[HopSamples], ends: &[usize]) -> Vec<DelayStep> {
     steps
 }
 
+fn tunnel_ttls(step: &[HopSamples]) -> Option<[u8; 2]> {
+    let mut labelled = step.iter().filter(|hop| hop.is_labelled).map(|hop| hop.ttl);
+    let first = labelled.next()?;
+    Some([first, labelled.next_back().unwrap_or(first)])
+}
+
 /// The hops of a step that answer as late as its last one: the TTL of the first, and the RTTs of
 /// all. They are behind the same delay, so their answers count as more samples of the step's end.
+/// Those inside a tunnel may be late only because their answers pass the rest of it.
 fn seen(step: &[HopSamples], added_us: f64) -> (u8, Vec<f64>) {
     // Where the whole step is noise, no hop is behind it.
     let noise = (added_us * SEEN_SHARE).max(SEEN_US).min(added_us / 2.0);
     let end_us = step.last().map_or(0.0, least);
-    let behind = || step.iter().filter(|hop| least(hop) - end_us <= noise);
+    let tunnel = step.iter().rposition(|hop| hop.is_labelled).map_or(0, |place| place + 1);
+    let outside = &step[tunnel.min(step.len() - 1)..];
+    let behind = || outside.iter().filter(|hop| least(hop) - end_us <= noise);
     let first = behind().next().map_or(0, |hop| hop.ttl);
     let rtts = behind().flat_map(|hop| hop.rtt_us.iter().copied());
     (first, rtts.collect())
@@ -445,7 +485,9 @@ mod tests {
     use super::*;
 
     fn hop(ttl: u8, rtt_us: &[f64]) -> HopSamples {
-        HopSamples { ttl, address: Some(IpAddr::from([192, 0, 2, ttl])), rtt_us: rtt_us.to_vec() }
+        let address = Some(IpAddr::from([192, 0, 2, ttl]));
+        let rtt_us = rtt_us.to_vec();
+        HopSamples { ttl, address, rtt_us, return_hops: Some(ttl), ..HopSamples::default() }
     }
 
     #[test]
@@ -499,6 +541,40 @@ mod tests {
         let step = &analysis.steps[1];
         assert_eq!((step.after_ttl, step.to_ttl), (Some(1), 3));
         assert_eq!(step.added_us, 2_000.0);
+    }
+
+    #[test]
+    fn no_step_ends_inside_a_tunnel_that_goes_on() {
+        let mut hops: Vec<HopSamples> = (1..=9)
+            .map(|ttl| hop(ttl, &[10.0, 10.1, 10.2].map(|us| us * f64::from(ttl))))
+            .collect();
+        let ends = |hops: &[HopSamples]| -> Vec<(u8, Option<[u8; 2]>)> {
+            let steps = analyze(hops, 60.0).steps;
+            steps.iter().map(|step| (step.to_ttl, step.tunnel_ttls)).collect()
+        };
+        // Two tunnels, the second up to the last hop.
+        for ttl in [3, 4, 7, 8, 9] {
+            hops[ttl - 1].is_labelled = true;
+        }
+        let whole = [(1, None), (2, None), (5, Some([3, 4])), (6, None), (9, Some([7, 9]))];
+        assert_eq!(ends(&hops), whole);
+        // A silent router between labels is of the same tunnel.
+        hops[7].rtt_us.clear();
+        assert_eq!(ends(&hops), whole);
+        // Paths up to routers in it stay what later answers allow.
+        assert_eq!(analyze(&hops, 60.0).hops[2].path_us, 30.0);
+    }
+
+    #[test]
+    fn a_step_says_how_much_longer_the_way_back_gets_than_the_way_there() {
+        let mut hops: Vec<HopSamples> = (1..=4).map(|ttl| hop(ttl, &[f64::from(ttl); 3])).collect();
+        hops[2].return_hops = Some(9);
+        let extra = |hops: &[HopSamples]| -> Vec<Option<i16>> {
+            analyze(hops, 60.0).steps.iter().map(|step| step.return_extra_hops).collect()
+        };
+        assert_eq!(extra(&hops), [Some(0), Some(0), Some(6), Some(-6)]);
+        hops[0].return_hops = None;
+        assert_eq!(extra(&hops), [None, None, Some(6), Some(-6)]);
     }
 
     #[test]
@@ -584,7 +660,7 @@ mod tests {
     }
 
     fn stretch_hop(ttl: u8, rtt_us: &[f64]) -> HopSamples {
-        HopSamples { ttl, address: None, rtt_us: rtt_us.to_vec() }
+        HopSamples { ttl, rtt_us: rtt_us.to_vec(), ..HopSamples::default() }
     }
 
     #[test]

@@ -139,6 +139,10 @@ pub struct HopDocument {
     /// Further addresses that answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_addresses: Vec<IpAddr>,
+    /// Whether several addresses answered probes of one flow that left one after another: a router
+    /// before balances by packet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_by_packet: bool,
     /// Why answers are missing, if they are.
     pub fate: HopFate,
     /// Probes sent to it, including retries.
@@ -215,7 +219,7 @@ impl TraceDocument {
             reached: outcome.is_reached(),
             end: outcome.end,
             end_words: end_in_words(&outcome.end, outcome.target),
-            delay: delay::analyze(&HopSamples::from_outcome(outcome), probed_s(&hops)),
+            delay: delay::analyze(&samples(&hops), probed_s(&hops)),
             hops,
             paths: None,
             link_rates: Vec::new(),
@@ -235,36 +239,21 @@ impl TraceDocument {
 
     /// Adds the rounds of a watch, `seconds` long so far. The delay is then that of all rounds.
     pub fn set_watch(&mut self, watch: WatchDocument, seconds: f64) {
-        let samples = |row: &WatchRow| HopSamples {
-            ttl: row.ttl,
-            address: row.address,
-            rtt_us: row.recent_us.iter().flatten().copied().collect(),
+        let samples = |row: &WatchRow| {
+            let hop = self.hops.iter().find(|hop| hop.ttl == row.ttl);
+            HopSamples {
+                ttl: row.ttl,
+                address: row.address,
+                rtt_us: row.recent_us.iter().flatten().copied().collect(),
+                is_labelled: hop.is_some_and(|hop| !hop.mpls.is_empty()),
+                return_hops: hop.and_then(|hop| hop.return_hops),
+            }
         };
         let samples: Vec<HopSamples> = watch.rows.iter().map(samples).collect();
         let kept = watch.rows.iter().map(|row| row.recent_us.len()).max();
         let share = kept.unwrap_or(0) as f64 / watch.rounds.max(1) as f64;
         self.delay = delay::analyze(&samples, share.min(1.0) * seconds);
         self.watch = Some(watch);
-    }
-
-    /// Time between the first and the last probe, seconds.
-    fn probed_s(&self) -> f64 {
-        probed_s(&self.hops)
-    }
-
-    /// The samples of each hop: the address that answered first, with only its RTTs.
-    fn samples(&self) -> Vec<HopSamples> {
-        let samples = |hop: &HopDocument| {
-            let answered = hop.probes.iter().find_map(|probe| probe.address);
-            let is_own = |probe: &&ProbeDocument| answered.is_some() && probe.address == answered;
-            let own = hop.probes.iter().filter(is_own);
-            HopSamples {
-                ttl: hop.ttl,
-                address: answered,
-                rtt_us: own.filter_map(|probe| probe.rtt_us).collect(),
-            }
-        };
-        self.hops.iter().map(samples).collect()
     }
 
     /// Fills in the owner of each hop's network, there and back and in the rounds.
@@ -281,6 +270,23 @@ impl TraceDocument {
             back.set_origins(table);
         }
     }
+}
+
+/// The samples of each hop: the address that answered first, with only its RTTs.
+fn samples(hops: &[HopDocument]) -> Vec<HopSamples> {
+    let samples = |hop: &HopDocument| {
+        let answered = hop.probes.iter().find_map(|probe| probe.address);
+        let is_own = |probe: &&ProbeDocument| answered.is_some() && probe.address == answered;
+        let own = hop.probes.iter().filter(is_own);
+        HopSamples {
+            ttl: hop.ttl,
+            address: answered,
+            rtt_us: own.filter_map(|probe| probe.rtt_us).collect(),
+            is_labelled: !hop.mpls.is_empty(),
+            return_hops: hop.return_hops,
+        }
+    };
+    hops.iter().map(samples).collect()
 }
 
 /// Time between the first and the last probe, seconds.
@@ -339,6 +345,7 @@ fn hops(
 fn hop_document(hop: &Hop, names: &BTreeMap<IpAddr, String>) -> HopDocument {
     let mut addresses = hop.addresses().into_iter();
     let address = addresses.next();
+    let probes: Vec<ProbeDocument> = hop.probes.iter().map(probe_document).collect();
     HopDocument {
         ttl: hop.ttl,
         address,
@@ -346,6 +353,7 @@ fn hop_document(hop: &Hop, names: &BTreeMap<IpAddr, String>) -> HopDocument {
         origin: None,
         rtt_us: hop.rtts_us(),
         other_addresses: addresses.collect(),
+        is_by_packet: is_by_packet(&probes),
         fate: hop.fate,
         sent: u32::try_from(hop.probes.len()).unwrap_or(u32::MAX),
         return_hops: first_of(hop, |reply| reply.reply_ttl.and_then(return_hops)),
@@ -356,8 +364,16 @@ fn hop_document(hop: &Hop, names: &BTreeMap<IpAddr, String>) -> HopDocument {
         mpls: first_of(hop, |reply| (!reply.mpls.is_empty()).then(|| reply.mpls.clone()))
             .unwrap_or_default(),
         repeats: hop.repeats,
-        probes: hop.probes.iter().map(probe_document).collect(),
+        probes,
     }
+}
+
+/// Only probes of the first round count: they leave within milliseconds, in which a route hardly
+/// changes.
+fn is_by_packet(probes: &[ProbeDocument]) -> bool {
+    let first = || probes.iter().filter(|probe| probe.attempt == 0 && probe.address.is_some());
+    let differ = |a: &ProbeDocument, b: &ProbeDocument| a.flow == b.flow && a.address != b.address;
+    first().any(|probe| first().any(|other| differ(probe, other)))
 }
 
 fn first_of<T>(hop: &Hop, what: impl Fn(&Reply) -> Option<T>) -> Option<T> {
@@ -422,7 +438,7 @@ pub fn admit(document: TraceDocument, request: &TraceRequest) -> Result<TraceDoc
         host: document.target.to_string(),
         reached: matches!(document.end, PathEnd::Reached { .. }),
         end_words: end_in_words(&document.end, document.target),
-        delay: delay::analyze(&document.samples(), document.probed_s()),
+        delay: delay::analyze(&samples(&document.hops), probed_s(&document.hops)),
         hops: document.hops.iter().map(without_names).collect(),
         paths: None,
         link_rates: Vec::new(),
@@ -492,5 +508,6 @@ fn is_time(us: f64) -> bool {
 /// Names come from the endpoint's own resolver, so they are dropped: the client looks them up
 /// itself.
 fn without_names(hop: &HopDocument) -> HopDocument {
-    HopDocument { name: None, origin: None, ..hop.clone() }
+    let balanced = is_by_packet(&hop.probes);
+    HopDocument { name: None, origin: None, is_by_packet: balanced, ..hop.clone() }
 }

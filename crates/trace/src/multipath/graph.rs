@@ -56,6 +56,9 @@ impl PathFinder {
         if self.is_done() {
             self.complete_paths();
         }
+        if self.is_done() && !std::mem::replace(&mut self.is_confirmed, true) {
+            self.confirm_flows();
+        }
     }
 
     /// Follows flows that continue where others have reached the target.
@@ -163,6 +166,25 @@ impl PathFinder {
             }
         }
     }
+
+    /// Sends flows once more to the TTLs with several routers. A router that balances by packet
+    /// sends each the same way again with a probability of 1/2 at most, as the stopping rule for a
+    /// single next router assumes of all flows but the first, which sets what they differ from.
+    ///
+    /// Flows of one router follow each other, so that a balancer that takes its routers in turn
+    /// cannot hit upon the same order.
+    fn confirm_flows(&mut self) {
+        let count = stopping_point(1, self.config.confidence) - 1;
+        for ttl in self.config.trace.first..=self.config.trace.hops {
+            let nodes = self.nodes(ttl);
+            if nodes.len() < 2 {
+                continue;
+            }
+            let of_each = count.div_ceil(nodes.len()).max(2);
+            let flows = nodes.into_values().flat_map(|flows| flows.into_iter().take(of_each));
+            self.level_mut(ttl).queue.extend(flows.take(count));
+        }
+    }
 }
 
 // The result of a search for all paths.
@@ -176,7 +198,8 @@ pub struct PathsDocument {
     pub is_complete: bool,
     /// The routers at each TTL.
     pub levels: Vec<Level>,
-    /// Which router leads to which.
+    /// Which router leads to which. Not known behind routers among which packets are balanced, if
+    /// there are several behind them, too.
     pub links: Vec<PathLink>,
     /// The distinct paths, each with its own figures.
     pub paths: Vec<RoutedPath>,
@@ -195,6 +218,10 @@ pub struct Level {
     pub nodes: Vec<Node>,
     /// Number of flows without an answer.
     pub unanswered: u32,
+    /// Whether probes of one flow were answered by several routers: a router before balances by
+    /// packet, so that a flow has no path of its own there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_by_packet: bool,
 }
 
 /// A router, or the target.
@@ -204,7 +231,7 @@ pub struct Node {
     pub address: IpAddr,
     /// The flows that were seen there.
     pub flows: Vec<u16>,
-    /// The RTT of each flow, microseconds.
+    /// The RTTs of its answers, microseconds.
     pub rtt_us: Vec<f64>,
 }
 
@@ -226,7 +253,8 @@ pub struct PathLink {
 pub struct RoutedPath {
     /// The flows that take it.
     pub flows: Vec<u16>,
-    /// The router at each TTL, from the lowest; `null` if none answered.
+    /// The router at each TTL, from the lowest; `null` if none answered, or if packets are balanced
+    /// there (`levels[].is_by_packet`).
     pub hops: Vec<Option<IpAddr>>,
     /// RTTs of these flows at each router, microseconds.
     pub rtt_us: Vec<Vec<f64>>,
@@ -255,10 +283,12 @@ fn cells(finder: &PathFinder, ttl: u8) -> impl Iterator<Item = (u16, &FlowCell)>
     cells.filter(move |(flow, _)| finder.end_of(*flow).is_none_or(|end| ttl <= end))
 }
 
-fn rtt_us(finder: &PathFinder, cell: &FlowCell) -> Option<f64> {
-    let replies = |id| finder.ledger.get(id).reply.as_ref();
-    let reply = cell.probes.iter().find_map(|id| replies(*id))?;
-    Some(reply.rtt.0 as f64 / 1e3)
+/// The answers to the probes of a cell: sequence, router and RTT, microseconds.
+fn answers(finder: &PathFinder, cell: &FlowCell) -> impl Iterator<Item = (u16, IpAddr, f64)> {
+    cell.probes.iter().filter_map(|id| {
+        let reply = finder.ledger.get(*id).reply.as_ref()?;
+        Some((id.0, reply.from, reply.rtt.0 as f64 / 1e3))
+    })
 }
 
 fn levels(finder: &PathFinder) -> Vec<Level> {
@@ -275,16 +305,35 @@ fn level(finder: &PathFinder, ttl: u8) -> Level {
     let mut unanswered = 0;
     for (flow, cell) in cells(finder, ttl) {
         unanswered += u32::from(cell.state == CellState::Failed);
-        let Some(address) = cell.from else { continue };
-        let node = nodes.entry(address).or_insert_with(|| Node {
-            address,
-            flows: Vec::new(),
-            rtt_us: Vec::new(),
-        });
-        node.flows.push(finder.config.trace.flow + flow);
-        node.rtt_us.extend(rtt_us(finder, cell));
+        for (_, address, rtt_us) in answers(finder, cell) {
+            let node = nodes.entry(address).or_insert_with(|| Node {
+                address,
+                flows: Vec::new(),
+                rtt_us: Vec::new(),
+            });
+            node.flows.push(finder.config.trace.flow + flow);
+            node.flows.dedup();
+            node.rtt_us.push(rtt_us);
+        }
     }
-    Level { ttl, nodes: nodes.into_values().collect(), unanswered }
+    let is_by_packet = is_by_packet(finder, ttl);
+    Level { ttl, nodes: nodes.into_values().collect(), unanswered, is_by_packet }
+}
+
+/// Whether a flow was answered by several routers at a TTL, and the answers there changed from one
+/// router to another more than once: a route that changes does so once.
+fn is_by_packet(finder: &PathFinder, ttl: u8) -> bool {
+    let of_flows = || cells(finder, ttl).map(|(_, cell)| cell);
+    let has_several = |cell: &FlowCell| {
+        let mut routers = answers(finder, cell).map(|(_, from, _)| from);
+        let first = routers.next();
+        routers.any(|router| Some(router) != first)
+    };
+    let all = of_flows().flat_map(|cell| answers(finder, cell));
+    let mut all: Vec<(u16, IpAddr)> = all.map(|(sequence, from, _)| (sequence, from)).collect();
+    all.sort_unstable();
+    let changes = all.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+    changes > 1 && of_flows().any(has_several)
 }
 
 /// The router at a TTL for a flow: the one that answered it, or the only one there.
@@ -304,14 +353,16 @@ fn flows_at(finder: &PathFinder, ttl: u8) -> impl Iterator<Item = u16> {
 
 fn links(finder: &PathFinder, levels: &[Level]) -> Vec<PathLink> {
     let mut counts: BTreeMap<(u8, IpAddr, IpAddr), u32> = BTreeMap::new();
-    for pair in levels.windows(2) {
+    // What a flow's probe passed at a balanced TTL is not what its next probe passed there.
+    let is_known = |pair: &&[Level]| !pair[0].is_by_packet || pair[1].nodes.len() < 2;
+    for pair in levels.windows(2).filter(is_known) {
         for flow in flows_at(finder, pair[1].ttl) {
             // Only if the far end answered: a guess at both ends would make a link that no packet
             // has passed.
             let cell = finder.cells.get(&(pair[1].ttl, flow));
-            let is_known = cell.is_some_and(|cell| cell.from.is_some());
+            let has_answered = cell.is_some_and(|cell| cell.from.is_some());
             let ends = (seen(finder, &pair[0], flow), seen(finder, &pair[1], flow));
-            if let (true, (Some(from), Some(to))) = (is_known, ends) {
+            if let (true, (Some(from), Some(to))) = (has_answered, ends) {
                 *counts.entry((pair[0].ttl, from, to)).or_default() += 1;
             }
         }
@@ -326,10 +377,16 @@ fn paths(finder: &PathFinder, levels: &[Level]) -> Vec<RoutedPath> {
         let end = finder.end_of(flow);
         let is_on_path = |level: &&Level| end.is_none_or(|end| level.ttl <= end);
         let on_path = || levels.iter().take_while(is_on_path);
-        let hops: Vec<Option<IpAddr>> = on_path().map(|level| seen(finder, level, flow)).collect();
+        let router = |level: &Level| match level.is_by_packet {
+            true => None,
+            false => seen(finder, level, flow),
+        };
+        let hops: Vec<Option<IpAddr>> = on_path().map(router).collect();
         // A flow that was not sent to a TTL with several routers could be on any path.
-        let is_sent = |ttl| finder.cells.contains_key(&(ttl, flow));
-        let is_known = on_path().zip(&hops).all(|(level, hop)| hop.is_some() || is_sent(level.ttl));
+        let is_sent = |level: &Level| finder.cells.contains_key(&(level.ttl, flow));
+        let is_known = on_path()
+            .zip(&hops)
+            .all(|(level, hop)| hop.is_some() || level.is_by_packet || is_sent(level));
         if !is_known || hops.is_empty() {
             continue;
         }
@@ -342,7 +399,7 @@ fn paths(finder: &PathFinder, levels: &[Level]) -> Vec<RoutedPath> {
         path.flows.push(finder.config.trace.flow + flow);
         for (level, rtts) in on_path().zip(&mut path.rtt_us) {
             let cell = finder.cells.get(&(level.ttl, flow));
-            rtts.extend(cell.and_then(|cell| rtt_us(finder, cell)));
+            rtts.extend(cell.iter().flat_map(|cell| answers(finder, cell)).map(|(.., rtt)| rtt));
         }
     }
     let mut paths: Vec<RoutedPath> = paths.into_values().collect();

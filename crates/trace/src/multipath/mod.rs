@@ -7,6 +7,10 @@
 //! sent to the router's own TTL to see whether they do. At a TTL with a single router, all flows go
 //! through it, so that this is not needed.
 //!
+//! Last, where several routers were found at a TTL, some flows that answered there are sent there
+//! once more: as many as the rule asks of a single next router. A router that balances by flow
+//! sends them the same way again; one that balances by packet does not.
+//!
 //! Routers limit their answers (Linux: 6 at once, then one a second). Probes that such a router
 //! does not answer are sent again ever more slowly, down to the rate of the limit; the first flows
 //! at 95 % are exactly the burst that it allows.
@@ -88,6 +92,8 @@ pub struct PathFinder {
     reached: Option<u8>,
     /// Whether it had to stop before the stopping rule was met.
     is_bounded: bool,
+    /// Whether flows were sent once more to the TTLs with several routers.
+    is_confirmed: bool,
 }
 
 /// One flow at one TTL.
@@ -98,6 +104,15 @@ struct FlowCell {
     from: Option<IpAddr>,
     /// Whether the flow ends there.
     is_end: bool,
+}
+
+impl FlowCell {
+    /// Changes the state of a flow that has not answered there; an answer is final.
+    fn set_unanswered(&mut self, state: CellState) {
+        if self.from.is_none() {
+            self.state = state;
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -144,6 +159,7 @@ impl PathFinder {
             now,
             reached: None,
             is_bounded: false,
+            is_confirmed: false,
             config,
         };
         for ttl in finder.config.trace.first..=finder.config.trace.hops {
@@ -174,7 +190,7 @@ impl PathFinder {
         let number = self.config.trace.flow + flow;
         let id = self.ledger.send(now, ttl, number, attempt)?;
         cell.probes.push(id);
-        cell.state = CellState::Waiting;
+        cell.set_unanswered(CellState::Waiting);
         level.queue.pop_front();
         level.waiting.push_back((now, flow));
         level.next_due = now + level.interval;
@@ -200,22 +216,23 @@ impl PathFinder {
         let (rtt, from) = (reply.rtt, reply.from);
         let is_target = self.ledger.is_from_target(reply);
         let is_end = is_target || reply.kind != AnswerKind::TimeExceeded;
-        if let Some(cell) = self.cells.get_mut(&(ttl, flow)) {
-            cell.state = CellState::Answered;
-            cell.from = Some(from);
-            cell.is_end = is_end;
-        }
         let level = self.level_mut(ttl);
         level.waiting.retain(|(_, waiting)| *waiting != flow);
         // An answer to an earlier probe may come when the next one is queued.
         level.queue.retain(|queued| *queued != flow);
         level.least_rtt = Some(level.least_rtt.map_or(rtt, |least| least.min(rtt)));
-        if is_target && self.reached.is_none_or(|lowest| ttl < lowest) {
-            self.reached = Some(ttl);
-            self.hold_beyond(ttl);
-        }
-        if is_end {
-            self.end_flow(ttl, flow);
+        // A flow that is sent once more has its place already.
+        if let Some(cell) = self.cells.get_mut(&(ttl, flow)).filter(|cell| cell.from.is_none()) {
+            cell.state = CellState::Answered;
+            cell.from = Some(from);
+            cell.is_end = is_end;
+            if is_target && self.reached.is_none_or(|lowest| ttl < lowest) {
+                self.reached = Some(ttl);
+                self.hold_beyond(ttl);
+            }
+            if is_end {
+                self.end_flow(ttl, flow);
+            }
         }
         self.plan_around(ttl);
     }
@@ -286,7 +303,7 @@ impl PathFinder {
                 if self.cells.get(&(beyond, flow)).is_some_and(is_new) {
                     self.cells.remove(&(beyond, flow));
                 } else if let Some(cell) = self.cells.get_mut(&(beyond, flow)) {
-                    cell.state = CellState::Failed;
+                    cell.set_unanswered(CellState::Failed);
                 }
             }
         }
@@ -338,10 +355,10 @@ impl PathFinder {
                 continue;
             };
             let is_last = cell.probes.len() >= usize::from(attempts);
-            cell.state = match is_last {
+            cell.set_unanswered(match is_last {
                 true => CellState::Failed,
                 false => CellState::Queued,
-            };
+            });
             if let Some(id) = cell.probes.last() {
                 self.ledger.give_up(*id);
             }

@@ -21,6 +21,8 @@ pub(crate) struct Router {
     pub(crate) address: IpAddr,
     /// Which routers of the next level it balances over.
     pub(crate) next: Vec<usize>,
+    /// Packet by packet, at random or in turn, instead of by flow.
+    pub(crate) by_packet: Option<ByPacket>,
     /// The target, nearer than by other ways.
     pub(crate) is_target: bool,
     pub(crate) is_silent: bool,
@@ -38,6 +40,13 @@ pub(crate) struct Router {
     /// Forwards with another source address and port, as a NAT does; answers to it come back
     /// translated.
     pub(crate) is_nat: bool,
+}
+
+/// How a router chooses among the next ones for each packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ByPacket {
+    AtRandom,
+    InTurn,
 }
 
 /// The kernel's limit of ICMP errors to one peer.
@@ -90,6 +99,10 @@ pub(crate) struct Net {
     pub(crate) dice: Dice,
     /// What routers say would fit, instead of what does.
     pub(crate) told_mtu: Option<u32>,
+    /// Packets that were sent.
+    pub(crate) packets: u64,
+    /// All packets take the first router of this level, and after so many packets the second.
+    pub(crate) route_change: Option<(u64, usize)>,
     /// Answers that nobody caused.
     pub(crate) noise: Vec<(Nanos, Answer)>,
     /// Who answered each probe, and after how long.
@@ -144,6 +157,7 @@ impl Net {
             let router = |place| Router {
                 address: address(level, place, is_v6),
                 next: (0..after).collect(),
+                by_packet: None,
                 is_target: false,
                 is_silent: false,
                 slow: Nanos::ZERO,
@@ -165,6 +179,8 @@ impl Net {
             duplicates: false,
             told_mtu: None,
             dice: Dice(1),
+            packets: 0,
+            route_change: None,
             noise: Vec::new(),
             truth: BTreeMap::new(),
         }
@@ -207,8 +223,9 @@ impl Net {
         }
     }
 
-    /// Level and place of each router on a flow's way, without end if it goes in a circle.
-    fn way(&self, flow: u16) -> impl Iterator<Item = (usize, usize)> {
+    /// Level and place of each router on the way of a flow's packet, without end if it goes in a
+    /// circle. `packet` is its number.
+    fn way(&self, flow: u16, packet: u64) -> impl Iterator<Item = (usize, usize)> {
         let count = self.levels.len();
         let level_at = move |hop: usize| match self.loop_from {
             Some(from) => {
@@ -226,9 +243,16 @@ impl Net {
             } else if hop == 0 {
                 place = mix(u64::from(flow) + 1) as usize % self.levels[0].len();
             } else {
-                let next = &self.levels[level - 1][place].next;
-                let random = mix(u64::from(flow) << 16 | (level as u64) << 8 | place as u64);
-                place = next[random as usize % next.len()];
+                let Router { next, by_packet, .. } = &self.levels[level - 1][place];
+                let random = match by_packet {
+                    None => mix(u64::from(flow) << 16 | (level as u64) << 8 | place as u64),
+                    Some(ByPacket::AtRandom) => mix(self.dice.0 ^ packet << 16 ^ level as u64),
+                    Some(ByPacket::InTurn) => packet,
+                };
+                place = match self.route_change {
+                    Some((after, at)) if at == level => usize::from(packet >= after),
+                    _ => next[random as usize % next.len()],
+                };
             }
             (level, place)
         })
@@ -241,7 +265,8 @@ impl Net {
         probe: &Probe,
         codec: &ProbeCodec,
     ) -> Vec<(Nanos, Answer)> {
-        let way: Vec<(usize, usize)> = self.way(probe.flow).collect();
+        let way: Vec<(usize, usize)> = self.way(probe.flow, self.packets).collect();
+        self.packets += 1;
         let mut class = probe.traffic_class();
         let mut is_translated = false;
         for (hop, (level, place)) in way.iter().copied().enumerate() {

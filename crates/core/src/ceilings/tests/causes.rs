@@ -285,6 +285,30 @@ fn silent_kernels_leave_it_unexplained() {
 }
 
 #[test]
+fn a_run_whose_full_segments_all_get_lost_names_a_black_hole_and_what_shows_it() {
+    let mut scene = tcp(0.0);
+    let flow = scene.flow();
+    (flow.retransmitted_segments, flow.warm_up_retransmitted_segments) = (1, Some(1));
+    flow.unacked_bytes = 10 * MSS;
+    let found = |scene: &Scene| {
+        let verdict = scene.is(Cause::Unexplained).verdict;
+        let is_named = verdict.evidence.iter().any(|line| line.contains("an MTU black hole"));
+        let next = verdict.runner_up.unwrap().tell_apart;
+        (is_named, next.command.starts_with("linerate trace ") && next.command.ends_with(" --mtu"))
+    };
+    assert_eq!(found(&scene), (true, true));
+    // A segment that was sent again once may be lost by chance; one that was small says nothing.
+    scene.flow().retransmitted_segments = 0;
+    assert_eq!(found(&scene), (false, false));
+    scene.flow().retransmitted_segments = 9;
+    scene.flow().unacked_bytes = MSS - 1;
+    assert_eq!(found(&scene), (false, false));
+    let mut some = tcp(1e3);
+    (some.flow().retransmitted_segments, some.flow().unacked_bytes) = (9, 10 * MSS);
+    assert!(!found(&some).0, "some arrived");
+}
+
+#[test]
 fn spurious_retransmissions_are_not_losses() {
     let mut scene = random_loss("cubic");
     scene.flow().dsack_duplicates = Some(19);
