@@ -73,18 +73,19 @@ pub(crate) fn explain(view: &View<'_>) -> Explained {
         },
         _ => unexplained(view, &candidates),
     };
-    let has_black_hole = verdict.cause == Cause::Unexplained && black_hole(view).is_some();
     // A cause that was found and is not sure enough comes nearest.
     let is_sure = verdict.cause == cause;
     let nearest = found.filter(|_| !is_sure);
     let runner_up =
         nearest.or_else(|| next.and_then(of_cause)).or_else(|| runner_up(view, &candidates, cause));
+    let tell_apart = if verdict.cause == Cause::Unexplained && black_hole(view).is_some() {
+        Remedy::look(LookObject::PathMtu, None)
+    } else {
+        tell_apart(view, runner_up, verdict.cause)
+    };
     verdict.runner_up = Some(RunnerUp {
         cause: runner_up.map_or(Cause::Unexplained, |candidate| candidate.rule.cause),
-        tell_apart: match has_black_hole {
-            true => Remedy::look(LookObject::PathMtu, None),
-            false => tell_apart(view, runner_up, verdict.cause),
-        },
+        tell_apart,
     });
     Explained { direction: view.direction, verdict, ceilings }
 }
