@@ -553,6 +553,7 @@ impl Receiver {
             received: counts.received,
             duplicated: counts.duplicated,
             reordered: counts.reordered,
+            missing: Some((counts.lost, counts.loss_runs)),
             socket_drops: Some((drops as f64 * per_frame).round() as u64),
             jitter_ns: self.jitter.ns().unwrap_or(0.0),
             malformed: self.malformed,

@@ -336,6 +336,7 @@ pub(crate) fn udp_partial() -> Record {
                 sent: 53_522,
                 received: 53_490,
                 lost: 32,
+                loss_runs: Some(9),
                 duplicated: 3,
                 reordered: 5,
                 socket_drops: Some(20),
