@@ -879,6 +879,9 @@ pub(crate) fn beside_an_earlier_one() -> Record {
         is_interval: None,
         was_quartiles: None,
         is_quartiles: None,
+        // Nine other documents have latencies.
+        usual_percent: metric.starts_with("latency").then_some(41.2),
+        others: metric.starts_with("latency").then_some(9),
         headline: true,
     };
     Record {
