@@ -13,7 +13,7 @@ use linerate_core::units::Percent;
 use linerate_engine::CompareOptions;
 
 use crate::args::BaselineOptions;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::files::{self, MAX_DOCUMENT};
 use crate::gate;
 use crate::history::{self, Against};
@@ -21,6 +21,8 @@ use crate::history::{self, Against};
 /// An earlier document, and how much worse the new one may be.
 pub(crate) struct Baseline {
     was: Observed,
+    /// Other saved documents of the test, whose spread says what is usual.
+    others: Vec<Observed>,
     worst: Option<Percent>,
 }
 
@@ -64,9 +66,20 @@ pub(crate) fn of_check(
 
 impl Baseline {
     /// Puts the changes to the figures of `now` into the new document. Fails if one is worse than
-    /// allowed.
-    pub(crate) fn beside(&self, now: &Observed, to: &mut Option<Beside>) -> Result<(), Failure> {
-        let found = to.insert(self.was.until(now));
+    /// allowed. A document that was stopped has none: `is_whole` is false.
+    pub(crate) fn beside(
+        &self,
+        now: &Observed,
+        is_whole: bool,
+        to: &mut Option<Beside>,
+    ) -> Result<(), Failure> {
+        if !is_whole {
+            self.worst
+                .iter()
+                .for_each(|worst| gate::no_result(&format!("--fail-on-worse {worst}")));
+            return Ok(());
+        }
+        let found = to.insert(self.was.until_beside(now, &self.others));
         gate::hold_change(found, self.worst)
     }
 }
@@ -89,7 +102,12 @@ fn open(
         }
         (None, None) => return Ok(None),
     };
-    Ok(Some(Baseline { was, worst }))
+    // A file can be compared with where the history cannot be read.
+    let others = history::others(&against, schemas, asked).unwrap_or_else(|failure| {
+        note(&format!("what is usual from day to day is not known: {}", failure.chain()));
+        Vec::new()
+    });
+    Ok(Some(Baseline { was, others, worst }))
 }
 
 fn read(path: &Path, schemas: &[&str], asked: Option<&[String]>) -> anyhow::Result<Observed> {
@@ -104,6 +122,9 @@ fn read(path: &Path, schemas: &[&str], asked: Option<&[String]>) -> anyhow::Resu
         schema,
         schemas.join(" or ")
     );
+    if let Some(why) = document.why_partial() {
+        bail!("{}: it ended before its time and is no result: {why}", place());
+    }
     let was = document.observed();
     // Another test has other figures, even on the same path.
     if let Some(other) = asked.and_then(|asked| was.differs_from(asked)) {
@@ -114,11 +135,29 @@ fn read(path: &Path, schemas: &[&str], asked: Option<&[String]>) -> anyhow::Resu
 
 #[cfg(test)]
 mod tests {
-    use linerate_core::plan::{Draft, Repeats, Workload};
+    use linerate_core::plan::{Direction, Draft, Repeats, Workload};
+    use linerate_core::record::{Leg, Record};
 
     use crate::args::KeepOptions;
 
     use super::*;
+
+    #[test]
+    fn a_run_that_was_stopped_is_held_against_nothing() {
+        let run = |rate| {
+            let test = Draft::new(Workload::Stream).resolve(1).expect("a test");
+            let leg = Leg { throughput_bps: Some(rate), ..Leg::new(Direction::Up) };
+            let record = Record { legs: vec![leg], ..Record::new(test) };
+            Observed::runs([&record])
+        };
+        let worst = Some(Percent(5.0));
+        let baseline = Baseline { was: run(100e6), others: Vec::new(), worst };
+        let mut found = None;
+        assert!(baseline.beside(&run(50e6), true, &mut found).is_err());
+        assert!(found.take().is_some());
+        assert!(baseline.beside(&run(50e6), false, &mut found).is_ok());
+        assert_eq!(found, None);
+    }
 
     #[test]
     fn an_earlier_run_of_another_test_is_refused() {

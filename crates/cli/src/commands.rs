@@ -123,7 +123,8 @@ fn measure<C: Choice>(
     let document = measured.document();
     site.iter().for_each(|site| site.describe(document));
     let now = measured.document().observed();
-    let held = baseline.map_or(Ok(()), |was| was.beside(&now, measured.baseline()));
+    let is_whole = error.is_none() && measured.document().why_partial().is_none();
+    let held = baseline.map_or(Ok(()), |was| was.beside(&now, is_whole, measured.baseline()));
     conclude(measured.document(), error, output, floor)?;
     held
 }
@@ -198,7 +199,11 @@ fn check(args: CheckArgs) -> Result<(), Failure> {
     }
     check.caveats.extend(doubt);
     let now = check.observed();
-    let held = baseline.map_or(Ok(()), |was| was.beside(&now, &mut check.baseline));
+    let is_whole = error.is_none() && check.why_partial().is_none();
+    let held = baseline.map_or(Ok(()), |was| was.beside(&now, is_whole, &mut check.baseline));
+    if let Some(floor) = args.fail_below_rpm.filter(|_| !is_whole) {
+        gate::no_result(&format!("--fail-below-rpm {floor}"));
+    }
     conclude(&check, error, output, args.fail_below)?;
     if let Some(floor) = args.fail_below_rpm {
         gate::hold_rpm(&check, floor).map_err(Failure::failed)?;

@@ -14,7 +14,7 @@ use linerate_engine::{
     Client, CompareObserver, CompareOptions, LabPath, MeasureError, Observer, Sides, compare,
     compare_sides,
 };
-use linerate_report::text;
+use linerate_report::{Document, text};
 
 use crate::args::{CompareArgs, FailOn, Load};
 use crate::baseline::{self, Baseline};
@@ -85,7 +85,11 @@ fn finish(
     fail_on: Option<FailOn>,
 ) -> Result<(), Failure> {
     let now = document.observed();
-    let held = baseline.map_or(Ok(()), |was| was.beside(&now, &mut document.baseline));
+    let is_whole = error.is_none() && document.why_partial().is_none();
+    let held = baseline.map_or(Ok(()), |was| was.beside(&now, is_whole, &mut document.baseline));
+    if let Some(fail_on) = fail_on.filter(|_| !is_whole) {
+        gate::no_result(gate::option(fail_on));
+    }
     let error = error.map(|error| Failure::failed(anyhow!(error)));
     conclude(&document, error, output, None)?;
     if let Some(fail_on) = fail_on {

@@ -42,6 +42,12 @@ pub(crate) fn hold_rpm(check: &Check, floor: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says that a gate was not held against anything, because the run was stopped: the exit status is
+/// that of the stopped run.
+pub(crate) fn no_result(gate: &str) {
+    note(&format!("{gate}: stopped, no result"));
+}
+
 /// Checks how much worse the headline figures are.
 ///
 /// # Errors
@@ -86,19 +92,24 @@ fn beside(change: &Change) -> String {
 /// # Errors
 /// One differs, or is worse, as it must not.
 pub(crate) fn hold_comparison(found: &Comparison, fail_on: FailOn) -> anyhow::Result<()> {
-    let option = match fail_on {
-        FailOn::Worse => "--fail-on worse",
-        FailOn::Different => "--fail-on different",
-    };
+    let gate = option(fail_on);
     for compared in &found.metrics {
         let (metric, conclusion) = (compared.metric.as_str(), &compared.conclusion);
         let effect = conclusion.effect_percent;
         let is_worse = (effect > 0.0) == is_cost(metric) && !conclusion.equivalent;
         if conclusion.different && (is_worse || fail_on == FailOn::Different) {
-            bail!("{option}: {metric} of B is {effect:+.1} % of A's");
+            bail!("{gate}: {metric} of B is {effect:+.1} % of A's");
         }
     }
     Ok(())
+}
+
+/// The gate as typed.
+pub(crate) fn option(fail_on: FailOn) -> &'static str {
+    match fail_on {
+        FailOn::Worse => "--fail-on worse",
+        FailOn::Different => "--fail-on different",
+    }
 }
 
 fn hold_rate(name: &str, rate_bps: Option<f64>, floor: BitRate) -> anyhow::Result<()> {
@@ -191,6 +202,8 @@ mod tests {
             is_interval: None,
             was_quartiles: None,
             is_quartiles: None,
+            usual_percent: None,
+            others: None,
             headline: true,
         };
         let refusal = |change: Change| {
@@ -211,7 +224,7 @@ mod tests {
             ..change
         });
         let sure = medians.expect("20 % are more than 5 %");
-        assert!(sure.ends_with("worse than then, the intervals lie apart"), "{sure}");
+        assert!(sure.contains("worse than then, the intervals lie apart, but only"), "{sure}");
     }
 
     #[test]

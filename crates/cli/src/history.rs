@@ -23,7 +23,7 @@ use crate::args::{
 };
 use crate::failure::{self, Failure};
 use crate::files::OutputFile;
-use crate::keep::{open, open_at};
+use crate::keep::{DISTURBED, open, open_at, place};
 use crate::{gate, output};
 
 /// Does what `linerate history` was asked.
@@ -137,7 +137,7 @@ fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
             args.b
         )));
     }
-    let found = was.until(&is);
+    let found = was.until_beside(&is, &others_of(&history, args.b, &is)?);
     if found.changes.is_empty() {
         return Err(Failure::usage(anyhow!(
             "runs {} and {} have no figure in common",
@@ -252,6 +252,91 @@ impl<'a> Against<'a> {
         let lab = path.lab.as_ref().map(ToString::to_string);
         Self { keep, path: lab.or_else(|| Some(host?.to_string())), workload, detail: None }
     }
+
+    fn filter(&self, schemas: &[&str]) -> Filter {
+        Filter {
+            path: self.path.clone(),
+            workload: Some(self.workload.to_owned()),
+            detail: self.detail.clone(),
+            most: Some(SEARCHED),
+            schemas: schemas.iter().map(|schema| (*schema).to_owned()).collect(),
+            before: Some(until(linerate_engine::since_1970_s())),
+            ..Filter::default()
+        }
+    }
+}
+
+/// The newest saved runs of the test and path of a saved run, itself among them.
+///
+/// # Errors
+/// The history cannot be read.
+pub(crate) fn others_of(
+    history: &History,
+    id: i64,
+    is: &Observed,
+) -> Result<Vec<Observed>, Failure> {
+    let only = Filter { id: Some(id), ..Filter::default() };
+    let Some(run) = history.list(&only).map_err(unusable)?.pop() else {
+        return Ok(Vec::new());
+    };
+    let of_test = Filter {
+        path: Some(run.path),
+        workload: Some(run.workload),
+        detail: Some(run.detail),
+        schemas: vec![run.schema],
+        most: Some(SEARCHED),
+        ..Filter::default()
+    };
+    of_same_test(history, &of_test, Some(is.options()))
+}
+
+/// The newest saved runs of the test, if there is a history.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn others(
+    against: &Against<'_>,
+    schemas: &[&str],
+    asked: Option<&[String]>,
+) -> Result<Vec<Observed>, Failure> {
+    if against.path.is_none() {
+        return Ok(Vec::new());
+    }
+    let db = against.keep.db.as_ref();
+    let is_there = match place(db) {
+        Ok(Place::File(path)) => path.exists(),
+        Ok(Place::Server(_)) => true,
+        // Nothing says where it would be.
+        Err(_) => false,
+    };
+    if !is_there {
+        return Ok(Vec::new());
+    }
+    of_same_test(&open(db)?, &against.filter(schemas), asked)
+}
+
+fn of_same_test(
+    history: &History,
+    filter: &Filter,
+    asked: Option<&[String]>,
+) -> Result<Vec<Observed>, Failure> {
+    let mut all = Vec::new();
+    for run in history.list(filter).map_err(unusable)? {
+        let mut labels = run.labels.split(' ').filter_map(|label| label.split_once('='));
+        if labels.any(|(key, _)| key == DISTURBED) {
+            continue;
+        }
+        let text = history.document(run.id).map_err(unusable)?.unwrap_or_default();
+        // One that this version cannot read says nothing.
+        let Ok(document) = document::read(text.as_bytes()) else { continue };
+        if document.why_partial().is_some() {
+            continue;
+        }
+        let observed = document.observed();
+        let is_same = asked.is_none_or(|asked| observed.differs_from(asked).is_none());
+        all.extend(is_same.then_some(observed));
+    }
+    Ok(all)
 }
 
 /// The figures of the last saved run of the same test, for a test that is compared with it. `None`
@@ -267,15 +352,7 @@ pub(crate) fn observed(
 ) -> Result<Option<Observed>, Failure> {
     let history = open(against.keep.db.as_ref())?;
     let workload = against.workload;
-    let of_test = Filter {
-        path: against.path.clone(),
-        workload: Some(workload.to_owned()),
-        detail: against.detail.clone(),
-        most: Some(SEARCHED),
-        schemas: schemas.iter().map(|schema| (*schema).to_owned()).collect(),
-        before: Some(until(linerate_engine::since_1970_s())),
-        ..Filter::default()
-    };
+    let of_test = against.filter(schemas);
     let filter = match which {
         WhichRun::Last => of_test,
         WhichRun::Label(key, value) => {
@@ -288,10 +365,17 @@ pub(crate) fn observed(
     let found = history.list(&filter).map_err(unusable)?;
     let mut other = None;
     for run in found {
-        let was = stored(&history, run.id)?.observed();
+        let document = stored(&history, run.id)?;
+        if let Some(why) = document.why_partial() {
+            other = other.or(Some((run.id, format!("it is no result: {why}"))));
+            continue;
+        }
+        let was = document.observed();
         match asked.and_then(|asked| was.differs_from(asked)) {
             None => return Ok(Some(was)),
-            Some(differs) => other = other.or(Some((run.id, differs))),
+            Some(differs) => {
+                other = other.or(Some((run.id, format!("it is of another test: {differs}"))));
+            }
         }
     }
     if *which == WhichRun::Last && against.keep.save {
@@ -299,7 +383,7 @@ pub(crate) fn observed(
         return Ok(None);
     }
     Err(Failure::usage(match other {
-        Some((id, differs)) => anyhow!("--against {which}: run {id} is of another test: {differs}"),
+        Some((id, differs)) => anyhow!("--against {which}: run {id}: {differs}"),
         None => anyhow!(
             "--against {which}: the history has no such {workload} of this path; save one with \
              --save"
@@ -307,5 +391,5 @@ pub(crate) fn observed(
     }))
 }
 
-/// Runs among which the last of the same test is looked for.
+/// Runs among which those of the same test are looked for.
 const SEARCHED: u32 = 50;

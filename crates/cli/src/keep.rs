@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
+use linerate_core::compare::starved;
 use linerate_core::plan::Direction;
 use linerate_core::record::{Leg, RECORD_SCHEMA, Record};
 use linerate_core::units::{format_rfc3339, parse_rfc3339};
@@ -71,6 +72,15 @@ pub(crate) fn save(
     save_json(history, document, &json, labels, carried)
 }
 
+/// Label of a run that is no result, with what disturbed it.
+pub(crate) const DISTURBED: &str = "disturbed";
+
+/// Why a run is no result of its path, if a host had no CPU for it; and the label that says so.
+pub(crate) fn disturbed(document: &dyn Document) -> Option<(String, (String, String))> {
+    let why = document.records()?.into_iter().find_map(starved)?;
+    Some((why, (DISTURBED.to_owned(), "starved_host".to_owned())))
+}
+
 /// The command of a run that a monitor or a mesh made: the one that makes the same record. Checks
 /// and loads do not say enough of theirs.
 fn command_of(document: &dyn Document, json: &str) -> Vec<String> {
@@ -98,7 +108,10 @@ fn save_json(
     carried: Option<u64>,
 ) -> Result<i64, HistoryError> {
     let observed = document.observed();
-    let figures = observed.figures().map(|(name, value)| (name.to_owned(), value));
+    // A disturbed run is there to be read; series, and all that is made of them, are without it.
+    let is_result = labels.iter().all(|(key, _)| key != DISTURBED);
+    let figures = observed.figures().filter(|_| is_result);
+    let figures = figures.map(|(name, value)| (name.to_owned(), value));
     let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
     let about = About::new(json);
     let pairs = pair_figures(document, labels);
@@ -110,7 +123,7 @@ fn save_json(
         detail: &about.detail,
         series: &series(&about, labels),
         answer: &document.answer(),
-        cause: observed.cause().map(|cause| cause.name()),
+        cause: observed.cause().filter(|_| is_result).map(|cause| cause.name()),
         figures: &figures.chain(carried).collect::<Vec<_>>(),
         pairs: &pairs,
         labels,
@@ -331,10 +344,11 @@ fn rtt_us(leg: &Leg) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use linerate_core::record::Record;
+    use linerate_core::record::{Caveat, CaveatKind, Record};
     use linerate_report::document::read;
 
     use super::*;
+    use crate::history::others_of;
     use crate::plan::tests::planned;
 
     #[test]
@@ -371,6 +385,43 @@ mod tests {
                 "{command}"
             );
         }
+    }
+
+    /// A run of 1 s with this rate, whose host was starved or not.
+    fn run_at(minute: u32, throughput_bps: f64, is_starved: bool) -> Record {
+        let plan = planned("stream pit -t 1s").unwrap();
+        let mut record = Record { host: "pit".to_owned(), ..Record::new(plan.tests[0].clone()) };
+        record.started_at = format!("2026-11-23T09:{minute:02}:00Z");
+        let rate = Some(throughput_bps);
+        record.legs = vec![Leg { throughput_bps: rate, ..Leg::new(Direction::Up) }];
+        let stolen = || Caveat::new(CaveatKind::BusyHost, "the hypervisor took 7.0 %", "");
+        record.caveats.extend(is_starved.then(stolen));
+        record
+    }
+
+    #[test]
+    fn a_disturbed_run_is_kept_and_no_series_and_no_comparison_has_it() {
+        let mut history = linerate_history::in_memory().unwrap();
+        let rates = [100e6, 104e6, 97e6, 101e6, 20e6];
+        let mut ids = Vec::new();
+        for (minute, rate) in (0..).zip(rates) {
+            let record = run_at(minute, rate, rate < 50e6);
+            let (_, mark) = disturbed(&record).unzip();
+            let labels: Vec<_> = mark.into_iter().collect();
+            ids.push(save(&mut history, &record, &labels, Some(9)).unwrap());
+        }
+        let figures: Vec<_> = ids.iter().map(|id| history.figures(*id).unwrap()).collect();
+        let has_rate = |of: &Vec<(String, f64)>| of.iter().any(|(name, _)| name != CARRIED);
+        assert!(figures[..4].iter().all(has_rate) && !has_rate(&figures[4]), "{figures:?}");
+        // Its document is there, and its bytes count.
+        assert!(history.document(ids[4]).unwrap().is_some() && !figures[4].is_empty());
+        let [was, is] = [run_at(30, 100e6, false), run_at(31, 92e6, false)].map(|it| it.observed());
+        let others = others_of(&history, ids[0], &is).unwrap();
+        assert_eq!(others.len(), 4);
+        let change = was.until_beside(&is, &others).changes.remove(0);
+        assert_eq!(change.others, Some(4));
+        // Of the four, whose standard deviation is 2.9 %.
+        assert!((12.0..15.0).contains(&change.usual_percent.unwrap()), "{change:?}");
     }
 
     #[test]

@@ -140,17 +140,22 @@ pub(crate) fn conclude(
     output: Output,
     floor: Option<BitRate>,
 ) -> Result<(), Failure> {
+    let stopped = why_stopped(document, error);
     output.write(document)?;
-    if let Some(error) = error {
-        return Err(error);
-    }
-    if let Some(why) = document.why_partial() {
-        return Err(Failure::failed(anyhow!("ended before its time: {why}")));
+    if let Some(stopped) = stopped {
+        floor.iter().for_each(|floor| gate::no_result(&format!("--fail-below {floor}")));
+        return Err(stopped);
     }
     match floor {
         Some(floor) => gate::hold(document, floor).map_err(Failure::failed),
         None => Ok(()),
     }
+}
+
+/// Why a document is no result: what ended its runs, or that they are not all there.
+fn why_stopped(document: &dyn Document, error: Option<Failure>) -> Option<Failure> {
+    let why = || document.why_partial();
+    error.or_else(|| Some(Failure::failed(anyhow!("ended before its time: {}", why()?))))
 }
 
 fn rendered(document: &dyn Document, format: Format, style: Style) -> Result<String, Failure> {

@@ -21,7 +21,7 @@ use linerate_web::{Answer, Ask};
 
 use crate::args::WebArgs;
 use crate::failure::Failure;
-use crate::history::{SEED, change, stored};
+use crate::history::{SEED, change, others_of, stored};
 use crate::turn::{self, Turn};
 use crate::{access, files, keep, monitor, output, run};
 
@@ -204,7 +204,10 @@ impl WebSite {
             let [a, b] = numbers;
             return Err((409, format!("Runs {a} and {b} are of different tests: {differs}")));
         }
-        let page = html::beside(numbers, &was.until(&is), [&mut a, &mut b]);
+        let others = others_of(&history, numbers[1], &is);
+        let others = others.map_err(|failure| (500, failure.chain()))?;
+        let found = was.until_beside(&is, &others);
+        let page = html::beside(numbers, &found, [&mut a, &mut b]);
         Ok(Answer::page(200, page))
     }
 
@@ -261,7 +264,8 @@ impl WebSite {
                 return Err(Failure::failed(anyhow!("ended before its time: {why}")));
             }
             let mut history = keep::open_at("", &self.place)?;
-            let labels = labels(monitor, task);
+            let mark = keep::disturbed(&*done.document).map(|(_, mark)| mark);
+            let labels: Vec<_> = labels(monitor, task).into_iter().chain(mark).collect();
             let id = keep::save(&mut history, &*done.document, &labels, Some(done.carried));
             Ok((id.map_err(Failure::failed)?, done.document.answer()))
         };

@@ -33,8 +33,9 @@ fn assert_partial(output: &Output, words: &str) {
 
 impl Served {
     /// A client of it in the middle of a long run.
-    fn client_in_its_run(&self) -> Child {
-        let child = spawn(program(&["stream", &self.address, "-t", "10min", "--json"]));
+    fn client_in_its_run(&self, options: &[&str]) -> Child {
+        let line = ["stream", &self.address, "-t", "10min", "--json"];
+        let child = spawn(program(&[&line, options].concat()));
         self.await_event("connected");
         await_run(&child);
         child
@@ -97,9 +98,13 @@ fn an_endpoint_that_idles_does_not_wake_up() {
 #[test]
 fn an_interrupt_prints_what_there_is() {
     let served = Served::start(&[]);
-    let client = served.client_in_its_run();
+    // Far below what loopback carries: the gate would pass.
+    let client = served.client_in_its_run(&["--fail-below", "1kbit"]);
     signal(client.id(), "INT");
-    assert_partial(&ended_within(client, PATIENCE), "interrupted");
+    let output = ended_within(client, PATIENCE);
+    assert_partial(&output, "interrupted");
+    let says = stderr(&output);
+    assert!(says.contains("--fail-below 1 kbit/s: stopped, no result"), "{says}");
     // The endpoint has its next client at once.
     let next = spawn(program(&["stream", &served.address, "-t", "0.2", "--json"]));
     let output = ended_within(next, PATIENCE);
@@ -125,7 +130,7 @@ fn an_interrupt_before_the_run_prints_no_document() {
 #[test]
 fn an_endpoint_that_stands_still_does_not_hold_an_interrupt_up() {
     let served = Served::start(&[]);
-    let client = served.client_in_its_run();
+    let client = served.client_in_its_run(&[]);
     signal(served.child.id(), "STOP");
     signal(client.id(), "INT");
     assert_partial(&ended_within(client, PATIENCE), "interrupted");
@@ -134,7 +139,7 @@ fn an_endpoint_that_stands_still_does_not_hold_an_interrupt_up() {
 #[test]
 fn an_endpoint_that_is_killed_leaves_a_partial_record() {
     let mut served = Served::start(&[]);
-    let client = served.client_in_its_run();
+    let client = served.client_in_its_run(&[]);
     served.child.kill().unwrap();
     assert_partial(&ended_within(client, PATIENCE), "the peer closed the connection");
 }
@@ -142,7 +147,7 @@ fn an_endpoint_that_is_killed_leaves_a_partial_record() {
 #[test]
 fn an_endpoint_that_is_asked_to_end_tells_its_clients() {
     let mut served = Served::start(&[]);
-    let client = served.client_in_its_run();
+    let client = served.client_in_its_run(&[]);
     signal(served.child.id(), "TERM");
     assert_partial(&ended_within(client, PATIENCE), "the endpoint is shutting down");
     let until = Instant::now() + PATIENCE;
@@ -163,7 +168,7 @@ fn a_client_that_is_killed_costs_the_endpoint_nothing() {
     thread::sleep(Duration::from_millis(500));
     let [threads, descriptors] = tasks(&served.child);
     for _ in 0..3 {
-        let mut client = served.client_in_its_run();
+        let mut client = served.client_in_its_run(&[]);
         client.kill().unwrap();
         client.wait().unwrap();
         served.await_event("disconnected");

@@ -195,16 +195,21 @@ fn doubts(figures: &[SizeFigure]) -> Vec<Caveat> {
     let few = figures
         .iter()
         .find_map(|of_size| match &of_size.figure {
-            Figure::One(one) if !one.reaches_confidence() => Some(one.n),
+            Figure::One(one) if !one.reaches_confidence() => Some(one),
             _ => None,
         })
-        .map(|n| {
+        .map(|one| {
             Caveat::new(
                 CaveatKind::FewRuns,
                 format!(
-                    "{n} runs cannot give an interval of 95 %: the one given is their whole range"
+                    "{} runs cannot give an interval of 95 %: the one given is their whole range",
+                    one.n
                 ),
-                "--repeat 6 or more, or --precision",
+                if one.takes_independence() {
+                    "--repeat 6 or more, or --precision"
+                } else {
+                    "more runs, farther apart in time: each is much like the one before it"
+                },
             )
         });
     let several = figures.iter().filter(|of_size| !matches!(of_size.figure, Figure::One(_)));

@@ -194,7 +194,7 @@ fn scatter(values: &[f64]) -> f64 {
 /// for doubt. Those behind it are its powers, or what was found for as long as that is not chance:
 /// a wave of a day lasts longer than powers tell. None counts where the first is not so many
 /// standard errors from 0.
-fn dependence(ranks: &[f64], least_errors: f64) -> Vec<f64> {
+pub(super) fn dependence(ranks: &[f64], least_errors: f64) -> Vec<f64> {
     let n = ranks.len() as f64;
     let error = 1.0 / n.sqrt();
     let middle = ranks.iter().sum::<f64>() / n;
@@ -233,15 +233,16 @@ fn least_errors(shift: f64, before: &[f64]) -> f64 {
 /// The variance of the difference of the means of two parts of these lengths, over that of
 /// independent values, where the values have these correlations with those before them.
 fn inflation(correlations: &[f64], lengths: [usize; 2]) -> f64 {
-    // Of a mean of m values: 1 + 2 Σ (1 − k/m) ρₖ, over m.
-    let of_mean = |length: usize| {
-        let m = length as f64;
-        let lags = correlations.iter().zip(1..length);
-        let sum: f64 = lags.map(|(rho, lag)| (1.0 - lag as f64 / m) * rho).sum();
-        (1.0 + 2.0 * sum) / m
-    };
+    let of_mean = |length: usize| inflation_of_mean(correlations, length) / length as f64;
     let independent: f64 = lengths.iter().map(|length| 1.0 / *length as f64).sum();
     lengths.map(of_mean).iter().sum::<f64>() / independent
+}
+
+/// The variance of the mean of `m` values, over that of independent ones: 1 + 2 Σ (1 − k/m) ρₖ.
+pub(super) fn inflation_of_mean(correlations: &[f64], m: usize) -> f64 {
+    let lags = correlations.iter().zip(1..m);
+    let sum: f64 = lags.map(|(rho, lag)| (1.0 - lag as f64 / m as f64) * rho).sum();
+    1.0 + 2.0 * sum
 }
 
 const HOUR_S: u64 = 3600;
@@ -264,7 +265,7 @@ const DOUBT: f64 = 0.5;
 /// A smaller correlation does nothing.
 const LEAST: f64 = 0.01;
 /// Standard errors of a correlation that is none by chance.
-const CLEARLY: f64 = 1.0;
+pub(super) const CLEARLY: f64 = 1.0;
 
 /// Chance, at most, that independent values of one kind are as far apart, either way. Values that
 /// are equal count against it.
@@ -347,7 +348,7 @@ fn best_fit(values: &[f64]) -> usize {
 }
 
 /// Mean ranks, from 0.
-fn ranks(values: &[f64]) -> Vec<f64> {
+pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     let rank = |value: &f64| {
         let below = values.iter().filter(|other| *other < value).count();
         let equal = values.iter().filter(|other| *other == value).count();

@@ -5,8 +5,8 @@
 //! ([`CONFIDENCE`]): throughputs and latencies are neither normal nor symmetric, and a handful of
 //! runs cannot show that they are.
 //!
-//! * over runs: [`Summary`], [`median_interval`], [`precision_reached`], [`figure`] (one figure,
-//!   modes or a drift)
+//! * over runs: [`Summary`], [`median_interval`], [`interval_of_runs`] (in their order),
+//!   [`precision_reached`], [`figure`] (one figure, modes or a drift)
 //! * of a series over days: [`changes`](changes())
 //! * of counts: [`wilson`]
 //! * against what a report states: [`Accepted`]
@@ -36,7 +36,7 @@ pub use packets::{AddedDelay, Arrival, Jitter, SequenceCounts, SequenceTracker};
 pub use shape::{Figure, Mode, figure};
 pub use summary::{
     Accepted, Agreement, MedianInterval, NORMAL_QUANTILE, Precision, Proportion, Summary,
-    median_interval, precision_reached, wilson,
+    interval_of_runs, median_interval, precision_reached, usual_difference, wilson,
 };
 
 /// The confidence of every interval in this crate.

@@ -46,6 +46,8 @@ pub struct SequenceCounts {
     /// Numbers not received, of those up to the highest received or the last sent. Up to
     /// `outside_window` of them may have arrived too late to be told from duplicates.
     pub lost: u64,
+    /// Runs of consecutive numbers among the lost.
+    pub loss_runs: u64,
     /// Packets received again.
     pub duplicated: u64,
     /// Packets received after one with a higher number; they are in `received` too.
@@ -90,6 +92,9 @@ impl SequenceTracker {
             self.counts.duplicated += 1;
             return Arrival::Duplicate;
         }
+        // It ends a run, shortens one, or cuts one in two.
+        let runs = self.counts.loss_runs + u64::from(self.is_lost_before(number));
+        self.counts.loss_runs = (runs + u64::from(self.is_lost(number + 1))).saturating_sub(1);
         self.seen[word] |= bit;
         self.counts.received += 1;
         self.counts.reordered += 1;
@@ -121,6 +126,7 @@ impl SequenceTracker {
     pub fn counts_until(&self, end: u64) -> SequenceCounts {
         SequenceCounts {
             lost: end.max(self.next) - self.first - self.counts.received,
+            loss_runs: self.counts.loss_runs + u64::from(end > self.next),
             ..self.counts
         }
     }
@@ -134,6 +140,19 @@ impl SequenceTracker {
         self.spacing.variation()
     }
 
+    /// Of a number in the window.
+    fn is_lost(&self, number: u64) -> bool {
+        let (word, bit) = place(number);
+        self.seen[word] & bit == 0
+    }
+
+    /// Whether the number before this one counts and is lost; of one before the window it is not
+    /// known any more.
+    fn is_lost_before(&self, number: u64) -> bool {
+        let is_known = number > self.first && self.next - number < Self::WINDOW;
+        is_known && self.is_lost(number - 1)
+    }
+
     #[inline]
     fn on_highest(&mut self, number: u64) -> Arrival {
         let Some(next) = number.checked_add(1) else {
@@ -143,6 +162,8 @@ impl SequenceTracker {
         if number > self.next {
             self.spacing.on_gap(self.next);
             self.fill(self.next, number - self.next, false);
+            // The number before `next`, if any, was received: this is a run of its own.
+            self.counts.loss_runs += 1;
         }
         let (word, bit) = place(number);
         self.seen[word] |= bit;
@@ -350,6 +371,13 @@ mod tests {
         fn counts(&self) -> SequenceCounts {
             SequenceCounts { lost: self.next - self.first - self.counts.received, ..self.counts }
         }
+
+        /// Numbers that are lost and follow one that is not.
+        fn loss_runs(&self) -> u64 {
+            let is_lost = |number: u64| !self.seen.contains(&number);
+            let begins = |n: &u64| is_lost(*n) && (*n == self.first || !is_lost(*n - 1));
+            (self.first..self.next).filter(begins).count() as u64
+        }
     }
 
     #[derive(Debug, Clone)]
@@ -392,8 +420,25 @@ mod tests {
                         (first..first + n).for_each(|number| model.on_packet(number));
                     }
                 }
-                prop_assert_eq!(tracker.counts(), model.counts());
+                let counts = SequenceCounts { loss_runs: 0, ..tracker.counts() };
+                prop_assert_eq!(counts, model.counts());
             }
+        }
+
+        #[test]
+        fn loss_runs_are_those_of_a_set_of_all_numbers(
+            start in 0_u64..200, steps in prop::collection::vec((-20_i64..20, 0_u64..9), 1..60),
+        ) {
+            let (mut tracker, mut model) = (SequenceTracker::new(start), Model::new(start));
+            for (offset, n) in steps {
+                let first = model.next.saturating_add_signed(offset);
+                tracker.in_order_run(first, n);
+                (first..first + n).for_each(|number| model.on_packet(number));
+                prop_assert_eq!(tracker.counts().loss_runs, model.loss_runs());
+            }
+            // What is lost at the end is a run, too.
+            let counts = tracker.counts_until(model.next + 3);
+            prop_assert_eq!(counts.loss_runs, model.loss_runs() + 1);
         }
     }
 
@@ -413,8 +458,14 @@ mod tests {
             OutsideWindow,
         ];
         assert_eq!(arrivals, expected);
-        let counts =
-            SequenceCounts { received: 4, lost: W, duplicated: 1, reordered: 1, outside_window: 2 };
+        let counts = SequenceCounts {
+            received: 4,
+            lost: W,
+            loss_runs: 1,
+            duplicated: 1,
+            reordered: 1,
+            outside_window: 2,
+        };
         assert_eq!(tracker.counts(), counts);
     }
 

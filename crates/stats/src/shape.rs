@@ -1,7 +1,7 @@
 //! Whether a sample is one figure, or has modes or a drift.
 
 use super::changes::{mann_kendall, theil_sen_slope};
-use super::summary::{MedianInterval, median_interval};
+use super::summary::{MedianInterval, interval_of_runs};
 use super::{StatsError, median, median_of_sorted, sorted};
 
 /// The shape of a sample of repeated runs, in the order in which they were made.
@@ -102,7 +102,7 @@ pub fn figure(samples: &[f64]) -> Result<Figure, StatsError> {
     if modes.len() > 1 {
         return Ok(Figure::Modes { modes });
     }
-    median_interval(samples).map(Figure::One)
+    interval_of_runs(samples).map(Figure::One)
 }
 
 /// Splits samples in ascending order for as long as the dip test finds more than one mode in a
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn few_or_equal_runs_are_one_figure() {
         for samples in [&[1.0, 9.0][..], &[1.0, 1.0, 9.0], &[5.0; 20]] {
-            assert_eq!(figure(samples).unwrap(), Figure::One(median_interval(samples).unwrap()));
+            assert_eq!(figure(samples).unwrap(), Figure::One(interval_of_runs(samples).unwrap()));
         }
     }
 

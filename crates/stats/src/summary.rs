@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::changes::{CLEARLY, dependence, inflation_of_mean, ranks};
 use super::{CONFIDENCE, Figure, StatsError, median_of_sorted, sorted};
 
 /// A sample's location and spread, in the unit of its samples.
@@ -153,8 +154,8 @@ pub enum Precision {
     NotRelative,
 }
 
-/// Is the 95 % interval of the median within `percent` of the median on both sides, and if not, how
-/// many more runs?
+/// Is the 95 % interval of the median of these runs, in their order, within `percent` of the median
+/// on both sides, and if not, how many more runs?
 ///
 /// The estimate takes the samples near the median to be evenly spread: the interval's width is then
 /// proportional to the share of the sample that it spans, which falls with 1.96/√n. It is rough for
@@ -163,14 +164,14 @@ pub enum Precision {
 /// look small: 94.6 % in the simulation below. A number of runs that was fixed before does not.
 ///
 /// # Errors
-/// Those of [`median_interval`], and [`StatsError::OutOfRange`] if `percent` is not positive and
+/// Those of [`interval_of_runs`], and [`StatsError::OutOfRange`] if `percent` is not positive and
 /// finite.
 pub fn precision_reached(samples: &[f64], percent: f64) -> Result<Precision, StatsError> {
     if !(percent > 0.0 && percent.is_finite()) {
         let allowed = "a positive percentage";
         return Err(StatsError::out_of_range("precision", percent, allowed));
     }
-    let interval = median_interval(samples)?;
+    let interval = interval_of_runs(samples)?;
     let half_width = interval.half_width();
     if interval.median == 0.0 && half_width > 0.0 {
         return Ok(Precision::NotRelative);
@@ -189,7 +190,7 @@ pub fn precision_reached(samples: &[f64], percent: f64) -> Result<Precision, Sta
 
 /// Runs after which the interval is narrower by the factor `shrink`.
 fn runs_needed(interval: &MedianInterval, shrink: f64) -> usize {
-    let (skipped, _) = order_statistics(interval.n);
+    let (skipped, _) = order_statistics(interval.n, 1.0);
     let n = interval.n as f64;
     let spanned = (n - 1.0 - 2.0 * skipped as f64) / (n + 1.0);
     if spanned == 0.0 || shrink == 0.0 {
@@ -221,9 +222,10 @@ pub struct MedianInterval {
     pub low: f64,
     /// Upper end, a sample.
     pub high: f64,
-    /// Probability, 0 to 1, that such an interval holds the median: at least 0.95 from 6 samples
-    /// on. For fewer it is what the whole range from the smallest to the largest sample has, 1 −
-    /// 2^(1−n).
+    /// Probability, 0 to 1, that such an interval holds the median: 0.95 or more where so many
+    /// samples can reach that, else what the whole range from the smallest to the largest has; of
+    /// fewer than 6 that is 1 − 2^(1−n). It is that of independent samples; of 20 runs and more, in
+    /// their order, it allows for their dependence on those before them.
     pub coverage: f64,
     /// Number of samples.
     pub n: usize,
@@ -236,6 +238,12 @@ impl MedianInterval {
     pub fn of_a_run(self, samples: &[f64]) -> Self {
         let median = sorted("low median", samples).map(|sorted| sorted[(sorted.len() - 1) / 2]);
         Self { median: median.unwrap_or(self.median), ..self }
+    }
+
+    /// Whether the coverage is that of independent runs, because they are too few to show how they
+    /// depend on each other.
+    pub fn takes_independence(&self) -> bool {
+        self.n < SHOWS_DEPENDENCE
     }
 
     /// Whether the coverage is 95 %. Fewer than 6 samples cannot reach it, whatever they are.
@@ -262,37 +270,94 @@ impl MedianInterval {
 /// [`StatsError::Empty`] without samples, [`StatsError::NotFinite`] if one is NaN or infinite.
 pub fn median_interval(samples: &[f64]) -> Result<MedianInterval, StatsError> {
     let sorted = sorted("median interval", samples)?;
+    Ok(interval_of_sorted(&sorted, 1.0))
+}
+
+/// As [`median_interval`], of runs in the order in which they were made: the more a run is like the
+/// one before it, the wider.
+///
+/// Of dependent runs the number below the median varies more than that of independent ones. By as
+/// much as the variance of their mean grows ([`inflation_of_mean`]), the probability of a tail is
+/// raised to the power of one over that, as for [`super::new_change`]. Fewer than 20 runs do not
+/// show how they depend on each other, and their interval is mostly the whole range anyway: it is
+/// that of independent ones, and [`MedianInterval::takes_independence`] says so. How often the
+/// interval holds the median of runs with a correlation of 0.2, 0.5, 0.8 to the one before: the test
+/// `intervals_of_dependent_runs_cover_what_is_published`.
+///
+/// # Errors
+/// As [`median_interval`].
+pub fn interval_of_runs(samples: &[f64]) -> Result<MedianInterval, StatsError> {
+    let sorted = sorted("interval of runs", samples)?;
     let n = sorted.len();
-    let (skipped, coverage) = order_statistics(n);
-    Ok(MedianInterval {
-        median: median_of_sorted(&sorted),
+    let is_shown = n >= SHOWS_DEPENDENCE && sorted[0] < sorted[n - 1];
+    let correlations = if is_shown { dependence(&ranks(samples), CLEARLY) } else { Vec::new() };
+    Ok(interval_of_sorted(&sorted, inflation_of_mean(&correlations, n)))
+}
+
+/// Runs from which on the interval keeps its 95 % up to a correlation of 0.5, by the simulation of
+/// `intervals_of_dependent_runs_cover_what_is_published`.
+const SHOWS_DEPENDENCE: usize = 20;
+
+fn interval_of_sorted(sorted: &[f64], inflation: f64) -> MedianInterval {
+    let n = sorted.len();
+    let (skipped, coverage) = order_statistics(n, inflation);
+    MedianInterval {
+        median: median_of_sorted(sorted),
         low: sorted[skipped],
         high: sorted[n - 1 - skipped],
         coverage,
         n,
-    })
+    }
 }
 
 /// How many samples to leave out at each end for a coverage of at least [`CONFIDENCE`], and the
-/// coverage.
-pub(super) fn order_statistics(n: usize) -> (usize, f64) {
+/// coverage, where the variance of their mean is so many times that of independent samples.
+fn order_statistics(n: usize, inflation: f64) -> (usize, f64) {
     let n_real = n as f64;
+    let coverage_of = |tail: f64| 1.0 - 2.0 * tail.powf(1.0 / inflation);
     // In logarithms, because 2^-n underflows from n = 1075 on.
     let mut ln_probability = -n_real * std::f64::consts::LN_2;
     let mut tail = ln_probability.exp();
-    let mut coverage = 1.0 - 2.0 * tail;
+    let mut coverage = coverage_of(tail);
     let mut skipped = 0;
     while 2 * (skipped + 1) < n {
         let next = (skipped + 1) as f64;
         ln_probability += ((n_real - next + 1.0) / next).ln();
         tail += ln_probability.exp();
-        if 1.0 - 2.0 * tail < CONFIDENCE {
+        if coverage_of(tail) < CONFIDENCE {
             break;
         }
-        coverage = 1.0 - 2.0 * tail;
+        coverage = coverage_of(tail);
         skipped += 1;
     }
     (skipped, coverage.max(0.0))
+}
+
+/// What two further values of the same law differ by at most in 95 % of cases, in the unit of the
+/// values: Student's t times their standard deviation times √2. It is exact for normal values; of
+/// logarithms it is of ratios. `None` of fewer than four values, of equal ones, and if one is not
+/// finite.
+///
+/// Student's quantile by its series in one over the degrees of freedom (Abramowitz and Stegun,
+/// 26.7.5), from three degrees on to 0.1 %.
+pub fn usual_difference(values: &[f64]) -> Option<f64> {
+    let n = values.len() as f64;
+    let freedom = n - 1.0;
+    let mean = values.iter().sum::<f64>() / n;
+    let square = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / freedom;
+    let terms = [
+        Z,
+        (Z.powi(3) + Z) / 4.0,
+        (5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z) / 96.0,
+        (3.0 * Z.powi(7) + 19.0 * Z.powi(5) + 17.0 * Z.powi(3) - 15.0 * Z) / 384.0,
+        (79.0 * Z.powi(9) + 776.0 * Z.powi(7) + 1482.0 * Z.powi(5)
+            - 1920.0 * Z.powi(3)
+            - 945.0 * Z)
+            / 92_160.0,
+    ];
+    let student = terms.iter().rev().fold(0.0, |sum, term| term + sum / freedom);
+    let difference = student * (2.0 * square).sqrt();
+    (values.len() >= 4 && difference > 0.0 && difference.is_finite()).then_some(difference)
 }
 
 // The interval of a proportion.
@@ -480,7 +545,7 @@ mod tests {
             (30, 9, 0.957_226_054_742_932_3),
         ];
         for (n, skipped, coverage) in table {
-            let (got_skipped, got_coverage) = order_statistics(n);
+            let (got_skipped, got_coverage) = order_statistics(n, 1.0);
             assert_eq!(got_skipped, skipped, "n = {n}");
             assert!((got_coverage - coverage).abs() < 1e-12, "n = {n}: {got_coverage}");
         }
@@ -499,7 +564,7 @@ mod tests {
     #[test]
     fn coverage_stays_just_above_95_percent_for_many_samples() {
         for n in [1_000, 1_074, 1_075, 5_000, 100_000] {
-            let (_, coverage) = order_statistics(n);
+            let (_, coverage) = order_statistics(n, 1.0);
             assert!((0.95..0.9524).contains(&coverage) || n < 5_000 && coverage < 0.956);
         }
     }
@@ -515,7 +580,7 @@ mod tests {
         ];
         for (draw, truth) in laws {
             for n in [5, 9, 20] {
-                let (_, stated) = order_statistics(n);
+                let (_, stated) = order_statistics(n, 1.0);
                 let covered = rate(20_000, || {
                     let interval = median_interval(&source.samples(n, draw)).unwrap();
                     (interval.low..=interval.high).contains(&truth)
@@ -524,6 +589,73 @@ mod tests {
                 assert!((covered - stated).abs() < 0.007, "n = {n}: {covered} for {stated}");
             }
         }
+    }
+
+    /// Shares of intervals that hold the median, in percent: of so many runs whose correlation with
+    /// the one before is 0, 0.2, 0.5, 0.8. docs/comparisons.md has them.
+    const COVERED: [(usize, [f64; 4]); 6] = [
+        (6, [97.0, 93.4, 86.3, 63.1]),
+        (8, [99.0, 98.1, 92.6, 71.2]),
+        (10, [98.3, 96.1, 87.1, 62.4]),
+        (15, [96.5, 93.2, 84.1, 59.0]),
+        (20, [97.2, 95.7, 96.1, 93.3]),
+        (30, [95.7, 95.4, 97.3, 97.3]),
+    ];
+
+    #[test]
+    fn intervals_of_dependent_runs_cover_what_is_published() {
+        let mut source = Source::new(4);
+        for (n, published) in COVERED {
+            for (rho, published) in [0.0, 0.2, 0.5, 0.8_f64].into_iter().zip(published) {
+                let covered = 100.0
+                    * rate(2_000, || {
+                        let mut last = source.normal();
+                        let runs = source.samples(n, |source| {
+                            last = rho * last + (1.0 - rho * rho).sqrt() * source.normal();
+                            last
+                        });
+                        let interval = interval_of_runs(&runs).unwrap();
+                        (interval.low..=interval.high).contains(&0.0)
+                    });
+                // Four standard errors of 2,000 trials at 95 %.
+                assert!((covered - published).abs() < 2.0, "{n} runs, {rho}: {covered}");
+                // Where the runs are enough to show it, 95 % is what is kept.
+                assert!(
+                    n < SHOWS_DEPENDENCE || rho > 0.5 || covered > 94.0,
+                    "{n}, {rho}: {covered}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn runs_that_do_not_follow_each_other_have_the_interval_of_any_order() {
+        // Neighbours are as far apart as can be.
+        let runs: Vec<f64> = (0..24).map(|run| f64::from((run * 7) % 24)).collect();
+        assert_eq!(interval_of_runs(&runs), median_interval(&runs));
+        let risen: Vec<f64> = (0..24).map(f64::from).collect();
+        let wide = interval_of_runs(&risen).unwrap();
+        assert_eq!((wide.low, wide.high, wide.reaches_confidence()), (0.0, 23.0, false));
+        // Too few to show it, and equal ones.
+        assert_eq!(interval_of_runs(&risen[..19]), median_interval(&risen[..19]));
+        assert_eq!(interval_of_runs(&[7.0; 24]), median_interval(&[7.0; 24]));
+        assert!(median_interval(&risen[..19]).unwrap().takes_independence());
+    }
+
+    #[test]
+    fn the_usual_difference_is_that_of_students_tables() {
+        // A standard deviation of 1; t of 3, 9 and 29 degrees of freedom.
+        for (n, t) in [(4_u32, 3.182), (10, 2.262), (30, 2.045)] {
+            let half = f64::from(n) / 2.0;
+            let far = ((f64::from(n) - 1.0) / (2.0 * half)).sqrt();
+            let values: Vec<f64> =
+                (0..n).map(|it| if it.is_multiple_of(2) { far } else { -far }).collect();
+            let found = usual_difference(&values).unwrap() / std::f64::consts::SQRT_2;
+            assert!((found - t).abs() < 0.004, "{n}: {found}");
+        }
+        assert_eq!(usual_difference(&[1.0, 2.0, 3.0]), None);
+        assert_eq!(usual_difference(&[1.0; 9]), None);
+        assert_eq!(usual_difference(&[1.0, 2.0, f64::NEG_INFINITY, 3.0]), None);
     }
 
     #[test]

@@ -190,8 +190,10 @@ impl MonitorCaller for Own {
         run: &MonitorRun<Self::Document>,
         is_tried: bool,
     ) -> Result<i64, HistoryError> {
-        let labels = if run.is_proof { proof_labels } else { labels }(monitor, task);
-        let (document, labels) = (&*run.document, &labels);
+        let own = if run.is_proof { proof_labels } else { labels }(monitor, task);
+        let document = &*run.document;
+        let (why, mark) = keep::disturbed(document).unzip();
+        let labels: &Vec<_> = &own.into_iter().chain(mark).collect();
         let before = if is_tried { keep::saved(history, document, labels)? } else { None };
         let id = match before {
             Some(id) => id,
@@ -200,6 +202,10 @@ impl MonitorCaller for Own {
         if !self.quiet {
             let (test, path) = parts(monitor, task);
             print_saved(&format!("{} {}", test.name, path.name), document, id);
+            if let Some(why) = why {
+                let run = format!("{} {}: run {id} is no result", test.name, path.name);
+                output::note(&format!("{run}, a host was starved: {why}"));
+            }
         }
         Ok(id)
     }

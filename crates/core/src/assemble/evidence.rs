@@ -303,6 +303,9 @@ pub(super) fn flow_udp(
         evidence.train_bps = received.train.and_then(|train| train_bps(train, message));
         evidence.train_datagrams = received.train.map(|train| train.datagrams.saturating_add(1));
         evidence.lost = evidence.sent.saturating_sub(received.received);
+        // What is missing behind the last that arrived is a run as well.
+        evidence.loss_runs = (received.missing)
+            .map(|(missing, runs)| runs.saturating_add(u64::from(evidence.lost > missing)));
         // With offload the socket's count is an estimate.
         evidence.socket_drops = received.socket_drops.map(|drops| drops.min(evidence.lost));
     }
@@ -373,6 +376,8 @@ pub(super) fn merge_udp(flows: &[&UdpEvidence]) -> Option<UdpEvidence> {
         merged.sent += udp.sent;
         merged.received += udp.received;
         merged.lost += udp.lost;
+        let runs = merged.loss_runs.zip(udp.loss_runs);
+        merged.loss_runs = runs.map(|(one, other)| one.saturating_add(other));
         merged.duplicated += udp.duplicated;
         merged.reordered += udp.reordered;
         let drops = merged.socket_drops.zip(udp.socket_drops);

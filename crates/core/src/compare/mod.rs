@@ -210,6 +210,24 @@ fn other_load(record: &Record) -> Option<String> {
     })
 }
 
+/// Why a run tells more of a host that had no CPU for it than of the path, if it does: the
+/// hypervisor took the CPUs, or the data threads waited for one while something else used them.
+pub fn starved(record: &Record) -> Option<String> {
+    let stolen = caveat(record, CaveatKind::BusyHost);
+    stolen.or_else(|| {
+        let waited_us = record.ends().filter_map(|(_, end)| end.run_delay_us);
+        let percent = waited_us.max()? as f64 / (1e4 * record.seconds);
+        let load = other_load(record).filter(|_| percent >= WAITED)?;
+        Some(format!(
+            "{load}, and the test's threads waited for one for {percent:.0} % of the time"
+        ))
+    })
+}
+
+/// Share of its time that a data thread may wait for a CPU, percent: it can lower a rate by as much,
+/// and single runs differ by 5 % without a change (`record::baseline`).
+const WAITED: f64 = 5.0;
+
 fn other_percent(end: &EndReport, seconds: f64) -> Option<f64> {
     let own = end.cpu_seconds.total() + end.softirq_seconds?;
     let whole = f64::from(end.cpus) * seconds;
@@ -474,6 +492,31 @@ mod tests {
             Fault::Thermal.seen_in(&warm).as_deref(),
             Some("3 thermal throttles of the receiver's CPUs")
         );
+    }
+
+    #[test]
+    fn a_host_is_starved_where_its_cpus_were_taken_and_the_test_waited() {
+        let run = |host_cpu_percent, run_delay_us| {
+            let mut run = record(1e6);
+            run.seconds = 10.0;
+            run.legs[0].receiver = Some(EndReport {
+                cpus: 2,
+                host_cpu_percent: Some(host_cpu_percent),
+                softirq_seconds: Some(0.0),
+                run_delay_us: Some(run_delay_us),
+                ..EndReport::default()
+            });
+            run
+        };
+        let why = starved(&run(100.0, 600_000)).expect("6 % of 10 s, with other load");
+        assert!(why.ends_with("waited for one for 6 % of the time"), "{why}");
+        // Other load that leaves it a CPU; and a test that waits for nobody but itself.
+        assert_eq!(starved(&run(60.0, 400_000)), None);
+        assert_eq!(starved(&run(10.0, 600_000)), None);
+        let mut stolen = run(10.0, 0);
+        let why = "the hypervisor took 7.0 % of the CPUs for others";
+        stolen.caveats.push(Caveat::new(CaveatKind::BusyHost, why, ""));
+        assert_eq!(starved(&stolen).as_deref(), Some(why));
     }
 
     #[test]

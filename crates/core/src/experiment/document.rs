@@ -295,9 +295,14 @@ impl Experiment {
     /// The document of the runs that were made; those of other experiments are left out.
     pub fn assemble(&self, mut runs: Vec<Run>, ending: &Ending) -> ExperimentDocument {
         runs.retain(|run| self.cell_of(run).is_some());
+        let unavailable: Vec<usize> = ending.unavailable.iter().map(|(cell, _)| *cell).collect();
+        let left = match ending.partial {
+            Some(_) => self.remaining(&runs, &unavailable),
+            None => vec![0; self.cells.len()],
+        };
         let by_cell = self.by_cell(&runs);
         let table = figures::table(self, &by_cell, &ending.unavailable);
-        let findings = figures::outcomes(self, &by_cell);
+        let findings = figures::outcomes(self, &by_cell, &left);
         ExperimentDocument {
             schema: EXPERIMENT_SCHEMA.to_owned(),
             status: match ending.partial {
@@ -383,18 +388,22 @@ fn figure_doubts(table: &DocumentTable, findings: &[DocumentFinding]) -> Vec<Cav
     let of_findings = findings.iter().filter_map(|finding| finding.ours.as_ref());
     let all: Vec<&Figure> = of_table.iter().copied().chain(of_findings).collect();
     let short = all.iter().filter_map(|figure| match figure {
-        Figure::One(one) if !one.reaches_confidence() => Some(one.n),
+        Figure::One(one) if !one.reaches_confidence() => Some(one),
         _ => None,
     });
-    let few = short.min().map(|n| {
-        let message = match n {
+    let few = short.min_by_key(|one| one.n).map(|one| {
+        let message = match one.n {
             1 => "one run has no interval: nothing is known of its spread".to_owned(),
             n => format!(
                 "{n} runs cannot give an interval of 95 %: the one given, by which findings are \
                  judged, is their whole range"
             ),
         };
-        let remedy = "`repeats` of 6 or more, or a `precision`; the whole form in place of --quick";
+        let remedy = if one.takes_independence() {
+            "`repeats` of 6 or more, or a `precision`; the whole form in place of --quick"
+        } else {
+            "more `repeats`: each run is much like the one before it"
+        };
         Caveat::new(CaveatKind::FewRuns, message, remedy)
     });
     let odd = |figures: &[&Figure]| {

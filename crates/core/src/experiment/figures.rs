@@ -128,16 +128,27 @@ impl<'a> Shape<'a> {
 
 // The report's findings, checked against the figures of runs and tables.
 
-/// Checks each finding against the runs of its cells.
-pub(super) fn outcomes(experiment: &Experiment, runs: &[Vec<&Run>]) -> Vec<DocumentFinding> {
-    let outcome = |finding| outcome(experiment, finding, runs);
+/// Checks each finding against the runs of its cells, of which so many are still to be made if the
+/// experiment was stopped.
+pub(super) fn outcomes(
+    experiment: &Experiment,
+    runs: &[Vec<&Run>],
+    left: &[usize],
+) -> Vec<DocumentFinding> {
+    let outcome = |finding| outcome(experiment, finding, runs, left);
     experiment.findings.iter().map(outcome).collect()
 }
 
-fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> DocumentFinding {
+fn outcome(
+    experiment: &Experiment,
+    finding: &Finding,
+    runs: &[Vec<&Run>],
+    left: &[usize],
+) -> DocumentFinding {
     let accepted = finding.accepted;
     let samples = samples(&finding.pairs, runs, |run| value(finding, run));
-    let ours = figure(&samples).ok();
+    let is_stopped = cells(finding).any(|cell| left[cell] > 0);
+    let ours = figure(&samples).ok().filter(|_| !is_stopped);
     let report = finding.report.or_else(|| of_report(experiment, finding));
     let judged = ours.as_ref().map(|ours| accepted.judge(ours, &samples));
     let agreement = judged.unwrap_or(Agreement::NotKnown);
@@ -150,12 +161,20 @@ fn outcome(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> Do
         is_ratio: over_other_cells(finding) || finding.over_measure.is_some(),
         least: Some(accepted.low).filter(|end| end.is_finite()),
         most: Some(accepted.high).filter(|end| end.is_finite()),
-        why: ours.is_none().then(|| why_not(experiment, finding, runs)),
+        why: match is_stopped {
+            true => Some("stopped before all of its runs were made: no result".to_owned()),
+            false => ours.is_none().then(|| why_not(experiment, finding, runs)),
+        },
         ours,
         agreement,
         report,
         report_agreement,
     }
+}
+
+/// The cells of a finding.
+fn cells(finding: &Finding) -> impl Iterator<Item = usize> {
+    finding.pairs.iter().flat_map(|(cell, partner)| [Some(*cell), *partner]).flatten()
 }
 
 fn over_other_cells(finding: &Finding) -> bool {
@@ -219,19 +238,14 @@ pub(super) fn ratio(value: Option<f64>, over: Option<f64>) -> Option<f64> {
 }
 
 fn why_not(experiment: &Experiment, finding: &Finding, runs: &[Vec<&Run>]) -> String {
-    let cells = || {
-        let pairs = finding.pairs.iter();
-        let cells = pairs.flat_map(|(cell, partner)| [Some(*cell), *partner]);
-        cells.flatten()
-    };
     if finding.pairs.is_empty() {
         return "the quick form leaves its levels out".to_owned();
     }
-    let lacking = cells().find_map(|cell| experiment.cells[cell].lacks.clone());
+    let lacking = cells(finding).find_map(|cell| experiment.cells[cell].lacks.clone());
     if let Some(lacks) = lacking {
         return lacks;
     }
-    if cells().any(|cell| runs[cell].iter().any(|run| run.counts())) {
+    if cells(finding).any(|cell| runs[cell].iter().any(|run| run.counts())) {
         format!("no run has {} of both", finding.measure)
     } else {
         "no run of it counts".to_owned()

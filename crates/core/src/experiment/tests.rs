@@ -245,6 +245,27 @@ fn cells_that_cannot_be_run_are_left_out_and_said() {
 }
 
 #[test]
+fn a_finding_of_an_experiment_that_was_stopped_is_not_judged() {
+    let experiment = windows();
+    let mut runs = Vec::new();
+    while let Some(slot) = experiment.next(&runs, &[]) {
+        runs.push(run(&experiment, slot, 1e6));
+    }
+    let stopped = Ending { partial: Some("interrupted".to_owned()), ..Ending::default() };
+    let judged = |runs: &[Run]| {
+        let finding = experiment.assemble(runs.to_vec(), &stopped).findings.remove(0);
+        (finding.ours.is_some(), finding.agreement, finding.why)
+    };
+    let all = judged(&runs);
+    assert!(all.0 && all.1 != Agreement::NotKnown, "{all:?}");
+    // The last run of each of its cells is missing.
+    let first: Vec<Run> = runs.into_iter().filter(|run| run.repeat < 4).collect();
+    let (has_figure, agreement, why) = judged(&first);
+    assert_eq!((has_figure, agreement), (false, Agreement::NotKnown));
+    assert!(why.unwrap().starts_with("stopped before all"));
+}
+
+#[test]
 fn a_precision_ends_the_repeats_of_the_cells_that_reach_it() {
     let text = WINDOWS.replacen("repeats = 4", "precision = \"5%\"", 1);
     let experiment = read(&text, &Choice::default());

@@ -161,6 +161,7 @@ pub struct WayDelay {
 }
 
 /// The quality of a call in one direction, by the E-model (ITU-T G.107).
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallQuality {
     /// The member.
@@ -169,12 +170,19 @@ pub struct CallQuality {
     pub direction: Direction,
     /// The codec.
     pub codec: Codec,
-    /// Lost datagrams, percent.
+    /// Datagrams that the network lost, percent.
     pub loss_percent: f64,
-    /// Interarrival jitter (RFC 3550), µs.
+    /// Those that came too late for the playout buffer, percent of those that came: the share of
+    /// the probes of its class with a longer delay.
+    pub late_percent: Option<f64>,
+    /// G.107's BurstR: the mean length of the runs of lost datagrams, late ones among them, over
+    /// that of random loss; 1 or more, and 1 where the receiver does not report the runs.
+    pub burst_ratio: Option<f64>,
+    /// Interarrival jitter (RFC 3550), µs; the rating does not use it.
     pub jitter_us: f64,
-    /// From mouth to ear: a packet's 20 ms, the mean delay of its class this way (without STAMP's
-    /// packets half its round trip), and a playout buffer of twice the jitter, µs.
+    /// From mouth to ear: a packet's 20 ms and the 99th percentile of its class's delay this way
+    /// (without STAMP's packets half that of the round trip), which a playout buffer brings every
+    /// datagram to, µs.
     pub delay_us: f64,
     /// Rating R, 0 to 93.2.
     pub r: f64,
@@ -199,8 +207,8 @@ impl Codec {
     /// All codecs by name.
     pub const ALL: [(&'static str, Self); 2] = [("g711", Self::G711), ("g729a", Self::G729a)];
 
-    /// Equipment impairment Ie without loss, and the robustness Bpl against random loss (G.113,
-    /// Appendix I).
+    /// Equipment impairment Ie without loss, and the robustness Bpl against loss (G.113, Appendix
+    /// I).
     fn impairment(self) -> (f64, f64) {
         match self {
             Self::G711 => (0.0, 25.1),
@@ -209,11 +217,40 @@ impl Codec {
     }
 }
 
-/// The rating R, 0 to 93.2, at that one-way delay from mouth to ear and that random loss.
-pub(super) fn rating(codec: Codec, delay_ms: f64, loss_percent: f64) -> f64 {
+/// What a listener misses of a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Loss {
+    /// G.107's Ppl: lost by the network or late, percent.
+    pub(super) percent: f64,
+    /// G.107's BurstR, from 1.
+    pub(super) burst_ratio: f64,
+}
+
+impl Loss {
+    /// Of `sent` datagrams `lost` are lost in so many runs, and this share of the others is late,
+    /// each of those a run of its own. Where runs are not known, losses are random.
+    ///
+    /// By G.107 (7-30), BurstR = (1 − Ppl) / q, where q is the probability of a two-state Markov
+    /// chain to go from a lost datagram to one that is not: runs over losses.
+    pub(super) fn new(sent: u64, lost: u64, runs: Option<u64>, late_share: f64) -> Self {
+        let late = late_share * sent.saturating_sub(lost) as f64;
+        let missed = lost as f64 + late;
+        let share = (missed / sent.max(1) as f64).min(1.0);
+        let runs = runs.map(|runs| runs.max(u64::from(lost > 0)) as f64 + late);
+        let ratio = runs.map(|runs| (1.0 - share) * missed / runs);
+        // Losses in even distances are no better than random ones: the law is for 1 and more. With
+        // no loss the ratio is none.
+        let burst_ratio = ratio.unwrap_or(1.0).max(1.0);
+        Self { percent: 100.0 * share, burst_ratio }
+    }
+}
+
+/// The rating R, 0 to 93.2, at that one-way delay from mouth to ear and that loss.
+pub(super) fn rating(codec: Codec, delay_ms: f64, loss: Loss) -> f64 {
     let (ie, bpl) = codec.impairment();
-    // G.107 (7-29), BurstR = 1.
-    let equipment = ie + (95.0 - ie) * loss_percent / (loss_percent + bpl);
+    // G.107 (7-29).
+    let Loss { percent, burst_ratio } = loss;
+    let equipment = ie + (95.0 - ie) * percent / (percent / burst_ratio + bpl);
     (BEST - delay_impairment(delay_ms) - equipment).max(0.0)
 }
 
@@ -252,14 +289,53 @@ mod tests {
             assert!((mos(r) - expected).abs() < 0.01, "{r}: {}", mos(r));
         }
         assert_eq!((mos(-1.0), mos(0.0), mos(100.0)), (1.0, 1.0, 4.5));
-        assert_eq!(rating(Codec::G711, 0.0, 0.0), 93.2);
+        assert_eq!(rating(Codec::G711, 0.0, random(0.0)), 93.2);
+    }
+
+    fn random(percent: f64) -> Loss {
+        Loss { percent, burst_ratio: 1.0 }
+    }
+
+    #[test]
+    fn loss_in_bursts_costs_more_the_less_the_codec_bears() {
+        let costs = |codec, burst_ratio| {
+            let of = |burst_ratio| rating(codec, 0.0, Loss { percent: 5.0, burst_ratio });
+            of(1.0) - of(burst_ratio)
+        };
+        // By hand, 95 × 5 / (5 / 2 + 25.1) − 95 × 5 / (5 + 25.1).
+        assert!((costs(Codec::G711, 2.0) - 1.429).abs() < 0.001);
+        // Of 84 × 5 with 19: a smaller Bpl is hurt more by bursts.
+        assert!((costs(Codec::G729a, 2.0) - 2.035).abs() < 0.001);
+        assert!(costs(Codec::G711, 4.0) > costs(Codec::G711, 2.0));
+    }
+
+    #[test]
+    fn the_burst_ratio_is_that_of_the_markov_chain() {
+        // 100 of 1,000 in runs of 5: q = 1/5, and (1 − 0.1) × 5 = 4.5.
+        let bursts = Loss::new(1_000, 100, Some(20), 0.0);
+        assert!((bursts.burst_ratio - 4.5).abs() < 1e-9 && bursts.percent == 10.0);
+        // As long as those of random loss, 1 / (1 − 0.1).
+        assert_eq!(Loss::new(1_000, 100, Some(90), 0.0).burst_ratio, 1.0);
+        // None alone is less than random; nor is it known without the runs, or without a loss.
+        for random in [
+            Loss::new(1_000, 100, Some(100), 0.0),
+            Loss::new(1_000, 100, None, 0.0),
+            Loss::new(1_000, 0, Some(0), 0.0),
+            Loss::new(1_000, 1_000, Some(1), 0.0),
+        ] {
+            assert_eq!(random.burst_ratio, 1.0, "{random:?}");
+        }
+        // One in ten of 900 is late: 190 missed in 110 runs.
+        let late = Loss::new(1_000, 100, Some(20), 0.1);
+        assert!((late.percent - 19.0).abs() < 1e-9, "{late:?}");
+        assert!((late.burst_ratio - 0.81 * 190.0 / 110.0).abs() < 1e-9, "{late:?}");
     }
 
     #[test]
     fn loss_costs_what_g_113_lists() {
         // G.113, Table I.2, G.711 with concealment and random loss: Ie at 2, 3, 5, 7 percent.
         for (loss, ie) in [(2.0, 7.0), (3.0, 10.0), (5.0, 15.0), (7.0, 20.0)] {
-            let found = 93.2 - rating(Codec::G711, 0.0, loss);
+            let found = 93.2 - rating(Codec::G711, 0.0, random(loss));
             assert!((found - ie).abs() < 1.0, "{loss}: {found}");
         }
     }

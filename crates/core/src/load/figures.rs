@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::document::{
-    CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal,
+    CallQuality, ClassLatency, LOAD_SCHEMA, LoadDocument, LoadMember, LoadOneWay, LoadTotal, Loss,
     WayDelay, mos, rating,
 };
 use super::mix::{Member, Mix};
@@ -298,20 +298,23 @@ fn calls(mix: &Mix, document: &LoadDocument) -> Vec<CallQuality> {
         };
         calls.extend(ran.record.legs.iter().filter_map(|leg| {
             let udp = leg.udp.as_ref().filter(|udp| udp.sent > 0)?;
-            let loss_percent = 100.0 * udp.lost as f64 / udp.sent as f64;
             let way = match leg.direction {
                 Direction::Down => class.loaded_down_us,
                 Direction::Up | Direction::Both => class.loaded_up_us,
             };
-            let half = class.loaded_us.map(|round_trip| round_trip.mean / 2.0);
-            let network_us = way.map(|way| way.mean).or(half)?;
-            let delay_us = PACKET_MS * 1e3 + network_us + 2.0 * udp.jitter_us;
-            let r = rating(codec, delay_us / 1e3, loss_percent);
+            let half = class.loaded_us.map(|round_trip| (round_trip, round_trip.p99 / 2.0));
+            let (delays, buffered_us) = way.map(|way| (way, way.p99)).or(half)?;
+            let late_share = late_share(&delays);
+            let loss = Loss::new(udp.sent, udp.lost, udp.loss_runs, late_share);
+            let delay_us = PACKET_MS * 1e3 + buffered_us;
+            let r = rating(codec, delay_us / 1e3, loss);
             Some(CallQuality {
                 member: call.name.clone(),
                 direction: leg.direction,
                 codec,
-                loss_percent,
+                loss_percent: 100.0 * udp.lost as f64 / udp.sent as f64,
+                late_percent: Some(100.0 * late_share),
+                burst_ratio: Some(loss.burst_ratio),
                 jitter_us: udp.jitter_us,
                 delay_us,
                 r,
@@ -320,6 +323,13 @@ fn calls(mix: &Mix, document: &LoadDocument) -> Vec<CallQuality> {
         }));
     }
     calls
+}
+
+/// The share of delays above their 99th percentile; at most that, where some are equal to it.
+fn late_share(delays: &LatencySummary) -> f64 {
+    let is_any_late = delays.max > delays.p99;
+    let late = if is_any_late { (0.01 * delays.count as f64).floor() } else { 0.0 };
+    late / delays.count.max(1) as f64
 }
 
 /// R. Jain et al., "A quantitative measure of fairness", 1984: (Σx)² / (n·Σx²).

@@ -218,11 +218,40 @@ fn the_document_sums_streams_and_rates_the_call_by_the_probe_of_its_class() {
     let [up, down] = &document.calls[..] else {
         panic!("{:?}", document.calls);
     };
-    // 20 ms for the packet, half of 200 ms, twice 5 ms.
-    assert_eq!((up.delay_us, up.loss_percent), (130_000.0, 0.0));
+    // 20 ms for the packet, half of 200 ms: no probe was later than the others, and the jitter of
+    // the datagrams, of which nobody says which were late, counts for nothing.
+    assert_eq!((up.delay_us, up.loss_percent), (120_000.0, 0.0));
+    assert_eq!((up.late_percent, up.burst_ratio), (Some(0.0), Some(1.0)));
     assert_eq!(down.loss_percent, 2.0);
     assert!(up.r - down.r > 6.0 && down.mos < up.mos);
     assert_eq!(document.busiest().unwrap().0.name, "bulk");
+}
+
+#[test]
+fn loss_in_bursts_scores_worse_than_as_many_alone() {
+    let mix = Mix::from_toml("voip", built_in("voip").unwrap(), &MixChoice::default()).unwrap();
+    let rated = |loss_runs| {
+        let mut members = ran(&mix);
+        let legs = members.iter_mut().flat_map(|member| &mut member.record.legs);
+        let down = legs.filter(|leg| leg.direction == Direction::Down);
+        down.filter_map(|leg| leg.udp.as_mut()).for_each(|udp| {
+            (udp.lost, udp.loss_runs) = (50, loss_runs);
+        });
+        let calls = LoadDocument::new(&mix, 1, members).calls;
+        // The way up has lost nothing.
+        assert_eq!((calls[0].r, calls[0].burst_ratio), (up_alone(&mix), Some(1.0)));
+        (calls[1].r, calls[1].burst_ratio.unwrap())
+    };
+    let (alone, bursts) = (rated(Some(50)), rated(Some(10)));
+    assert_eq!((alone.1, bursts.1), (1.0, 4.5));
+    assert!(alone.0 - bursts.0 > 7.0, "{alone:?} {bursts:?}");
+    // An endpoint that does not count the runs.
+    assert_eq!(rated(None), alone);
+}
+
+/// The rating of the way up of a call that lost nothing there.
+fn up_alone(mix: &Mix) -> f64 {
+    LoadDocument::new(mix, 1, ran(mix)).calls[0].r
 }
 
 #[test]
@@ -315,9 +344,36 @@ fn the_queue_is_on_the_way_whose_probes_wait() {
         let added = ways.down.added_us.unwrap();
         assert!((added - down_ms as f64 * 1e3).abs() < 300.0, "{ways:?}");
         assert!((ways.clock.offset_us - 77e6).abs() < 50.0, "{ways:?}");
-        // 20 ms for the packet, 10 of the path, the queue, and twice the jitter of 5.
+        // 20 ms for the packet, 10 of the path, and the queue.
         let delays = document.calls.iter().map(|call| call.delay_us / 1e3);
-        let expected = [up_ms, down_ms].map(|queue| 40.0 + queue as f64);
+        let expected = [up_ms, down_ms].map(|queue| 30.0 + queue as f64);
         assert!(delays.zip(expected).all(|(a, b)| (a - b).abs() < 0.5), "{ways:?}");
     }
+}
+
+#[test]
+fn the_playout_buffer_of_a_way_waits_for_all_but_its_last_hundredth() {
+    let mix = Mix::from_toml("voip", built_in("voip").unwrap(), &MixChoice::default()).unwrap();
+    let probe = |n: u64, up_ms: u64| {
+        let sent = n * 100_000_000;
+        let there = sent + (10 + up_ms) * 1_000_000;
+        Probe::new(sent, there, there, there + 10_000_000)
+    };
+    let mut members = ran(&mix);
+    for member in members.iter_mut().filter(|member| member.probe) {
+        // Of 400 four wait for 300 ms, and forty for 50.
+        let wait = |n: u64| match n % 100 {
+            7 => 300,
+            n if n % 10 == 3 => 50,
+            _ => 0,
+        };
+        member.probes = (0..400).map(|n| probe(n, wait(n))).collect();
+    }
+    let document = LoadDocument::new(&mix, 1, members);
+    let [up, down] = &document.calls[..] else { panic!("{:?}", document.calls) };
+    assert!((up.delay_us - 80e3).abs() < 100.0, "{up:?}");
+    assert!((down.delay_us - 30e3).abs() < 100.0, "{down:?}");
+    assert_eq!((up.late_percent, down.late_percent), (Some(1.0), Some(0.0)));
+    // 1 % late costs what 1 % lost would: 95 × 1 / (1 + 25.1), and no delay of 100 ms or less.
+    assert!((93.2 - up.r - 95.0 / 26.1).abs() < 0.01, "{up:?}");
 }

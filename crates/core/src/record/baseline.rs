@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use super::{Cause, Check, Interval, Record, Sweep, median_run};
+use super::{Cause, Check, Interval, Record, Status, Sweep, median_run};
 use crate::plan::{Direction, Test, Traffic};
-use crate::stats::{Figure, LatencySummary, median_interval};
+use crate::stats::{Figure, LatencySummary, interval_of_runs, usual_difference};
 
 /// The changes since an earlier document. They are observations: runs at different times also
 /// differ by accident.
@@ -46,6 +46,12 @@ pub struct Change {
     pub was_quartiles: Option<[f64; 2]>,
     /// Quartiles of the new run's intervals.
     pub is_quartiles: Option<[f64; 2]>,
+    /// What two documents of this test differ by at most in 95 % of cases if nothing has changed,
+    /// percent of the smaller value, or percentage points of an effect: by the spread of others in
+    /// the history.
+    pub usual_percent: Option<f64>,
+    /// Number of those others.
+    pub others: Option<usize>,
     /// Whether it is the result that the test is run for.
     pub headline: bool,
 }
@@ -78,12 +84,17 @@ pub enum Significance {
 }
 
 impl Change {
-    /// Whether it is more than noise: by the intervals of both medians, or for single runs by their
-    /// quartiles and a change that is not small.
+    /// Whether it is more than noise: by the spread of other documents of the test, where there are
+    /// enough; else by the intervals of both medians, or for single runs by their quartiles and a
+    /// change that is not small. The latter two know the spread within both documents alone.
     pub fn significance(&self) -> Significance {
         let apart = |was: [f64; 2], is: [f64; 2]| was[1] < is[0] || is[1] < was[0];
         let changed =
             if self.worse_percent() > 0.0 { Significance::Worse } else { Significance::Better };
+        if let Some(usual) = self.usual_percent {
+            let is_more = self.difference_percent() > usual;
+            return if is_more { changed } else { Significance::WithinNoise };
+        }
         let is_small = self.change_percent.abs() < SINGLE_RUNS_DIFFER;
         match (self.was_interval, self.is_interval) {
             (Some(was), Some(is)) if apart(was, is) => changed,
@@ -96,6 +107,15 @@ impl Change {
         }
     }
 
+    /// By how much the values differ, whichever is the larger: percent of the smaller, or points.
+    fn difference_percent(&self) -> f64 {
+        if is_effect(&self.metric) {
+            return self.change_percent.abs();
+        }
+        let ratio = self.is / self.was;
+        100.0 * (ratio.max(1.0 / ratio) - 1.0)
+    }
+
     /// Whether there is an interval for both medians.
     pub fn has_intervals(&self) -> bool {
         self.was_interval.is_some() && self.is_interval.is_some()
@@ -106,6 +126,13 @@ impl Change {
         if is_cost(&self.metric) { self.change_percent } else { -self.change_percent }
     }
 }
+
+/// Whether a figure is itself a change, percent: that of a comparison.
+fn is_effect(metric: &str) -> bool {
+    metric.ends_with(EFFECT)
+}
+
+const EFFECT: &str = ".effect_percent";
 
 /// Whether a lower figure is better: times, errors and costs.
 pub fn is_cost(metric: &str) -> bool {
@@ -121,6 +148,8 @@ pub struct Observed {
     figures: Vec<ObservedFigure>,
     bottlenecks: Vec<(Direction, Cause)>,
     options: Vec<String>,
+    /// Number of runs, where the figures are their medians.
+    runs: usize,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -131,8 +160,6 @@ struct ObservedFigure {
     /// Quartiles of the intervals of a single run.
     quartiles: Option<[f64; 2]>,
     headline: bool,
-    /// Whether it is itself a change, percent.
-    is_effect: bool,
 }
 
 impl ObservedFigure {
@@ -150,11 +177,10 @@ impl Observed {
         effects: impl IntoIterator<Item = (&'a str, f64, [f64; 2])>,
     ) -> Self {
         let figure = |(number, (metric, value, interval))| ObservedFigure {
-            metric: format!("{metric}.effect_percent"),
+            metric: format!("{metric}{EFFECT}"),
             value,
             interval: Some(interval),
             headline: number == 0,
-            is_effect: true,
             ..ObservedFigure::default()
         };
         Self {
@@ -183,7 +209,9 @@ impl Observed {
 
     /// The figures of runs of one test, or of several that differ in their sizes.
     pub fn runs<'a>(rows: impl IntoIterator<Item = &'a Record>) -> Self {
-        let rows: Vec<&Record> = rows.into_iter().collect();
+        // A run that was stopped has no figure.
+        let is_whole = |row: &&Record| row.status == Status::Complete;
+        let rows: Vec<&Record> = rows.into_iter().filter(is_whole).collect();
         let sizes = message_sizes(rows.iter().copied());
         let mut all = Self::default();
         let is_sweep = sizes.len() > 1;
@@ -198,6 +226,7 @@ impl Observed {
         if let Some(first) = rows.first() {
             all.started_at = first.started_at.clone();
             all.options = asked(&first.plan);
+            all.runs = rows.len();
             let median = median_run(rows.iter().copied().filter(|_| !is_sweep));
             let legs = median.into_iter().flat_map(|median| &median.legs);
             let found = legs.filter_map(|leg| Some((leg.direction, leg.verdict.as_ref()?.cause)));
@@ -294,12 +323,10 @@ impl Observed {
     pub fn until(&self, now: &Self) -> Baseline {
         let change = |is: &ObservedFigure| {
             let was = self.figures.iter().find(|was| was.metric == is.metric)?;
-            let change_percent = if is.is_effect {
-                is.value - was.value
-            } else {
-                100.0 * (is.value / was.value - 1.0)
-            };
-            (was.value > 0.0 || is.is_effect).then(|| Change {
+            let in_points = is_effect(&is.metric);
+            let change_percent =
+                if in_points { is.value - was.value } else { 100.0 * (is.value / was.value - 1.0) };
+            (was.value > 0.0 || in_points).then(|| Change {
                 metric: is.metric.clone(),
                 was: was.value,
                 is: is.value,
@@ -308,6 +335,8 @@ impl Observed {
                 is_interval: is.interval,
                 was_quartiles: was.quartiles,
                 is_quartiles: is.quartiles,
+                usual_percent: None,
+                others: None,
                 headline: is.headline,
             })
         };
@@ -320,6 +349,29 @@ impl Observed {
             changes: now.figures.iter().filter_map(change).collect(),
             bottlenecks: now.bottlenecks.iter().filter_map(bottleneck).collect(),
         }
+    }
+
+    /// As [`until`](Self::until), where other documents of the same test, made without a change that
+    /// is known of, show how far two of them usually differ: from day to day more than their runs do
+    /// among themselves. Documents of more runs than both differ less and say nothing; nor do these
+    /// two themselves, if they are among the others.
+    pub fn until_beside(&self, now: &Self, others: &[Self]) -> Baseline {
+        let mut found = self.until(now);
+        let is_other = |other: &&Self| {
+            other.runs <= self.runs.min(now.runs)
+                && other.started_at != self.started_at
+                && other.started_at != now.started_at
+        };
+        let others: Vec<&Self> = others.iter().filter(is_other).collect();
+        for change in &mut found.changes {
+            let of_metric = |other: &&Self| {
+                other.figures.iter().find(|it| it.metric == change.metric).map(|it| it.value)
+            };
+            let values: Vec<f64> = others.iter().filter_map(of_metric).collect();
+            change.others = Some(values.len());
+            change.usual_percent = usual_percent(&values, is_effect(&change.metric));
+        }
+        found
     }
 
     /// The figures of runs of one test.
@@ -369,7 +421,7 @@ impl Observed {
 
     fn median(&mut self, metric: String, values: impl Iterator<Item = f64>, headline: bool) {
         let values: Vec<f64> = values.collect();
-        if let Ok(found) = median_interval(&values) {
+        if let Ok(found) = interval_of_runs(&values) {
             let interval = Some([found.low, found.high]);
             self.figures.push(ObservedFigure {
                 metric,
@@ -381,6 +433,23 @@ impl Observed {
         }
     }
 }
+
+/// What two further values differ by at most in 95 % of cases: percent of the smaller, or points of
+/// effects. `None` of too few, and of values without a ratio.
+fn usual_percent(values: &[f64], in_points: bool) -> Option<f64> {
+    if values.len() < FEWEST_OTHERS {
+        return None;
+    }
+    if in_points {
+        return usual_difference(values);
+    }
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    Some(100.0 * usual_difference(&logs)?.exp_m1())
+}
+
+/// Documents whose spread is known well enough: from that of four a difference of 4.5 standard
+/// deviations is usual (Student's t with 3 degrees of freedom), from that of many one of 2.8.
+const FEWEST_OTHERS: usize = 4;
 
 /// The quartiles of the rates of a run's intervals, if there are enough.
 fn quartiles(run: &Record) -> Option<[f64; 2]> {
@@ -422,7 +491,7 @@ mod tests {
     use super::*;
     use crate::compare::samples::record;
     use crate::plan::{Draft, Workload};
-    use crate::units::Span;
+    use crate::units::{Dice, Span};
 
     #[test]
     fn medians_of_runs_are_held_against_each_other_with_their_intervals() {
@@ -443,6 +512,12 @@ mod tests {
         let rates = [14e6, 10e6, 13e6, 11e6];
         let sweep = Sweep::new(rates.map(record).to_vec(), Vec::new(), Vec::new());
         assert_eq!(sweep.throughput_bps, Some(11e6));
+        // One that was stopped is no figure.
+        let mut rows = sweep.rows.clone();
+        rows[1].status = Status::Partial;
+        assert_eq!(median_run(&rows).and_then(Record::throughput_bps), Some(13e6));
+        let of_whole = Observed::runs(&rows);
+        assert_eq!(of_whole.figures().collect::<Vec<_>>(), [("throughput_bps", 13e6)]);
         let observed = Observed::sweep(&sweep);
         let figures: Vec<(&str, f64)> = observed.figures().collect();
         assert_eq!(figures, [("throughput_bps", 11e6)]);
@@ -462,6 +537,8 @@ mod tests {
                 is_interval: intervals[1],
                 was_quartiles: quartiles[0],
                 is_quartiles: quartiles[1],
+                usual_percent: None,
+                others: None,
                 headline: true,
             };
             change.significance()
@@ -471,6 +548,87 @@ mod tests {
         let single = |is| judged([None; 2], [around(100.0), around(is)], is);
         assert_eq!([80.0, 92.0, 97.0].map(single), [Worse, TooFewRuns, WithinNoise]);
         assert_eq!(judged([around(100.0), None], [None; 2], 80.0), TooFewRuns);
+    }
+
+    /// Batches of runs on days without a change between them. `days` is how much the days differ, in
+    /// standard deviations of a day's runs, which are 2 % of the rate.
+    fn batches(count: usize, runs: usize, days: f64, dice: &mut Dice) -> Vec<Observed> {
+        let mut day = || days * dice.normal();
+        let levels: Vec<f64> = (0..count).map(|_| day()).collect();
+        let mut batch = |(number, level): (usize, f64)| {
+            let started_at = format!("day {number}");
+            let mut all = Observed { started_at, runs, ..Observed::default() };
+            let rate = |_| 1e8 * (0.02 * (level + dice.normal())).exp();
+            all.median("throughput_bps".to_owned(), (0..runs).map(rate), true);
+            all
+        };
+        levels.into_iter().enumerate().map(&mut batch).collect()
+    }
+
+    /// Share of unchanged days, percent, that are called better or worse, with so many others.
+    fn called_changed(others: usize, days: f64) -> f64 {
+        const TRIALS: usize = 400;
+        let mut dice = Dice::new(7, others as u64);
+        let is_called = |_: &usize| {
+            let all = batches(others + 2, 6, days, &mut dice);
+            let (of_both, others) = all.split_at(2);
+            let change = of_both[0].until_beside(&of_both[1], others).changes.remove(0);
+            matches!(change.significance(), Significance::Better | Significance::Worse)
+        };
+        100.0 * (0..TRIALS).filter(is_called).count() as f64 / TRIALS as f64
+    }
+
+    /// How much the days differ, in standard deviations of a day's runs; and the percent of days
+    /// without a change that are called one with 0, 4, 9 and 29 others. docs/comparisons.md has them.
+    const CALLED: [(f64, [f64; 4]); 4] = [
+        (0.0, [0.2, 5.2, 4.5, 4.8]),
+        (0.5, [2.0, 4.6, 4.5, 5.3]),
+        (1.0, [12.2, 4.7, 4.3, 5.0]),
+        (2.0, [39.8, 5.1, 4.4, 4.8]),
+    ];
+
+    #[test]
+    fn days_without_a_change_are_called_one_as_often_as_published() {
+        for (days, published) in CALLED {
+            for (others, published) in [0, 4, 9, 29].into_iter().zip(published) {
+                let found = called_changed(others, days);
+                // Four standard errors of 400 trials.
+                let error = 4.0 * (published.max(2.0) * (100.0 - published) / 400.0).sqrt();
+                assert!((found - published).abs() <= error, "{days}, {others}: {found}");
+                // Whatever the days do, others show it.
+                assert!(others == 0 || found < 5.0 + 4.4, "{days}, {others}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn others_say_what_is_usual_and_what_is_not() {
+        let of = |rates: &[f64], day: &str| {
+            let rows: Vec<Record> = rates.iter().map(|rate| record(*rate)).collect();
+            Observed { started_at: day.to_owned(), ..Observed::runs(&rows) }
+        };
+        let [was, is] = [of(&[100e6; 6], "monday"), of(&[80e6; 6], "friday")];
+        let others: Vec<Observed> = [100e6, 104e6, 97e6, 101e6]
+            .iter()
+            .map(|rate| of(&[*rate; 6], &rate.to_string()))
+            .collect();
+        let judged = |others: &[Observed]| was.until_beside(&is, others).changes.remove(0);
+        let known = judged(&others);
+        // 4.5 standard deviations of 2.9 %.
+        assert!((12.0..15.0).contains(&known.usual_percent.unwrap()), "{known:?}");
+        assert_eq!((known.others, known.significance()), (Some(4), Significance::Worse));
+        // Days that differ by more.
+        let wide: Vec<Observed> = [100e6, 120e6, 85e6, 101e6]
+            .iter()
+            .map(|rate| of(&[*rate; 6], &rate.to_string()))
+            .collect();
+        assert_eq!(judged(&wide).significance(), Significance::WithinNoise);
+        // Neither the two themselves nor documents of more runs count.
+        let more = of(&[100e6; 7], "thursday");
+        let few = [others[0].clone(), others[1].clone(), others[2].clone(), was.clone(), more];
+        let unknown = judged(&few);
+        assert_eq!((unknown.others, unknown.usual_percent), (Some(3), None));
+        assert_eq!(unknown.significance(), Significance::Worse);
     }
 
     #[test]

@@ -313,9 +313,14 @@ impl Sweep {
 }
 
 /// The run in the middle by its headline figure, of an even number the lower of the two in the
-/// middle; `None` without a run. Its figure is that of [`Figure::of_a_run`].
+/// middle; `None` without a run. Its figure is that of [`Figure::of_a_run`]. Runs that were stopped
+/// count only where there is no other.
 pub fn median_run<'a>(runs: impl IntoIterator<Item = &'a Record>) -> Option<&'a Record> {
     let mut ranked: Vec<&Record> = runs.into_iter().collect();
+    let is_whole = |run: &&Record| run.status == Status::Complete;
+    if ranked.iter().any(is_whole) {
+        ranked.retain(is_whole);
+    }
     ranked.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
     ranked.get(ranked.len().checked_sub(1)? / 2).copied()
 }

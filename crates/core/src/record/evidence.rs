@@ -135,6 +135,8 @@ pub struct UdpEvidence {
     pub received: u64,
     /// Datagrams lost: drops by path and socket together.
     pub lost: u64,
+    /// Runs of consecutive datagrams among the lost; absent if the receiver does not report it.
+    pub loss_runs: Option<u64>,
     /// Datagrams that arrived more than once.
     pub duplicated: u64,
     /// Datagrams that arrived after a later one (RFC 4737).

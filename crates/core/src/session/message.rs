@@ -317,6 +317,10 @@ pub struct UdpReceived {
     pub duplicated: u64,
     /// Datagrams that arrived after a later one.
     pub reordered: u64,
+    /// Datagrams missing before the last that arrived, and the runs that their numbers make; `None`
+    /// if the receiver does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<(u64, u64)>,
     /// Datagrams dropped at the socket's buffer in the measured time; `None` if unknown.
     pub socket_drops: Option<u64>,
     /// RFC 3550 jitter, ns.

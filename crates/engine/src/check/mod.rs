@@ -263,7 +263,8 @@ struct Runs {
 
 impl Runs {
     fn throughputs(&self) -> Vec<f64> {
-        self.records.iter().filter_map(Record::throughput_bps).collect()
+        let whole = self.records.iter().filter(|record| record.status == Status::Complete);
+        whole.filter_map(Record::throughput_bps).collect()
     }
 
     fn figure(&self) -> Option<Figure> {

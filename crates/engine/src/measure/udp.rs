@@ -562,6 +562,7 @@ impl Receiver {
             received: counts.received,
             duplicated: counts.duplicated,
             reordered: counts.reordered,
+            missing: Some((counts.lost, counts.loss_runs)),
             socket_drops: Some((measured_drops as f64 * per_frame).round() as u64),
             added_delay_ns: self.delay.mean_ns(),
             loss_spacing_variation: self.tracker.loss_spacing_variation(),

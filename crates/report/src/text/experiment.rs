@@ -173,11 +173,13 @@ fn spread(table: &DocumentTable) -> Option<String> {
     if most < 2 {
         return Some("one run each: their spread is not known".to_owned());
     }
-    let coverages = intervals.map(|interval| 100.0 * interval.coverage);
+    let coverages = intervals.clone().map(|interval| 100.0 * interval.coverage);
     let coverage = coverages.fold(100.0, f64::min);
+    let takes = intervals.clone().any(|interval| interval.takes_independence());
+    let condition = if takes { " if the runs are independent" } else { "" };
     let level = match least {
         ..2 => String::new(),
-        _ => format!(", which holds the true one with at least {coverage:.1} %"),
+        _ => format!(", which holds the true one with at least {coverage:.1} %{condition}"),
     };
     let what = format!("median of {runs} runs each");
     Some(format!("{what}; ± is the farther end of its interval{level}"))

@@ -3,7 +3,7 @@
 use linerate_core::record::{Baseline, Cause, Change, Significance};
 
 use super::Style;
-use super::number::{NBSP, begun, grouped, plural, signed_percent, writer};
+use super::number::{NBSP, begun, digits, grouped, plural, signed_percent, writer};
 use crate::page::{Page, table};
 
 /// Writes what has changed since the baseline, if there is one.
@@ -72,19 +72,30 @@ fn judged(change: &Change) -> [String; 2] {
         Significance::WithinNoise => "Within noise",
         Significance::TooFewRuns => "May be noise",
     };
+    if let (Some(usual), Some(others)) = (change.usual_percent, change.others) {
+        let unit = if is_effect(&change.metric) { "points" } else { "%" };
+        let usual = digits(usual);
+        let up_to = format!("without a change two differ by up to {usual}{NBSP}{unit}");
+        return [judgement.to_owned(), format!("{up_to}, as {others} others in the history do")];
+    }
     let why = match (change.significance(), change.has_intervals()) {
         (Significance::TooFewRuns, _) => {
             format!("too few runs to tell: at least 6 are needed each time{option}")
         }
         (Significance::WithinNoise, true) => "the intervals overlap".to_owned(),
         (Significance::WithinNoise, false) => "single runs differ by as much".to_owned(),
-        (_, true) => "the intervals lie apart".to_owned(),
+        (_, true) => format!("the intervals lie apart, but {WITHIN}"),
         (_, false) => format!(
-            "the quartiles within single runs lie apart: 6 runs each time make it sure{option}"
+            "the quartiles within single runs lie apart, but {WITHIN}, and 6 runs each time say \
+             more{option}"
         ),
     };
     [judgement.to_owned(), why]
 }
+
+/// What is not known without other documents of the test.
+const WITHIN: &str = "only the spread within the two is known, not that from day to day (4 others \
+                      of this test in the history show it: --save)";
 
 /// Beginnings of the figures of commands that take `--repeat`.
 const RUNS: [&str; 5] =

@@ -132,14 +132,20 @@ fn one_way(ways: &LoadOneWay) -> Option<String> {
     Some(format!("{more} added {first}, {less} {second}{place}"))
 }
 
-fn call_facts(call: &CallQuality) -> [String; 4] {
+fn call_facts(call: &CallQuality) -> [Option<String>; 6] {
+    let in_bursts = call.burst_ratio.filter(|ratio| *ratio >= BURSTS);
     [
-        format!("MOS {:.2} (R {:.0})", call.mos, call.r),
-        format!("{} lost", percent(call.loss_percent)),
-        format!("jitter {}", micros(call.jitter_us)),
-        format!("delay {}", micros(call.delay_us)),
+        Some(format!("MOS {:.2} (R {:.0})", call.mos, call.r)),
+        Some(format!("{} lost", percent(call.loss_percent))),
+        call.late_percent.filter(|late| *late > 0.0).map(|late| format!("{} late", percent(late))),
+        in_bursts.map(|ratio| format!("in bursts {ratio:.1} times as long as random ones")),
+        Some(format!("jitter {}", micros(call.jitter_us))),
+        Some(format!("delay {}", micros(call.delay_us))),
     ]
 }
+
+/// A burst ratio that is told: it costs half a point of R with G.711 at 5 % of loss.
+const BURSTS: f64 = 1.2;
 
 fn is_exchange(member: &LoadMember) -> bool {
     !member.probe && member.record.workload != Workload::Stream

@@ -13,7 +13,7 @@ use linerate_core::record::{
     ProofLevel, Record,
 };
 use linerate_core::remedy::Remedy;
-use linerate_core::stats::{CONFIDENCE, Figure, LatencySummary};
+use linerate_core::stats::{CONFIDENCE, Figure, LatencySummary, MedianInterval};
 use linerate_core::video::Playback;
 
 use super::number::{
@@ -366,15 +366,14 @@ pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
             format!("{} in one run, its spread is not known", write(one.median))
         }
         Figure::One(one) => {
+            let lacks = if one.takes_independence() { "few" } else { "alike" };
             let few = match one.reaches_confidence() {
                 true => String::new(),
-                false => format!(", too few for {:.0}{NBSP}%", CONFIDENCE * 100.0),
+                false => format!(", too {lacks} for {:.0}{NBSP}%", CONFIDENCE * 100.0),
             };
-            let (median, n, coverage) = (write(one.median), one.n, one.coverage * 100.0);
+            let (median, n, level) = (write(one.median), one.n, confidence(one));
             let interval = span(&write(one.low), &write(one.high), "–");
-            format!(
-                "{median} [{interval}], median of {n} runs ({coverage:.1}{NBSP}% confidence{few})"
-            )
+            format!("{median} [{interval}], median of {n} runs ({level}{few})")
         }
         Figure::Modes { modes } => {
             let mode = modes.iter().map(|it| format!("{} ({} runs)", write(it.median), it.n));
@@ -384,6 +383,16 @@ pub(super) fn figure(figure: &Figure, write: impl Fn(f64) -> String) -> String {
             let [from, to] = [*from, *to].map(write);
             format!("not one figure: it changes with time from {from} to {to}")
         }
+    }
+}
+
+/// What an interval holds the median with; of runs that are too few to show it, if each is
+/// independent of those before it: a whole percent says enough of that.
+pub(super) fn confidence(interval: &MedianInterval) -> String {
+    let percent = 100.0 * interval.coverage;
+    match interval.takes_independence() {
+        true => format!("{percent:.0}{NBSP}% if independent"),
+        false => format!("{percent:.1}{NBSP}% confidence"),
     }
 }
 

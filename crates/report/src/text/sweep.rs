@@ -9,10 +9,10 @@ use linerate_core::stats::{Figure, LatencySummary};
 use super::evidence::service_demand_doubt;
 use super::history::baseline;
 use super::number::{
-    NBSP, chosen_bytes, digits, frequencies, grouped, if_known, joined, plural, rate, some_joined,
+    chosen_bytes, digits, frequencies, grouped, if_known, joined, plural, rate, some_joined,
     with_unit,
 };
-use super::parts::{caveats, emulated, figure, middle, traffic_and_peer, verdict};
+use super::parts::{caveats, confidence, emulated, figure, middle, traffic_and_peer, verdict};
 use crate::document::{Document, Rate};
 use crate::page::{Page, Table, table};
 
@@ -150,11 +150,11 @@ fn extent(sweep: &Sweep, sizes: usize) -> String {
     }
     let sizes = plural(sizes as u64, "size");
     let levels = sweep.figures.iter().filter_map(|one| match &one.figure {
-        Figure::One(one) => Some(one.coverage),
+        Figure::One(one) => Some(one),
         Figure::Modes { .. } | Figure::Drift { .. } => None,
     });
-    let level = |level| format!(" ({:.1}{NBSP}%)", 100.0 * level);
-    let level = levels.reduce(f64::min).map(level);
+    let least = levels.min_by(|one, other| one.coverage.total_cmp(&other.coverage));
+    let level = least.map(|one| format!(" ({})", confidence(one)));
     format!(
         "{sizes}, {runs} runs{stopped}: the median of each size with its interval{}; other figures \
          are of \

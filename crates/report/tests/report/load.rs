@@ -40,6 +40,7 @@ fn call(direction: &Direction) -> Record {
                 sent: 500,
                 received: 495,
                 lost: 5,
+                loss_runs: Some(2),
                 jitter_us: 2_100.0,
                 ..UdpEvidence::default()
             });

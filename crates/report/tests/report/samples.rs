@@ -336,6 +336,7 @@ pub(crate) fn udp_partial() -> Record {
                 sent: 53_522,
                 received: 53_490,
                 lost: 32,
+                loss_runs: Some(9),
                 duplicated: 3,
                 reordered: 5,
                 socket_drops: Some(20),
@@ -880,6 +881,9 @@ pub(crate) fn beside_an_earlier_one() -> Record {
         is_interval: None,
         was_quartiles: None,
         is_quartiles: None,
+        // Nine other documents have latencies.
+        usual_percent: metric.starts_with("latency").then_some(41.2),
+        others: metric.starts_with("latency").then_some(9),
         headline: true,
     };
     Record {

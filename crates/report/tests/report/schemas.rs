@@ -123,7 +123,7 @@ const UNITS: [&str; 17] = [
 ];
 
 /// Or what is counted.
-const COUNTED: [&str; 31] = [
+const COUNTED: [&str; 32] = [
     "answers",
     "blocks",
     "calls",
@@ -141,6 +141,7 @@ const COUNTED: [&str; 31] = [
     "messages",
     "orphans",
     "packets",
+    "others",
     "pairs",
     "policies",
     "probes",
