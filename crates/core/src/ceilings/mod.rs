@@ -295,6 +295,8 @@ fn disturb_sender(tcp: &mut TcpSender, dice: &mut Dice) {
     if let Some(share) = &mut tcp.app_limited_share {
         *share = (*share * random_factor(dice, TIME)).min(1.0);
     }
+    let seen = [&mut tcp.zero_window_us, &mut tcp.timeout_wait_us, &mut tcp.idle_until_asked_us];
+    scale_known(dice, seen, TIME);
     // Of events that come by chance, the root of their number (Poisson).
     let lost = tcp.retransmitted_segments;
     let error = 1.0 / (lost.max(1) as f64).sqrt();

@@ -217,6 +217,16 @@ pub(super) const SOCKET_DROPS: f64 = 0.01;
 /// Datagrams lost on the path over those sent, from which on more is sent than it carries.
 pub(super) const DATAGRAMS_LOST: f64 = 0.1;
 
+/// Round trips and segments of a capture from which on a cause may be 90 % sure: 39 of the first
+/// strong verdicts on other people's captures were of less, and 27 of these were wrong.
+pub(super) const FEWEST_ROUNDS: f64 = 10.0;
+pub(super) const FEWEST_SEGMENTS: f64 = 50.0;
+/// How sure a cause is at most with less.
+pub(super) const SURE_OF_FEW: f64 = 0.89;
+/// Share of the segments sent while no other was in flight, of a sender that waits for each: all
+/// but some at the start.
+pub(super) const ALONE: f64 = 0.9;
+
 /// Readings from which on the largest delivery rate of them is one that the flow kept to.
 pub(super) const READINGS_OF_A_RATE: u64 = 10;
 /// Slow start over the measured time from which on it is what was measured.
