@@ -222,7 +222,8 @@ impl View<'_> {
     pub(super) fn sends_one_by_one(&self) -> bool {
         let alone = self.mean(|tcp| tcp.alone_share);
         let busy = self.busy().is_some_and(|share| share >= USUAL_STATE);
-        busy && alone.is_some_and(|share| share >= ALONE)
+        let several = self.sum(segments_sent).is_some_and(|n| n >= FEWEST_ROUNDS);
+        busy && several && alone.is_some_and(|share| share >= ALONE)
     }
 
     /// How sure a cause can be of so few packets: below ten round trips or fifty segments chance
