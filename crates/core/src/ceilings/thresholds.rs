@@ -217,8 +217,8 @@ pub(super) const SOCKET_DROPS: f64 = 0.01;
 /// Datagrams lost on the path over those sent, from which on more is sent than it carries.
 pub(super) const DATAGRAMS_LOST: f64 = 0.1;
 
-/// Round trips and segments of a capture from which on a cause may be 90 % sure: 39 of the first
-/// strong verdicts on other people's captures were of less, and 27 of these were wrong.
+/// Round trips and segments of a capture from which on a cause may be 90 % sure. Without such a
+/// minimum 27 of 39 path rates that were named so on other people's captures were wrong.
 pub(super) const FEWEST_ROUNDS: f64 = 10.0;
 pub(super) const FEWEST_SEGMENTS: f64 = 50.0;
 /// How sure a cause is at most with less.
