@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use linerate_units::Nanos;
 
+use crate::copies::Copies;
 use crate::evenness::Evenness;
 use crate::frames::{ACK, FIN, RST, SYN, Segment};
 use crate::recovery::Retransmitted;
@@ -63,6 +64,10 @@ pub struct Flow {
     pub reset_by: Option<Side>,
     /// Which ends closed it (FIN).
     pub closed: [bool; 2],
+    /// Time of the last segment, since 1970.
+    pub ended: Nanos,
+    /// Packets that were recorded a second time, and count once.
+    pub copies: u64,
 }
 
 /// What one end sent and how it was answered.
@@ -70,8 +75,14 @@ pub struct Flow {
 pub struct Sent {
     /// Payload bytes, each counted once.
     pub bytes: u64,
-    /// From the first segment with data to the last acknowledgement.
+    /// The transfer: from the first segment with data to the acknowledgement of the last.
     pub lasted: Nanos,
+    /// Silence of data after the transfer, up to the last packet of the connection.
+    pub silent_after: Nanos,
+    /// Timeouts of the last data, which nothing answered in that time.
+    pub unanswered: u64,
+    /// Its segments are in the capture, and not only the acknowledgements of the other end.
+    pub is_seen: bool,
     /// Largest payload of a segment, bytes.
     pub mss: u32,
     /// Counters.
@@ -80,12 +91,18 @@ pub struct Sent {
     pub retransmitted: Retransmitted,
     /// Bytes in flight when losses were noticed, for the first 256 episodes.
     pub loss_flights: Vec<u64>,
-    /// Smallest round-trip time of data.
+    /// Smallest round-trip time of data or, without a prompt acknowledgement, of anything.
     pub rtt_min: Option<Nanos>,
     /// Largest window the peer offered, bytes; absent where its scale is unknown.
     pub window_largest: Option<u64>,
     /// Time with nothing outstanding and an open window: the writer had nothing to send.
     pub idle: Nanos,
+    /// The part of it that data of the other end ended: a request.
+    pub asked: Nanos,
+    /// Time in which the peer offered no window.
+    pub window_closed: Nanos,
+    /// Time with data in flight.
+    pub in_flight: Nanos,
     /// How evenly it sent; absent for too few frames.
     pub evenness: Option<Evenness>,
     /// Readings over time.
@@ -128,7 +145,12 @@ pub(crate) struct Tracker {
     began: Nanos,
     pub(crate) ended: Nanos,
     reset_by: Option<Side>,
-    segments: u64,
+    /// Segments of each end.
+    segments: [u64; 2],
+    /// Both ends sent a SYN that answers none (RFC 9293, 3.5: a simultaneous open).
+    is_simultaneous: bool,
+    recorded: [Copies; 2],
+    copies: u64,
 }
 
 impl Tracker {
@@ -142,7 +164,8 @@ impl Tracker {
         if !from_initiator {
             ends.reverse();
         }
-        let nothing = Facts { mss: USUAL_MSS, to_sender: None, is_at_sender: false };
+        let nothing =
+            Facts { mss: USUAL_MSS, to_sender: None, to_receiver: None, is_at_sender: false };
         Self {
             ends,
             offers: [None; 2],
@@ -153,15 +176,27 @@ impl Tracker {
             began: segment.at,
             ended: segment.at,
             reset_by: None,
-            segments: 0,
+            segments: [0; 2],
+            is_simultaneous: false,
+            recorded: Default::default(),
+            copies: 0,
         }
     }
 
-    /// Whether this SYN opens a new connection between the same addresses and ports.
+    /// Whether this SYN opens a new connection between the same addresses and ports. The first SYN
+    /// of an end whose peer has sent nothing but a SYN is of the same connection.
     pub(crate) fn is_another(&self, segment: &Segment) -> bool {
-        let known = self.initial[self.side_of(segment) as usize];
+        let side = self.side_of(segment);
         let is_syn = segment.flags & (SYN | ACK) == SYN;
-        is_syn && self.segments > 0 && known != Some(segment.seq)
+        let is_begun = match self.initial[side as usize] {
+            Some(known) => known != segment.seq,
+            None => {
+                let other = side.other() as usize;
+                let syns = self.offers[other].map_or(0, |offer| u64::from(offer.sent));
+                self.segments[side as usize] > 0 || self.segments[other] > syns
+            }
+        };
+        is_syn && self.segments != [0; 2] && is_begun
     }
 
     fn side_of(&self, segment: &Segment) -> Side {
@@ -179,8 +214,12 @@ impl Tracker {
     pub(crate) fn handle(&mut self, segment: &Segment) {
         let side = self.side_of(segment);
         let (from, to) = (side as usize, side.other() as usize);
-        self.segments += 1;
+        if self.recorded[from].has(segment) {
+            self.copies += 1;
+            return;
+        }
         self.ended = self.ended.max(segment.at);
+        self.segments[from] += 1;
         if segment.flags & RST != 0 {
             self.reset_by.get_or_insert(side);
             return;
@@ -198,6 +237,7 @@ impl Tracker {
             self.streams[from].handle_data(segment, &self.facts[from]);
             self.guess_mss(from, segment.payload);
         }
+        self.time();
     }
 
     fn handle_syn(&mut self, segment: &Segment, side: Side) {
@@ -211,39 +251,54 @@ impl Tracker {
             sent: before.saturating_add(1),
         });
         self.initial[side as usize] = Some(segment.seq);
-        let place = usize::from(segment.flags & ACK != 0);
-        self.handshake[place] = Some(segment.at);
+        match (side, segment.flags & ACK != 0) {
+            (Side::Initiator, false) => self.handshake[0] = Some(segment.at),
+            (Side::Responder, true) => self.handshake[1] = Some(segment.at),
+            _ => self.is_simultaneous = true,
+        }
         self.streams[side as usize].synchronise(segment.seq);
         self.learn();
     }
 
     /// The initiator's answer to the SYN-ACK completes the handshake.
     fn handle_third(&mut self, segment: &Segment) {
-        let answered = self.handshake[1].is_some() && segment.flags & ACK != 0;
+        let answers = self.handshake[1].is_some() && !self.is_simultaneous;
+        let answered = answers && segment.flags & ACK != 0;
         if answered && self.initial[1].is_some_and(|seq| segment.ack == seq.wrapping_add(1)) {
             self.handshake[2] = Some(segment.at);
             self.learn();
-            if let Some([a, b]) = self.ways() {
-                for stream in &mut self.streams {
-                    stream.rtt.handshake(a + b);
-                }
-            }
         }
     }
 
-    /// Round-trip times from the capture to the initiator and to the responder.
+    /// Times of the handshake from the capture to the initiator and to the responder, and back.
     fn ways(&self) -> Option<[Nanos; 2]> {
         let [syn, answer, third] = self.handshake;
         let (syn, answer, third) = (syn?, answer?, third?);
         // After several SYNs it is unknown which one was answered.
         let once = self.offers.iter().flatten().all(|offer| offer.sent == 1);
-        (once && syn <= answer && answer <= third).then(|| [third - answer, answer - syn])
+        let is_usual = once && !self.is_simultaneous;
+        (is_usual && syn <= answer && answer <= third).then(|| [third - answer, answer - syn])
+    }
+
+    /// Shortest times in which each end answered what passed the capture: in the handshake, data
+    /// with its acknowledgement, an acknowledgement with the data that it let go.
+    fn shortest(&self) -> [Option<Nanos>; 2] {
+        let ways = self.ways().map_or([None; 2], |ways| ways.map(Some));
+        [0, 1].map(|side| {
+            let answers = self.streams[1 - side].rtt.bound;
+            let lets_go = self.streams[side].echo.smallest();
+            let known = ways[side].into_iter().chain(answers).chain(lets_go).min()?;
+            let after_edge = self.streams[side].echo.after_edge();
+            Some(after_edge.map_or(known, |longest| known.min(longest)))
+        })
     }
 
     /// The capture is next to an end that answers much faster than the other.
     fn near(&self) -> Option<Side> {
-        let [initiator, responder] = self.ways().or_else(|| self.ways_of_data())?;
-        let is_near = |way: Nanos, other: Nanos| way.0 <= other.0 / NEAR_PART;
+        let is_known = self.ways().is_some() || self.has_enough();
+        let [initiator, responder] = self.shortest();
+        let (initiator, responder) = (initiator?, responder?);
+        let is_near = |way: Nanos, other: Nanos| is_known && way.0 <= other.0 / NEAR_PART;
         if is_near(initiator, responder) {
             Some(Side::Initiator)
         } else {
@@ -251,24 +306,31 @@ impl Tracker {
         }
     }
 
-    /// As `ways`, without a handshake: the smallest round trips of data and of its echoed
-    /// timestamps.
-    fn ways_of_data(&self) -> Option<[Nanos; 2]> {
+    /// Enough samples of data and of its echoed timestamps to replace a handshake.
+    fn has_enough(&self) -> bool {
         let streams = &self.streams;
         let sender = usize::from(streams[1].bytes() > streams[0].bytes());
-        let (rtt, echo) = (&streams[sender].rtt, &streams[sender].echo);
-        let enough = rtt.samples >= ENOUGH && echo.samples >= ENOUGH;
-        let mut ways = [echo.smallest?, rtt.near_min?];
-        if sender == 1 {
-            ways.reverse();
+        streams[sender].rtt.samples >= ENOUGH && streams[sender].echo.samples >= ENOUGH
+    }
+
+    /// Notes the shortest times.
+    fn time(&mut self) {
+        let shortest = self.shortest();
+        let [facts, _] = self.facts;
+        if [facts.to_sender, facts.to_receiver] == shortest {
+            return;
         }
-        enough.then_some(ways)
+        let near = self.near();
+        for side in [Side::Initiator, Side::Responder] {
+            let facts = &mut self.facts[side as usize];
+            facts.to_sender = shortest[side as usize];
+            facts.to_receiver = shortest[side.other() as usize];
+            facts.is_at_sender = near == Some(side);
+        }
     }
 
     /// Updates both directions with what the handshake has told so far.
     fn learn(&mut self) {
-        let near = self.near();
-        let ways = self.ways();
         for side in [Side::Initiator, Side::Responder] {
             let [own, peer] = [side, side.other()].map(|side| self.offers[side as usize]);
             let scales = [own, peer].map(|offer| offer.map(|offer| offer.window_scale));
@@ -277,8 +339,6 @@ impl Tracker {
                 [_, peer] => peer.flatten(),
             };
             let facts = &mut self.facts[side as usize];
-            facts.is_at_sender = near == Some(side);
-            facts.to_sender = ways.map(|ways| ways[side as usize]);
             if let Some(mss) = mss(own, peer) {
                 facts.mss = mss;
             }
@@ -296,12 +356,15 @@ impl Tracker {
 
     pub(crate) fn finish(mut self) -> Flow {
         let near = self.near();
-        for (stream, facts) in self.streams.iter_mut().zip(&self.facts) {
-            stream.finish(self.ended, facts);
+        for side in [Side::Initiator, Side::Responder] {
+            let facts = &mut self.facts[side as usize];
+            facts.is_at_sender = near == Some(side);
+            self.streams[side as usize].finish(facts);
         }
         let closed = [0, 1].map(|side| self.streams[side].sent_fin);
         let [one, other] = self.streams;
-        let sent = [sent(one, &self.facts[0]), sent(other, &self.facts[1])];
+        let [mine, others] = self.facts;
+        let sent = [sent(one, &mine, self.ended), sent(other, &others, self.ended)];
         let ways = self.handshake[0].zip(self.handshake[2]);
         Flow {
             ends: self.ends,
@@ -312,6 +375,8 @@ impl Tracker {
             began: self.began,
             reset_by: self.reset_by,
             closed,
+            ended: self.ended,
+            copies: self.copies,
         }
     }
 }
@@ -325,20 +390,26 @@ fn mss(own: Option<Offer>, peer: Option<Offer>) -> Option<u32> {
     Some(u32::from(least).saturating_sub(options).max(1))
 }
 
-fn sent(stream: Stream, facts: &Facts) -> Sent {
-    let times = stream.began.zip(stream.until);
+fn sent(stream: Stream, facts: &Facts, ended: Nanos) -> Sent {
+    let lasted = stream.began.map_or(Nanos::ZERO, |began| stream.progress - began);
     Sent {
         bytes: stream.bytes(),
-        lasted: times.map_or(Nanos::ZERO, |(began, until)| until - began),
+        lasted,
+        silent_after: stream.began.map_or(Nanos::ZERO, |_| ended - stream.progress),
+        unanswered: stream.unanswered(),
+        is_seen: stream.is_seen(),
         mss: facts.mss,
         counts: stream.counts,
         retransmitted: stream.recovery.counts,
-        rtt_min: stream.rtt.of_data,
+        rtt_min: stream.rtt.smallest(facts).filter(|rtt| stream.began.is_some() && rtt.0 > 0),
         window_largest: stream.window.scale.map(|_| stream.window.largest),
-        idle: stream.idle,
+        idle: stream.times.idle,
+        asked: stream.times.asked,
+        window_closed: stream.times.closed,
+        in_flight: stream.times.in_flight,
         loss_flights: stream.recovery.flights,
         evenness: stream.course.evenness(),
-        readings: stream.readings.finish(),
+        readings: stream.readings.finish(&stream.echo.stamps, facts),
     }
 }
 

@@ -47,6 +47,8 @@ pub struct LeftOut {
     pub cut: u64,
     /// Packets of other protocols.
     pub other: u64,
+    /// Packets without a time, which have that of the one before.
+    pub untimed: u64,
 }
 
 /// Follows the connections of a file to its end.
@@ -89,7 +91,7 @@ pub fn follow<R: Read + Send + 'static>(
         snap_bytes: Some(frames.snap_bytes).filter(|bytes| *bytes > 0),
         began: table.began.unwrap_or_default(),
         ended: table.ended,
-        left_out: table.left_out,
+        left_out: LeftOut { untimed: frames.untimed, ..table.left_out },
         truncated: frames.truncated,
         stopped,
         flows: table.finish(),

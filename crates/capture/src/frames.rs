@@ -51,6 +51,8 @@ struct CaptureInterface {
     ticks_per_s: u64,
     offset_s: i64,
     snap_bytes: u32,
+    /// Its times are seconds and a part of one, in 32 bits each.
+    is_pcap: bool,
 }
 
 /// Reads frames with a buffer of constant size.
@@ -65,6 +67,10 @@ pub(crate) struct Frames {
     pub(crate) snap_bytes: u32,
     /// The last packet is incomplete or a block is damaged.
     pub(crate) truncated: bool,
+    /// Packets without a time (pcapng's simple packet blocks): they have that of the one before.
+    pub(crate) untimed: u64,
+    is_big_endian: bool,
+    last: Nanos,
 }
 
 impl Frames {
@@ -86,6 +92,9 @@ impl Frames {
             first_link: None,
             snap_bytes: 0,
             truncated: false,
+            untimed: 0,
+            is_big_endian: false,
+            last: Nanos::ZERO,
         })
     }
 
@@ -106,7 +115,13 @@ impl Frames {
             let position = self.position();
             let go_on = match self.reader.next() {
                 Ok((used, block)) => {
-                    let go = take(&self.interfaces, &block, |frame| each(frame, position));
+                    let packet = PacketBlock::new(&block, self.is_big_endian);
+                    let frame = packet.and_then(|it| it.frame(&self.interfaces, self.last));
+                    let go = frame.is_none_or(|(frame, is_timed)| {
+                        self.untimed += u64::from(!is_timed);
+                        self.last = frame.at;
+                        each(frame, position)
+                    });
                     let found = describe(&block);
                     drop(block);
                     self.reader.consume_noshift(used);
@@ -161,7 +176,10 @@ impl Frames {
     fn note(&mut self, found: Option<Described>) {
         let (number, interface) = match found {
             None => return,
-            Some(Described::Section) => return self.interfaces.clear(),
+            Some(Described::Section { is_big_endian }) => {
+                self.is_big_endian = is_big_endian;
+                return self.interfaces.clear();
+            }
             Some(Described::Interface(number, interface)) => (number, interface),
         };
         self.first_link.get_or_insert(number);
@@ -176,7 +194,9 @@ impl Frames {
 }
 
 enum Described {
-    Section,
+    Section {
+        is_big_endian: bool,
+    },
     /// An interface with the number of its link type.
     Interface(i32, CaptureInterface),
 }
@@ -194,7 +214,9 @@ fn describe(block: &PcapBlockOwned<'_>) -> Option<Described> {
             let ticks = ticks_per_s(idb.if_tsresol);
             (idb.linktype.0, ticks, idb.if_tsoffset, idb.snaplen)
         }
-        PcapBlockOwned::NG(Block::SectionHeader(_)) => return Some(Described::Section),
+        PcapBlockOwned::NG(Block::SectionHeader(section)) => {
+            return Some(Described::Section { is_big_endian: section.big_endian() });
+        }
         _ => return None,
     };
     let interface = CaptureInterface {
@@ -202,6 +224,7 @@ fn describe(block: &PcapBlockOwned<'_>) -> Option<Described> {
         ticks_per_s,
         offset_s,
         snap_bytes,
+        is_pcap: matches!(block, PcapBlockOwned::LegacyHeader(_)),
     };
     Some(Described::Interface(number, interface))
 }
@@ -213,37 +236,89 @@ fn ticks_per_s(resolution: u8) -> u64 {
         .unwrap_or(1_000_000)
 }
 
-/// Passes on a block's frame, if it has one of a known link type.
-fn take(
-    interfaces: &[CaptureInterface],
-    block: &PcapBlockOwned<'_>,
-    each: impl FnOnce(Frame<'_>) -> bool,
-) -> bool {
-    let (number, ticks, bytes, wire_bytes) = match block {
-        PcapBlockOwned::Legacy(packet) => {
-            let Some(interface) = interfaces.first() else {
-                return true;
-            };
-            let seconds = u64::from(packet.ts_sec) * interface.ticks_per_s;
-            let ticks = seconds + u64::from(packet.ts_usec);
-            (0, ticks, packet.data, packet.origlen)
-        }
-        PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
-            let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-            let kept = packet.data.get(..packet.caplen as usize).unwrap_or(packet.data);
-            (packet.if_id as usize, ticks, kept, packet.origlen)
-        }
-        // Simple packets have no time and are skipped.
-        _ => return true,
-    };
-    let interface = interfaces.get(number);
-    let Some((interface, link)) = interface.and_then(|it| Some((it, it.link?))) else {
-        return true;
-    };
-    let ns = u128::from(ticks) * 1_000_000_000 / u128::from(interface.ticks_per_s);
-    let offset = i128::from(interface.offset_s) * 1_000_000_000;
-    let ns = (ns as i128 + offset).clamp(0, u64::MAX.into());
-    each(Frame { at: Nanos(ns as u64), link, bytes, wire_bytes })
+/// A block with a packet in it.
+struct PacketBlock<'a> {
+    interface: usize,
+    /// Absent for a packet that was kept without its time.
+    ticks: Option<u64>,
+    bytes: &'a [u8],
+    wire_bytes: u32,
+}
+
+impl<'a> PacketBlock<'a> {
+    /// `None` for a block of another kind. A pcap file's packet has its time in two parts.
+    fn new(block: &'a PcapBlockOwned<'_>, is_big_endian: bool) -> Option<Self> {
+        Some(match block {
+            PcapBlockOwned::Legacy(packet) => Self {
+                interface: 0,
+                ticks: Some(u64::from(packet.ts_sec) << 32 | u64::from(packet.ts_usec)),
+                bytes: packet.data,
+                wire_bytes: packet.origlen,
+            },
+            PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => Self {
+                interface: packet.if_id as usize,
+                ticks: Some(u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low)),
+                bytes: packet.data.get(..packet.caplen as usize).unwrap_or(packet.data),
+                wire_bytes: packet.origlen,
+            },
+            PcapBlockOwned::NG(Block::SimplePacket(packet)) => Self {
+                interface: 0,
+                ticks: None,
+                bytes: packet.data.get(..packet.origlen as usize).unwrap_or(packet.data),
+                wire_bytes: packet.origlen,
+            },
+            PcapBlockOwned::NG(Block::Unknown(block)) => {
+                let is_obsolete = [OBSOLETE_PACKET, OBSOLETE_PACKET.swap_bytes()];
+                is_obsolete.contains(&block.block_type).then_some(())?;
+                Self::obsolete(block.data, is_big_endian)?
+            }
+            _ => return None,
+        })
+    }
+
+    /// The packet block of early pcapng files: interface, drops, time, lengths, bytes.
+    fn obsolete(data: &'a [u8], is_big_endian: bool) -> Option<Self> {
+        let (head, bytes) = data.split_at_checked(20)?;
+        let word = |at: usize| {
+            let four = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            if is_big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
+        };
+        let two = [head[0], head[1]];
+        let interface =
+            if is_big_endian { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) };
+        Some(Self {
+            interface: interface.into(),
+            ticks: Some(u64::from(word(4)) << 32 | u64::from(word(8))),
+            bytes: bytes.get(..word(12) as usize).unwrap_or(bytes),
+            wire_bytes: word(16),
+        })
+    }
+
+    /// Its frame, and whether it has a time of its own; `None` for an unknown link type.
+    fn frame(self, interfaces: &[CaptureInterface], last: Nanos) -> Option<(Frame<'a>, bool)> {
+        let interface = interfaces.get(self.interface)?;
+        let at = self.ticks.map(|ticks| interface.time(ticks));
+        let frame = Frame {
+            at: at.unwrap_or(last),
+            link: interface.link?,
+            bytes: self.bytes,
+            wire_bytes: self.wire_bytes,
+        };
+        Some((frame, at.is_some()))
+    }
+}
+
+impl CaptureInterface {
+    fn time(&self, ticks: u64) -> Nanos {
+        let ticks = if self.is_pcap {
+            (ticks >> 32) * self.ticks_per_s + (ticks & 0xffff_ffff)
+        } else {
+            ticks
+        };
+        let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.ticks_per_s);
+        let offset = i128::from(self.offset_s) * 1_000_000_000;
+        Nanos((ns as i128 + offset).clamp(0, u64::MAX.into()) as u64)
+    }
 }
 
 /// Keeps the error of a failed read.
@@ -275,6 +350,8 @@ const CAPACITY: usize = 512 * 1024;
 /// Largest size the buffer may grow to for a large block.
 const MAX_CAPACITY: usize = 64 * 1024 * 1024;
 const MAX_INTERFACES: usize = 4096;
+/// Type of pcapng's obsolete packet block; the library reads it as little-endian.
+const OBSOLETE_PACKET: u32 = 2;
 
 // From the bytes of a frame to its TCP segment.
 
@@ -321,6 +398,8 @@ pub(crate) struct Segment {
     pub(crate) payload: u32,
     /// IPv4 identification; 0 for IPv6.
     pub(crate) ip_id: u16,
+    /// Where on its way it was recorded: its hop limit, with its Ethernet addresses.
+    pub(crate) place: u64,
     /// Marked as having experienced congestion (ECN).
     pub(crate) is_marked: bool,
     pub(crate) options: TcpOptions,
@@ -372,17 +451,23 @@ pub(crate) fn dissect(at: Nanos, link: FrameLink, bytes: &[u8], wire_bytes: u32)
         return Dissected::Fragment;
     }
     let header_bytes = payload.payload.as_ptr() as usize - ip.as_ptr() as usize;
-    let (told, ip_id, traffic_class) = match &packet {
+    let (told, ip_id, traffic_class, hops) = match &packet {
         LaxIpSlice::Ipv4(packet) => {
             let header = packet.header();
             let told = usize::from(header.total_len());
-            (told, header.identification(), ip[1])
+            (told, header.identification(), ip[1], header.ttl())
         }
         LaxIpSlice::Ipv6(packet) => {
-            let told = usize::from(packet.header().payload_length());
-            (if told == 0 { 0 } else { told + 40 }, 0, ip[1] >> 4)
+            let header = packet.header();
+            let told = usize::from(header.payload_length());
+            (if told == 0 { 0 } else { told + 40 }, 0, ip[1] >> 4, header.hop_limit())
         }
     };
+    let eight = |at: usize| {
+        let eight = bytes.get(at..at + 8).and_then(|eight| eight.try_into().ok());
+        eight.map_or(0, u64::from_be_bytes)
+    };
+    let addresses = if link == FrameLink::Ethernet { [eight(0), eight(4)] } else { [0; 2] };
     // An offloaded packet of 64 KiB or more has no length in its header.
     let whole = if told <= header_bytes { wire } else { told };
     let Some(tcp) = payload.payload.get(..TCP_BYTES) else {
@@ -401,9 +486,19 @@ pub(crate) fn dissect(at: Nanos, link: FrameLink, bytes: &[u8], wire_bytes: u32)
         window: half(14),
         payload: whole.saturating_sub(header_bytes + header) as u32,
         ip_id,
+        place: mixed(addresses, hops.into()),
         is_marked: traffic_class & 3 == 3,
         options: options(&payload.payload[TCP_BYTES..kept]),
     })
+}
+
+/// A number that differs for other values (as FNV-1a mixes bytes, with the golden ratio's bits).
+pub(crate) fn mixed<const N: usize>(values: [u64; N], begin: u64) -> u64 {
+    let mix = |hash: u64, value: u64| {
+        let product = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        product ^ (product >> 32)
+    };
+    values.into_iter().fold(mix(0, begin), mix)
 }
 
 /// The IP packet of a frame.

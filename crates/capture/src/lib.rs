@@ -27,15 +27,19 @@
 //! | `frames` | files: their blocks, interfaces, clocks; from bytes to a TCP segment |
 //! | `follow` | all connections, a bounded number |
 //! | `flow` | one connection: handshake, ends |
+//! | `copies` | packets that were recorded twice; the order of sending |
 //! | `stream` | one direction: flight, window, time |
-//! | `rtt`, `recovery`, `evenness` | its parts: round trips and course; losses; pace |
+//! | `rtt`, `stamps` | round trips and their course; the sender's timestamps |
+//! | `recovery`, `evenness` | losses; pace |
 
+mod copies;
 mod evenness;
 mod flow;
 mod follow;
 mod frames;
 mod recovery;
 mod rtt;
+mod stamps;
 mod stream;
 
 pub use evenness::Evenness;

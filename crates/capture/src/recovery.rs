@@ -18,6 +18,8 @@ pub(crate) struct Retransmission {
     /// Bytes in flight.
     pub(crate) flight: u64,
     pub(crate) value: Option<u32>,
+    /// The peer had acknowledged it before.
+    pub(crate) is_acked: bool,
 }
 
 /// Retransmissions of a direction, by kind.
@@ -31,11 +33,13 @@ pub struct Retransmitted {
     pub fast: u64,
     /// Tail loss probes (RFC 8985, 7).
     pub probes: u64,
-    /// Segments the peer already had: it reports them (DSACK) or acknowledges the first copy
-    /// (timestamps, RFC 3522).
+    /// Segments the peer already had: it had acknowledged them, reports them (DSACK) or acknowledges
+    /// the first copy (timestamps, RFC 3522).
     pub spurious: u64,
     /// Timeouts.
     pub timeouts: u64,
+    /// Time without progress before timeouts.
+    pub waited: Nanos,
     /// Loss episodes, each of which made the sender slow down.
     pub episodes: u64,
 }
@@ -50,6 +54,7 @@ impl Retransmitted {
             probes: self.probes - then.probes,
             spurious: self.spurious - then.spurious,
             timeouts: self.timeouts - then.timeouts,
+            waited: self.waited - then.waited,
             episodes: self.episodes - then.episodes,
         }
     }
@@ -82,6 +87,10 @@ pub(crate) struct Recovery {
     /// Last time that new data was sent or acknowledged.
     progress: Nanos,
     acked: u64,
+    /// Spurious segments that are counted, and which a DSACK may still report.
+    unreported: u64,
+    /// Timeouts since the last acknowledgement of any kind.
+    pub(crate) unanswered: u64,
     pub(crate) counts: Retransmitted,
     /// Bytes in flight at the start of the first episodes.
     pub(crate) flights: Vec<u64>,
@@ -114,13 +123,18 @@ impl Recovery {
     pub(crate) fn handle_retransmission(&mut self, again: Retransmission) {
         self.counts.segments += again.segments;
         self.counts.bytes += again.bytes;
+        if again.is_acked {
+            self.counts.spurious += again.segments;
+            self.unreported += again.segments;
+            return;
+        }
         let silent = again.at - self.progress;
         let is_told = self.duplicates >= 3 || self.sacked > again.start;
         let is_timeout = silent >= SHORTEST_TIMEOUT && again.start <= self.acked.max(1);
         self.progress = again.at;
         let kind = match self.episode {
             Some(episode) if is_timeout && again.start == episode.first => {
-                self.counts.timeouts += 1;
+                self.time_out(silent);
                 RecoveryKind::Timeout
             }
             Some(episode) => episode.kind,
@@ -135,18 +149,26 @@ impl Recovery {
             self.counts.fast += again.segments;
         }
         if self.episode.is_none() {
-            self.counts.episodes += 1;
-            self.counts.timeouts += u64::from(kind == RecoveryKind::Timeout);
-            if self.flights.len() < MAX_FLIGHTS {
-                self.flights.push(again.flight);
-            }
-            self.episode = Some(Episode {
-                kind,
-                until: again.highest,
-                first: again.start,
-                value: again.value,
-            });
+            self.begin(kind, silent, again);
         }
+    }
+
+    fn begin(&mut self, kind: RecoveryKind, silent: Nanos, again: Retransmission) {
+        self.counts.episodes += 1;
+        if kind == RecoveryKind::Timeout {
+            self.time_out(silent);
+        }
+        if self.flights.len() < MAX_FLIGHTS {
+            self.flights.push(again.flight);
+        }
+        self.episode =
+            Some(Episode { kind, until: again.highest, first: again.start, value: again.value });
+    }
+
+    fn time_out(&mut self, silent: Nanos) {
+        self.counts.timeouts += 1;
+        self.counts.waited = self.counts.waited + silent;
+        self.unanswered += 1;
     }
 
     pub(crate) fn handle_ack(
@@ -157,6 +179,7 @@ impl Recovery {
         is_duplicate: bool,
         mss: u32,
     ) {
+        self.unanswered = 0;
         let spurious = self.handle_sack(segment, ack, next, mss);
         if is_duplicate && !spurious {
             self.duplicates += 1;
@@ -199,7 +222,10 @@ impl Recovery {
         let is_duplicate = end <= ack || inside;
         if is_duplicate {
             let bytes = (end - start).min(MAX_DUPLICATED);
-            self.counts.spurious += bytes.div_ceil(u64::from(mss.max(1)));
+            let segments = bytes.div_ceil(u64::from(mss.max(1)));
+            let known = segments.min(self.unreported);
+            self.unreported -= known;
+            self.counts.spurious += segments - known;
         }
         let told = (0..4).filter_map(block).filter(|(_, end)| *end > ack);
         let highest = told.map(|(_, end)| end.min(next)).max().unwrap_or(0);
@@ -227,8 +253,15 @@ pub(crate) fn unwrap_seq(seq: u32, near: u64) -> u64 {
 struct Hole {
     start: u64,
     end: u64,
-    at: Nanos,
-    value: Option<u32>,
+    by: Skipping,
+}
+
+/// The segment that skipped bytes: when it came, and its place in the order of sending.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Skipping {
+    pub(crate) at: Nanos,
+    pub(crate) value: Option<u32>,
+    pub(crate) ip_id: u16,
 }
 
 /// The gaps of a direction in order, a bounded number of them.
@@ -236,49 +269,50 @@ struct Hole {
 pub(crate) struct Holes(Vec<Hole>);
 
 impl Holes {
-    /// A segment sent with timestamp `value` skipped these bytes.
-    pub(crate) fn open(&mut self, start: u64, end: u64, at: Nanos, value: Option<u32>) {
+    /// A segment skipped these bytes.
+    pub(crate) fn open(&mut self, start: u64, end: u64, by: Skipping) {
         if self.0.len() < MAX_HOLES {
-            self.0.push(Hole { start, end, at, value });
+            self.0.push(Hole { start, end, by });
         }
     }
 
-    /// These bytes arrived. Returns whether they are merely late and not retransmitted: judged by
-    /// the sender's timestamps or, where these are equal, by the time since they were skipped.
-    pub(crate) fn fill(
-        &mut self,
-        start: u64,
-        end: u64,
-        at: Nanos,
-        value: Option<u32>,
-        late: Nanos,
-    ) -> bool {
-        let Some(place) = self.0.iter().position(|h| h.start < end && start < h.end) else {
-            return false;
-        };
+    /// These bytes arrived. Returns how many of them were missing, and the segment that had skipped
+    /// the first of them.
+    pub(crate) fn fill(&mut self, start: u64, end: u64) -> Option<(u64, Skipping)> {
+        let place = self.0.iter().position(|h| h.start < end && start < h.end)?;
         let hole = self.0.remove(place);
         let rest = [(hole.start, start.min(hole.end)), (end.max(hole.start), hole.end)];
-        for (start, end) in rest.into_iter().rev().filter(|(start, end)| start < end) {
-            self.0.insert(place, Hole { start, end, ..hole });
+        let mut missing = hole.end - hole.start;
+        for (from, to) in rest.into_iter().rev().filter(|(from, to)| from < to) {
+            missing -= to - from;
+            self.0.insert(place, Hole { start: from, end: to, ..hole });
         }
-        match value.zip(hole.value) {
-            Some((this, later)) if this != later => (this.wrapping_sub(later) as i32) < 0,
-            _ => at - hole.at < late,
-        }
+        let beyond = if hole.end < end { self.fill(hole.end, end) } else { None };
+        Some((missing + beyond.map_or(0, |(bytes, _)| bytes), hole.by))
     }
 
-    /// Removes gaps below `ack`; returns how many bytes the peer received that the capture missed.
-    pub(crate) fn acknowledged(&mut self, ack: u64) -> u64 {
+    /// Moves what is below `ack` to `missed`: the peer received it and the capture did not. Returns
+    /// its bytes.
+    pub(crate) fn acknowledged(&mut self, ack: u64, missed: &mut Self) -> u64 {
         let mut missing = 0;
         while let Some(hole) = self.0.first_mut().filter(|hole| hole.start < ack) {
             let end = hole.end.min(ack);
             missing += end - hole.start;
+            missed.forget();
+            missed.open(hole.start, end, hole.by);
             hole.start = end;
             if hole.start == hole.end {
                 self.0.remove(0);
             }
         }
         missing
+    }
+
+    /// Forgets the first of so many gaps that no more would fit.
+    pub(crate) fn forget(&mut self) {
+        if self.0.len() == MAX_HOLES {
+            self.0.drain(..MAX_HOLES / 2);
+        }
     }
 }
 

@@ -7,139 +7,137 @@ use linerate_units::Nanos;
 
 use super::frames::Segment;
 use crate::recovery::Retransmitted;
+use crate::stamps::{Lead, Stamps};
 
 /// Facts of a connection that its directions need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     /// Largest payload of a segment, bytes.
     pub(crate) mss: u32,
-    /// Round trip between capture and sender in the handshake; zero next to the sender.
+    /// Shortest time in which the sender answered something that passed the capture.
     pub(crate) to_sender: Option<Nanos>,
+    /// The same of the receiver.
+    pub(crate) to_receiver: Option<Nanos>,
     pub(crate) is_at_sender: bool,
 }
 
-/// From data to its acknowledgement, plus the round trip from the capture to the sender.
+impl Facts {
+    /// Shortest time an acknowledgement takes to the sender, and its answer back.
+    pub(crate) fn way(&self) -> Nanos {
+        self.to_sender.filter(|_| !self.is_at_sender).unwrap_or_default()
+    }
+
+    /// Shortest round trip between both ends.
+    pub(crate) fn shortest(&self) -> Option<Nanos> {
+        Some(self.to_receiver? + self.way())
+    }
+}
+
+/// From data to its acknowledgement, as seen at the capture.
 #[derive(Debug, Default)]
 pub(crate) struct Rtt {
-    /// Smallest sample seen at the capture itself.
-    pub(crate) near_min: Option<Nanos>,
-    pub(crate) samples: u64,
     smallest: Option<Nanos>,
-    /// Smallest of data alone: the packets of a handshake are shorter.
-    pub(crate) of_data: Option<Nanos>,
+    /// Smallest time from data to its acknowledgement, though that may have waited.
+    pub(crate) bound: Option<Nanos>,
+    pub(crate) samples: u64,
     smoothed: f64,
     step_sum: u64,
     step_count: u64,
 }
 
 impl Rtt {
-    /// Adds a sample `seen` at the capture; `rest` is the round trip from here to the sender.
-    pub(crate) fn sample(&mut self, seen: Nanos, rest: Nanos) {
-        let all = seen + rest;
-        lower(&mut self.near_min, seen);
-        lower(&mut self.smallest, all);
-        lower(&mut self.of_data, all);
+    /// Data was acknowledged after `seen`. An acknowledgement that may have waited for data to go
+    /// with is no sample.
+    pub(crate) fn sample(&mut self, seen: Nanos, is_prompt: bool) {
+        lower(&mut self.bound, seen);
+        if !is_prompt {
+            return;
+        }
+        lower(&mut self.smallest, seen);
         self.samples += 1;
         self.step_sum = self.step_sum.saturating_add(seen.0);
         self.step_count += 1;
         // RFC 6298, 2.
-        let ns = all.0 as f64;
+        let ns = seen.0 as f64;
         let weight = if self.samples == 1 { 1.0 } else { 1.0 / 8.0 };
         self.smoothed += (ns - self.smoothed) * weight;
     }
 
-    /// Adds the sample of the handshake.
-    pub(crate) fn handshake(&mut self, all: Nanos) {
-        lower(&mut self.smallest, all);
+    /// Smallest round trip between both ends.
+    pub(crate) fn smallest(&self, facts: &Facts) -> Option<Nanos> {
+        let of_data = self.smallest.map(|seen| seen + facts.way());
+        of_data.or_else(|| facts.shortest())
     }
 
-    pub(crate) fn smallest(&self) -> Option<Nanos> {
-        self.smallest
+    pub(crate) fn smoothed(&self, facts: &Facts) -> Option<Nanos> {
+        let of_data = Nanos(self.smoothed as u64) + facts.way();
+        if self.samples > 0 { Some(of_data) } else { facts.shortest() }
     }
 
-    pub(crate) fn smoothed(&self) -> Option<Nanos> {
-        (self.samples > 0).then_some(Nanos(self.smoothed as u64))
-    }
-
-    /// Mean and number of the samples since the last step, with `rest` added to the mean.
-    pub(crate) fn take_step(&mut self, rest: Nanos) -> Option<(Nanos, u64)> {
+    /// Mean and number of the samples since the last step.
+    pub(crate) fn take_step(&mut self) -> Option<(Nanos, u64)> {
         let (sum, count) = (self.step_sum, self.step_count);
         (self.step_sum, self.step_count) = (0, 0);
-        Some((Nanos(sum.checked_div(count)?) + rest, count))
+        Some((Nanos(sum.checked_div(count)?), count))
     }
 }
 
-/// From an acknowledgement to the data it triggers: the sender echoes its timestamp.
+/// From an acknowledgement to the data that it lets go: the sender echoes its timestamp or, without
+/// timestamps, had no room in the window before.
 #[derive(Debug, Default)]
 pub(crate) struct Echo {
     waiting: VecDeque<(u32, Nanos)>,
+    /// The value of the last acknowledgement.
+    newest: Option<u32>,
+    /// Ends of windows, and when they passed.
+    edges: VecDeque<(u64, Nanos)>,
+    furthest: u64,
+    /// The smallest times from a window to the data that needed it, in order.
+    after_edges: Vec<Nanos>,
     step_min: Option<Nanos>,
     step_sum: u64,
     step_count: u64,
-    last: Option<Nanos>,
-    pub(crate) smallest: Option<Nanos>,
+    echoed: Option<Nanos>,
     pub(crate) samples: u64,
-    stamps: Stamps,
-}
-
-/// How long data waited between being stamped by its sender and passing the capture: in the queue
-/// of the sender's own host or of a link on the way.
-#[derive(Debug, Default)]
-struct Stamps {
-    first: Option<(u32, Nanos)>,
-    /// Smallest lead of the capture's clock over the stamps since the first, ns.
-    least: i64,
-    step_sum: i64,
-    step_count: i64,
-    last: Option<Nanos>,
-    /// The stamps do not tick in milliseconds.
-    is_other: bool,
-}
-
-impl Stamps {
-    fn handle_data(&mut self, segment: &Segment) {
-        let Some((value, _)) = segment.options.timestamps else {
-            return;
-        };
-        let (first, began) = *self.first.get_or_insert((value, segment.at));
-        let passed = (segment.at - began).0.min(MAX_PASSED_NS) as i64;
-        let ticks = i64::from(value.wrapping_sub(first) as i32);
-        let ahead = passed - ticks.saturating_mul(TICK_NS);
-        self.is_other |= ahead.abs() > passed / 4 + FURTHEST_NS;
-        self.least = self.least.min(ahead);
-        let wait = ahead - self.least - TICK_NS / 2 - passed / CLOCKS_APART;
-        self.step_sum = self.step_sum.saturating_add(wait.max(0));
-        self.step_count += 1;
-    }
-
-    /// Mean since the last step.
-    fn wait(&self) -> Option<Nanos> {
-        let mean = self.step_sum.checked_div(self.step_count).map(|ns| Nanos(ns.unsigned_abs()));
-        mean.or(self.last).filter(|_| !self.is_other)
-    }
-
-    fn take_step(&mut self) {
-        self.last = self.wait();
-        (self.step_sum, self.step_count) = (0, 0);
-    }
+    pub(crate) stamps: Stamps,
 }
 
 impl Echo {
-    pub(crate) fn handle_ack(&mut self, segment: &Segment) {
-        let Some((value, _)) = segment.options.timestamps else {
-            return;
-        };
-        let is_new = self.waiting.back().is_none_or(|(last, _)| *last != value);
-        if is_new && self.waiting.len() < MAX_WAITING {
-            self.waiting.push_back((value, segment.at));
+    /// An acknowledgement, whose window ends at `edge` if that is known.
+    pub(crate) fn handle_ack(&mut self, segment: &Segment, edge: Option<u64>) {
+        if let Some((value, _)) = segment.options.timestamps {
+            // What is in flight may echo a value that came before, too.
+            let is_new = self.newest.replace(value) != Some(value);
+            if is_new && self.waiting.len() < MAX_WAITING {
+                self.waiting.push_back((value, segment.at));
+            }
+        } else if let Some(edge) = edge.filter(|edge| *edge > self.furthest) {
+            self.furthest = edge;
+            if self.edges.len() < MAX_WAITING {
+                self.edges.push_back((edge, segment.at));
+            }
         }
     }
 
-    pub(crate) fn handle_data(&mut self, segment: &Segment, facts: &Facts) {
-        self.stamps.handle_data(segment);
-        if facts.is_at_sender {
-            return;
+    /// New data up to `end`, which the first window that reaches so far let go.
+    pub(crate) fn handle_new(&mut self, end: u64, at: Nanos) {
+        let mut had_no_room = false;
+        while self.edges.front().is_some_and(|(edge, _)| *edge < end) {
+            self.edges.pop_front();
+            had_no_room = true;
         }
+        if let Some((_, window_at)) = self.edges.front().filter(|_| had_no_room) {
+            let after = at - *window_at;
+            let place = self.after_edges.partition_point(|known| *known < after);
+            if place < FEWEST_AFTER_EDGES {
+                self.after_edges.truncate(FEWEST_AFTER_EDGES - 1);
+                self.after_edges.insert(place, after);
+            }
+        }
+    }
+
+    pub(crate) fn handle_data(&mut self, segment: &Segment) {
+        self.stamps.handle_data(segment);
         let Some((_, echo)) = segment.options.timestamps else {
             return;
         };
@@ -157,41 +155,26 @@ impl Echo {
                     self.step_sum = self.step_sum.saturating_add(way.0);
                     self.step_count += 1;
                 }
-                lower(&mut self.smallest, way);
+                lower(&mut self.echoed, way);
             }
         }
     }
 
-    /// Current round trip between capture and sender.
-    pub(crate) fn now(&self, facts: &Facts) -> Nanos {
-        let wait = self.stamps.wait();
-        if facts.is_at_sender {
-            return wait.unwrap_or_default();
-        }
-        // A sender that paces echoes late, so this uses the way and the measured wait instead.
-        if let Some(wait) = wait {
-            return self.way(facts) + wait;
-        }
-        let mean = self.step_sum.checked_div(self.step_count).map(Nanos);
-        let measured = mean.or(self.last);
-        measured.or(facts.to_sender).unwrap_or_default()
+    /// Smallest time from an acknowledgement to the data that echoes it.
+    pub(crate) fn smallest(&self) -> Option<Nanos> {
+        self.echoed
     }
 
-    /// Smallest time an acknowledgement takes to the sender.
-    pub(crate) fn way(&self, facts: &Facts) -> Nanos {
-        let least = self.smallest.into_iter().chain(facts.to_sender).min();
-        least.unwrap_or_default()
+    /// Smallest time from a window to the data that needed it: the sender is no farther than that.
+    /// The capture may have missed the acknowledgement that let it go; a few times tell.
+    pub(crate) fn after_edge(&self) -> Option<Nanos> {
+        self.after_edges.get(FEWEST_AFTER_EDGES - 1).copied()
     }
 
-    /// Ends a step: its mean, or that of the last step that had one.
-    pub(crate) fn take_step(&mut self, facts: &Facts) -> Nanos {
-        let now = self.now(facts);
-        if self.step_min.take().is_some() {
-            self.last = Some(now);
-        }
-        (self.step_sum, self.step_count) = (0, 0);
-        self.stamps.take_step();
-        now
+    /// Ends a step: sum and number of its echoes.
+    pub(crate) fn take_step(&mut self) -> (u64, u64) {
+        self.step_min = None;
+        (std::mem::take(&mut self.step_sum), std::mem::take(&mut self.step_count))
     }
 }
 
@@ -201,14 +184,7 @@ fn lower(least: &mut Option<Nanos>, value: Nanos) -> Nanos {
 }
 
 const MAX_WAITING: usize = 1024;
-/// Linux stamps in milliseconds (`TCP_TS_HZ`).
-const TICK_NS: i64 = 1_000_000;
-/// Longest queue that is believed.
-const FURTHEST_NS: i64 = 2_000_000_000;
-/// Clocks drift apart by less than 200 ppm.
-const CLOCKS_APART: i64 = 5000;
-/// Stamps wrap after 24 days.
-const MAX_PASSED_NS: u64 = 1_000_000_000_000_000;
+const FEWEST_AFTER_EDGES: usize = 4;
 
 // Readings of a direction over time: a bounded number, in steps that grow longer.
 
@@ -219,6 +195,8 @@ pub(crate) struct Round {
     pub(crate) idle: Nanos,
     /// Most bytes in flight.
     pub(crate) peak: u64,
+    /// Time in which the window was closed.
+    pub(crate) closed: Nanos,
     /// The window was full.
     pub(crate) is_full: bool,
 }
@@ -233,8 +211,11 @@ impl Round {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) bytes: u64,
-    /// Mean and number of samples.
+    /// Mean and number of samples at the capture.
     pub(crate) rtt: Option<(Nanos, u64)>,
+    /// Sum and number of the times from the capture to the sender and back.
+    pub(crate) echo: (u64, u64),
+    pub(crate) lead: Lead,
     pub(crate) window: u64,
     pub(crate) retransmitted: Retransmitted,
     pub(crate) is_repairing: bool,
@@ -265,15 +246,26 @@ pub struct Reading {
     pub full: u32,
     /// Time with nothing outstanding and an open window.
     pub idle: Nanos,
+    /// Time in which the peer offered no window.
+    pub closed: Nanos,
     /// Whether losses were being repaired.
     pub is_repairing: bool,
+}
+
+/// A reading, with the sums of what is only known at the end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Step {
+    /// With the round trip as seen at the capture.
+    reading: Reading,
+    echo: (u64, u64),
+    lead: Lead,
 }
 
 /// Readings in steps of 10 ms that double whenever there would be too many.
 #[derive(Debug, Default)]
 pub(crate) struct Readings {
-    pub(crate) list: Vec<Reading>,
-    open: Reading,
+    list: Vec<Step>,
+    open: Step,
     doublings: u32,
     began: Option<Nanos>,
 }
@@ -281,22 +273,25 @@ pub(crate) struct Readings {
 impl Readings {
     pub(crate) fn add(&mut self, round: &Round, at: Nanos, now: Now) {
         let began = *self.began.get_or_insert(round.began);
-        let open = &mut self.open;
+        let since = self.list.last().map_or(began, |last| last.reading.at);
+        self.open.lead.add(now.lead);
+        self.open.echo = plus(self.open.echo, now.echo);
+        let open = &mut self.open.reading;
         let rounds = u64::from(open.rounds);
         open.in_flight = (open.in_flight * rounds + round.peak) / (rounds + 1);
         open.rounds += 1;
         open.full += u32::from(round.is_full);
         open.idle = open.idle + round.idle;
+        open.closed = open.closed + round.closed;
         if let Some((rtt, samples)) = now.rtt {
             open.add_rtt(Some(rtt), samples);
         }
         open.is_repairing |= now.is_repairing;
         (open.at, open.bytes) = (at, now.bytes);
         (open.window, open.retransmitted) = (now.window, now.retransmitted);
-        let since = self.list.last().map_or(began, |last| last.at);
         open.length = at - since;
         if open.length >= Nanos(STEP.0 << self.doublings) {
-            self.list.push(std::mem::take(open));
+            self.list.push(std::mem::take(&mut self.open));
             if self.list.len() == MAX_READINGS {
                 self.halve();
             }
@@ -313,13 +308,37 @@ impl Readings {
         self.doublings = (self.doublings + 1).min(40);
     }
 
-    /// All readings, including the unfinished step.
-    pub(crate) fn finish(mut self) -> Vec<Reading> {
-        if self.open.rounds > 0 {
+    /// All readings, including the unfinished step, with round trips as the sender saw them: beside
+    /// what was seen at the capture, the way to the sender and back, and the wait of its data in
+    /// queues before the capture.
+    pub(crate) fn finish(mut self, stamps: &Stamps, facts: &Facts) -> Vec<Reading> {
+        if self.open.reading.rounds > 0 {
             self.list.push(self.open);
         }
-        self.list
+        let way = facts.way();
+        let rest = |step: &Step| match stamps.wait(&step.lead) {
+            Some(wait) => way + wait,
+            None if facts.is_at_sender => way,
+            None => step.echo.0.checked_div(step.echo.1).map_or(way, |mean| way.max(Nanos(mean))),
+        };
+        let with_rest = |step: &Step| Reading {
+            rtt: step.reading.rtt.map(|seen| seen + rest(step)),
+            ..step.reading
+        };
+        self.list.iter().map(with_rest).collect()
     }
+}
+
+impl Step {
+    fn and(&self, next: &Self) -> Self {
+        let mut lead = self.lead;
+        lead.add(next.lead);
+        Self { reading: self.reading.and(&next.reading), echo: plus(self.echo, next.echo), lead }
+    }
+}
+
+fn plus(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    (one.0.saturating_add(other.0), one.1.saturating_add(other.1))
 }
 
 impl Reading {
@@ -335,6 +354,7 @@ impl Reading {
             rounds,
             full: self.full + next.full,
             idle: self.idle + next.idle,
+            closed: self.closed + next.closed,
             is_repairing: self.is_repairing || next.is_repairing,
             ..both
         }

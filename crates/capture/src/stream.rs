@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use linerate_units::Nanos;
 
+use crate::copies::SendingOrder;
 use crate::evenness::Course;
 use crate::frames::{ECE, FIN, SYN, Segment};
-use crate::recovery::{Holes, Recovery, Retransmission, unwrap_seq};
+use crate::recovery::{Holes, Recovery, Retransmission, Skipping, unwrap_seq};
 use crate::rtt::{Echo, Facts, Now, Readings, Round, Rtt};
 
 /// What the sender knew of its peer when it sent, as far as the capture tells.
@@ -15,6 +16,12 @@ struct KnownWindow {
     acked: u64,
     /// First byte after the window.
     edge: u64,
+    /// A window of zero, which needs no scale.
+    is_closed: bool,
+    /// It came with data of the peer.
+    is_with_data: bool,
+    /// It waited for that data.
+    is_late: bool,
 }
 
 /// An acknowledgement on its way from the capture to the sender.
@@ -33,6 +40,28 @@ struct Outstanding {
     is_retransmitted: bool,
 }
 
+/// The times of a direction by what the sender did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Times {
+    /// With nothing outstanding although the window was open.
+    pub(crate) idle: Nanos,
+    /// The part of it that the peer ended with data of its own.
+    pub(crate) asked: Nanos,
+    /// The peer offered no window.
+    pub(crate) closed: Nanos,
+    /// With data in flight.
+    pub(crate) in_flight: Nanos,
+}
+
+impl Times {
+    fn add(&mut self, other: Self) {
+        self.idle = self.idle + other.idle;
+        self.asked = self.asked + other.asked;
+        self.closed = self.closed + other.closed;
+        self.in_flight = self.in_flight + other.in_flight;
+    }
+}
+
 /// One direction of a connection, followed segment by segment.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
@@ -41,7 +70,11 @@ pub(crate) struct Stream {
     /// First byte seen.
     first: Option<u64>,
     /// Number after the highest byte seen.
-    pub(crate) next: u64,
+    next: u64,
+    /// Number of its FIN, which is no byte.
+    fin: Option<u64>,
+    /// End of a byte beyond a closed window, which the peer may not have taken.
+    probe: Option<u64>,
     /// Highest acknowledgement that passed the capture.
     seen_ack: u64,
     first_ack: Option<u64>,
@@ -49,6 +82,9 @@ pub(crate) struct Stream {
     on_their_way: VecDeque<OnItsWay>,
     outstanding: VecDeque<Outstanding>,
     holes: Holes,
+    /// Bytes that were acknowledged without having been seen.
+    missed: Holes,
+    order: SendingOrder,
     pub(crate) recovery: Recovery,
     pub(crate) rtt: Rtt,
     pub(crate) echo: Echo,
@@ -59,14 +95,15 @@ pub(crate) struct Stream {
     last_ack: Option<Nanos>,
     round: Round,
     /// Time up to which the sender's state is accounted for.
-    pub(crate) until: Option<Nanos>,
-    /// Sequence number, payload and IP identification of the last frame.
-    last: Option<(u32, u32, u16)>,
+    until: Option<Nanos>,
+    /// Times since the last progress, which count if there is another.
+    pending: Times,
     pub(crate) counts: Counts,
-    /// Time with no data outstanding although the window was open.
-    pub(crate) idle: Nanos,
-    /// Time of the first segment with data.
+    pub(crate) times: Times,
+    /// Time of the first segment with data; if none was seen, of the first acknowledgement of some.
     pub(crate) began: Option<Nanos>,
+    /// Last time that new data was sent or acknowledged.
+    pub(crate) progress: Nanos,
     pub(crate) window: Window,
     pub(crate) sent_fin: bool,
 }
@@ -78,6 +115,10 @@ pub struct Counts {
     pub segments: u64,
     /// Frames with data.
     pub frames: u64,
+    /// Frames of new data in the order of sending.
+    pub new_frames: u64,
+    /// Those sent while nothing was in flight.
+    pub alone: u64,
     /// Acknowledgements that came back.
     pub acks: u64,
     /// Largest payload of a frame, bytes.
@@ -88,6 +129,10 @@ pub struct Counts {
     pub reordered: u64,
     /// Segments with a congestion mark, or acknowledgements that echo one (ECN).
     pub marked: u64,
+    /// Times that the peer's window closed.
+    pub zero_windows: u64,
+    /// Bytes sent to probe a closed window.
+    pub window_probes: u64,
 }
 
 /// The window the peer offers.
@@ -97,34 +142,37 @@ pub(crate) struct Window {
     pub(crate) scale: Option<u8>,
     pub(crate) now: u64,
     pub(crate) largest: u64,
+    is_closed: bool,
 }
 
 impl Stream {
     /// Handles a segment of the sender.
     pub(crate) fn handle_data(&mut self, segment: &Segment, facts: &Facts) {
-        let start = unwrap_seq(segment.seq, self.near());
-        self.sent_fin |= segment.flags & FIN != 0;
-        let is_empty = segment.payload == 0 || self.is_probe(start, segment.payload);
-        if is_empty || self.is_copy(segment) {
-            return;
-        }
+        // A SYN takes the number before its data (TCP Fast Open, RFC 7413).
+        let is_syn = segment.flags & SYN != 0;
+        let seq = segment.seq.wrapping_add(u32::from(is_syn));
+        let start = unwrap_seq(seq, self.near());
+        let end = start + u64::from(segment.payload);
         if self.near() > 0 && start > self.near() + LARGEST_JUMP {
             return;
         }
+        if segment.flags & FIN != 0 {
+            self.sent_fin = true;
+            self.fin = Some(end);
+        }
+        if segment.payload == 0 || self.is_keep_alive(start, segment.payload) {
+            return;
+        }
         self.learn(segment, facts);
+        if self.is_window_probe(start, segment.payload) {
+            self.counts.window_probes += 1;
+            self.probe = Some(end);
+            return self.go_on(segment.at, facts);
+        }
         self.count(segment, facts);
-        let first = *self.first.get_or_insert(start);
-        if self.next == 0 {
-            self.next = start;
-            self.known.acked = self.known.acked.max(start);
-        }
-        if self.began.is_none() {
-            self.began = Some(segment.at);
-            self.until = Some(segment.at);
-            self.round = Round::new(segment.at);
-        }
-        let end = start + u64::from(segment.payload);
+        self.begin(start, segment.at);
         if end <= self.next || start < self.next {
+            let first = self.first.unwrap_or(start);
             self.handle_old(start.max(first), end.min(self.next), segment, facts);
         }
         if end > self.next {
@@ -133,17 +181,41 @@ impl Stream {
         self.mark_full(facts);
     }
 
+    /// The first segment with data. What the handshake shows to be before it was overtaken.
+    fn begin(&mut self, start: u64, at: Nanos) {
+        if self.first.is_none() {
+            let is_later = self.base > 0 && start > self.base && start < self.base + LARGEST_JUMP;
+            let first = if is_later { self.base } else { start };
+            self.first = Some(first);
+            self.next = first;
+            self.known.acked = self.known.acked.max(first);
+        }
+        if self.until.is_none() {
+            self.began = Some(at);
+            self.until = Some(at);
+            self.progress = at;
+            self.round = Round::new(at);
+        }
+    }
+
     fn handle_new(&mut self, start: u64, end: u64, segment: &Segment, facts: &Facts) {
         if start > self.next {
             self.recovery.jump(self.next, start);
             let value = value(segment);
-            self.holes.open(self.next, start, segment.at, value);
+            let by = Skipping { at: segment.at, value, ip_id: segment.ip_id };
+            self.holes.open(self.next, start, by);
         }
+        self.counts.new_frames += 1;
+        self.counts.alone += u64::from(self.flight() == 0);
+        self.order.add(segment.ip_id);
+        self.echo.handle_new(end, segment.at);
+        let from = self.next.max(start);
         self.next = end;
         self.has_more = segment.payload.is_multiple_of(facts.mss.max(1));
         let since_ack = self.last_ack.map(|last| segment.at - last);
-        self.course.add(segment.at, end - start, since_ack, self.has_more);
-        if self.outstanding.len() < MAX_OUTSTANDING {
+        self.course.add(segment.at, end - from, since_ack, self.has_more);
+        // An acknowledgement that was recorded before its data tells no round trip.
+        if self.outstanding.len() < MAX_OUTSTANDING && end > self.seen_ack {
             self.outstanding.push_back(Outstanding {
                 end,
                 at: segment.at,
@@ -151,18 +223,20 @@ impl Stream {
             });
         }
         self.recovery.sent(segment.at);
+        self.go_on(segment.at, facts);
     }
 
-    /// Bytes below the highest: retransmitted or late.
+    /// Bytes below the highest: retransmitted, late, or recorded after their acknowledgement.
     fn handle_old(&mut self, start: u64, end: u64, segment: &Segment, facts: &Facts) {
         let bytes = end.saturating_sub(start);
         if bytes == 0 {
             return;
         }
-        let rtt = self.rtt.smallest();
-        let late = rtt.map_or(LATE, |rtt| Nanos(rtt.0 / 2).min(LATE));
-        let value = value(segment);
-        if self.holes.fill(start, end, segment.at, value, late) {
+        if let Some((seen, _)) = self.missed.fill(start, end) {
+            return self.counts.missing_bytes -= seen.min(self.counts.missing_bytes);
+        }
+        let skipped = self.holes.fill(start, end);
+        if skipped.is_some_and(|(_, by)| self.is_late(segment, by, facts)) {
             return self.counts.reordered += 1;
         }
         let from = self.outstanding.partition_point(|sent| sent.end <= start);
@@ -180,33 +254,58 @@ impl Stream {
             segments: segments(bytes, facts.mss),
             bytes,
             flight: self.flight(),
-            value,
+            value: value(segment),
+            is_acked: end <= self.seen_ack,
         });
+    }
+
+    /// Whether a segment that fills a gap is merely late and not retransmitted: the sender's
+    /// timestamps say so or, where these are equal, IP identifications or the time since it was
+    /// overtaken.
+    fn is_late(&self, segment: &Segment, by: Skipping, facts: &Facts) -> bool {
+        let by_value = value(segment).zip(by.value).filter(|(this, later)| this != later);
+        if let Some((this, later)) = by_value {
+            return (this.wrapping_sub(later) as i32) < 0;
+        }
+        let by_id = self.order.is_before(segment.ip_id, by.ip_id);
+        by_id.unwrap_or_else(|| {
+            let rtt = self.rtt.smallest(facts);
+            let latest = rtt.map_or(LATE, |rtt| Nanos(rtt.0 / 2).min(LATE));
+            segment.at - by.at < latest
+        })
     }
 
     /// An acknowledgement of the peer.
     pub(crate) fn handle_ack(&mut self, segment: &Segment, facts: &Facts, is_pure: bool) {
         let near = self.near();
-        let ack = unwrap_seq(segment.ack, near);
-        if near > 0 && ack > near + LARGEST_JUMP {
+        let told = unwrap_seq(segment.ack, near);
+        if near > 0 && told > near + LARGEST_JUMP {
             return;
         }
+        let ack = self.fin.map_or(told, |fin| if told == fin + 1 { fin } else { told });
         self.first_ack.get_or_insert(ack);
         self.counts.acks += 1;
-        self.last_ack = Some(segment.at);
         self.counts.marked += u64::from(segment.flags & ECE != 0);
         self.offer(segment);
         let advances = ack > self.seen_ack;
-        if advances {
-            self.acknowledge(ack, segment, facts);
-        }
+        let is_late = advances && self.acknowledge(ack, segment, is_pure);
+        self.last_ack = Some(segment.at);
         let is_duplicate = is_pure && !advances && ack == self.seen_ack && ack < self.next;
         self.recovery.handle_ack(segment, ack, self.next, is_duplicate, facts.mss);
-        let known = KnownWindow { acked: ack, edge: ack + self.window.now };
+        let edge = ack + self.window.now;
+        let known = KnownWindow {
+            acked: ack,
+            edge,
+            is_closed: self.window.is_closed,
+            is_with_data: segment.payload > 0,
+            is_late,
+        };
+        self.echo.handle_ack(segment, self.window.scale.map(|_| edge));
         self.release_later(segment, known, facts);
     }
 
-    fn acknowledge(&mut self, ack: u64, segment: &Segment, facts: &Facts) {
+    /// Returns whether the acknowledgement may have waited for data to go with.
+    fn acknowledge(&mut self, ack: u64, segment: &Segment, is_pure: bool) -> bool {
         let mut newest = None;
         while let Some(sent) = self.outstanding.front().filter(|sent| sent.end <= ack) {
             newest = Some(*sent);
@@ -216,16 +315,40 @@ impl Stream {
         let is_timed = |sent: &Outstanding| {
             !sent.is_retransmitted && !self.recovery.is_on() && sent.end > self.recovery.sacked
         };
+        let mut is_late = false;
         if let Some(sent) = newest.filter(is_timed) {
-            self.rtt.sample(segment.at - sent.at, self.echo.now(facts));
+            // It cannot have waited for longer than since the peer's segment before it, which did
+            // not acknowledge this.
+            let seen = segment.at - sent.at;
+            let since = self.last_ack.map_or(u64::MAX, |last| (segment.at - last).0);
+            is_late = !is_pure && since > seen.0 / MOST_WAITED;
+            self.rtt.sample(seen, !is_late);
         }
-        self.counts.missing_bytes += self.holes.acknowledged(ack);
-        // The capture missed what this acknowledges, unless it is a FIN, which counts as one byte.
-        if ack > self.next + 1 && self.next > 0 {
-            self.counts.missing_bytes += ack - self.next;
-            self.next = ack;
+        self.counts.missing_bytes += self.holes.acknowledged(ack, &mut self.missed);
+        if self.next > 0 && ack > self.next {
+            self.acknowledge_unseen(ack, segment.at);
+        }
+        if self.first.is_none() && self.seen_ack > 0 {
+            self.began.get_or_insert(segment.at);
+            self.progress = segment.at;
         }
         self.seen_ack = ack;
+        is_late
+    }
+
+    /// Acknowledged bytes that were not seen: the capture missed them, or recorded them later. A
+    /// single one may be an unseen FIN.
+    fn acknowledge_unseen(&mut self, ack: u64, at: Nanos) {
+        if let Some(probe) = self.probe.filter(|end| (self.next..=ack).contains(end)) {
+            self.next = probe;
+        }
+        if ack <= self.next + 1 {
+            return;
+        }
+        self.missed.forget();
+        self.missed.open(self.next, ack, Skipping { at, ..Skipping::default() });
+        self.counts.missing_bytes += ack - self.next;
+        self.next = ack;
     }
 
     /// Notes the window offered; that of a SYN is not scaled (RFC 7323, 2.2).
@@ -234,31 +357,38 @@ impl Stream {
         let scale = window.scale.filter(|_| segment.flags & SYN == 0);
         window.now = u64::from(segment.window) << scale.unwrap_or(0);
         window.largest = window.largest.max(window.now);
+        let is_closed = segment.window == 0 && segment.flags & SYN == 0;
+        self.counts.zero_windows += u64::from(is_closed && !window.is_closed);
+        window.is_closed = is_closed;
     }
 
     /// The sender learns of an acknowledgement at once or when it arrives there.
     fn release_later(&mut self, segment: &Segment, known: KnownWindow, facts: &Facts) {
         if facts.is_at_sender || self.on_their_way.len() >= MAX_ON_THEIR_WAY {
-            self.on_their_way.clear();
+            self.release_all(segment.at, facts);
             return self.release(known, segment.at, facts);
         }
-        let way = self.echo.way(facts);
-        self.echo.handle_ack(segment);
         self.on_their_way.push_back(OnItsWay {
-            arrives: segment.at + way,
+            arrives: segment.at + facts.way(),
             value: value(segment),
             known,
         });
+    }
+
+    fn release_all(&mut self, latest: Nanos, facts: &Facts) {
+        while let Some(ack) = self.on_their_way.pop_front() {
+            self.release(ack.known, ack.arrives.min(latest), facts);
+        }
     }
 
     /// Works out which acknowledgements the sender had when it sent this segment: those it echoes
     /// or those that had time to arrive.
     fn learn(&mut self, segment: &Segment, facts: &Facts) {
         let echoed = segment.options.timestamps.map(|(_, echo)| echo);
-        self.echo.handle_data(segment, facts);
+        self.echo.handle_data(segment);
         while let Some(ack) = self.on_their_way.front().copied() {
-            let echoed = echoed.zip(ack.value);
-            let ticks = echoed.map(|(echo, value)| echo.wrapping_sub(value) as i32);
+            let pair = echoed.zip(ack.value);
+            let ticks = pair.map(|(echo, value)| echo.wrapping_sub(value) as i32);
             // Within one tick of the clock only the time tells.
             let is_known = match ticks {
                 Some(ticks) if ticks != 0 => ticks > 0,
@@ -270,21 +400,27 @@ impl Stream {
             self.on_their_way.pop_front();
             self.release(ack.known, ack.arrives.min(segment.at), facts);
         }
-        self.advance(segment.at, facts);
+        self.advance(segment.at, None, facts);
     }
 
     fn release(&mut self, known: KnownWindow, at: Nanos, facts: &Facts) {
-        self.advance(at, facts);
+        self.advance(at, Some(known), facts);
+        let is_progress = known.acked > self.known.acked;
         self.known.acked = self.known.acked.max(known.acked);
         self.known.edge = self.known.edge.max(known.edge);
         // A window may also shrink: the newest acknowledgement says what is free now.
         if known.acked >= self.known.acked {
             self.known.edge = known.edge;
+            self.known.is_closed = known.is_closed;
+        }
+        if is_progress {
+            self.go_on(at, facts);
         }
     }
 
-    /// Accounts for the time until `at` with what the sender knew.
-    fn advance(&mut self, at: Nanos, facts: &Facts) {
+    /// Accounts for the time until `at`, when `by` arrived or, without it, data was sent, with what
+    /// the sender knew.
+    fn advance(&mut self, at: Nanos, by: Option<KnownWindow>, facts: &Facts) {
         let Some(until) = self.until.filter(|until| at > *until) else {
             return;
         };
@@ -295,24 +431,47 @@ impl Stream {
         // A short pause after whole segments is the sender's pacing: a writer that stops ends with
         // a short segment.
         let paced = open && self.has_more && passed < PAUSE;
-        let is_busy = outstanding || paced;
-        if !is_busy && open {
-            self.idle = self.idle + passed;
-            self.round.idle = self.round.idle + passed;
+        let times = &mut self.pending;
+        if outstanding {
+            // What was acknowledged late had arrived before.
+            let longest = facts.shortest().filter(|_| by.is_some_and(|ack| ack.is_late));
+            let in_flight = longest.unwrap_or(passed).min(passed);
+            times.in_flight = times.in_flight + in_flight;
+            times.idle = times.idle + (passed - in_flight);
+            times.asked = times.asked + (passed - in_flight);
+        } else if self.known.is_closed {
+            times.closed = times.closed + passed;
+        } else if open && !paced {
+            times.idle = times.idle + passed;
+            let asked = if by.is_some_and(|ack| ack.is_with_data) { passed } else { Nanos::ZERO };
+            times.asked = times.asked + asked;
         }
-        self.round.is_full |= !is_busy && !open;
-        let rtt = self.rtt.smoothed().unwrap_or_default();
-        if at - self.round.began >= rtt.max(SHORTEST_ROUND) {
-            self.close_round(at, facts);
+        self.round.is_full |= !outstanding && (self.known.is_closed || !open);
+    }
+
+    /// New data was sent or acknowledged: the time since the last progress belongs to the transfer.
+    fn go_on(&mut self, at: Nanos, facts: &Facts) {
+        let Some(until) = self.until else {
+            return;
+        };
+        let pending = std::mem::take(&mut self.pending);
+        self.times.add(pending);
+        self.round.idle = self.round.idle + pending.idle;
+        self.round.closed = self.round.closed + pending.closed;
+        self.progress = self.progress.max(at);
+        let rtt = self.rtt.smoothed(facts).unwrap_or_default();
+        if until - self.round.began >= rtt.max(SHORTEST_ROUND) {
+            self.close_round(until);
         }
     }
 
-    fn close_round(&mut self, at: Nanos, facts: &Facts) {
+    fn close_round(&mut self, at: Nanos) {
         let round = std::mem::replace(&mut self.round, Round::new(at));
-        let echo = self.echo.take_step(facts);
         let now = Now {
             bytes: self.delivered(),
-            rtt: self.rtt.take_step(echo),
+            rtt: self.rtt.take_step(),
+            echo: self.echo.take_step(),
+            lead: self.echo.stamps.take_step(),
             window: self.window.now,
             retransmitted: self.recovery.counts,
             is_repairing: self.recovery.is_on(),
@@ -320,11 +479,15 @@ impl Stream {
         self.readings.add(&round, at, now);
     }
 
-    /// The window is full when not one more segment fits into it.
+    /// The window is full when there is room for no more than what senders leave: up to three
+    /// segments (as T-RAT has it, Zhang et al. 2002) of a large one, and less than a whole one.
     fn mark_full(&mut self, facts: &Facts) {
         self.round.peak = self.round.peak.max(self.flight());
         let is_told = self.window.scale.is_some() && self.known.edge > 0;
-        self.round.is_full |= is_told && self.next + u64::from(facts.mss) > self.known.edge;
+        let mss = u64::from(facts.mss);
+        let window = self.known.edge.saturating_sub(self.known.acked);
+        let left = (window / PART_LEFT).clamp(mss, 3 * mss);
+        self.round.is_full |= is_told && self.next + left > self.known.edge;
     }
 
     /// Bytes in flight, as far as the sender knew.
@@ -347,31 +510,27 @@ impl Stream {
 
     /// Notes the sequence number of the sender's SYN.
     pub(crate) fn synchronise(&mut self, seq: u32) {
-        if self.near() == 0 {
-            self.base = unwrap_seq(seq.wrapping_add(1), 0);
-            self.known.acked = self.base;
+        if self.base == 0 && self.first.is_none() {
+            self.base = unwrap_seq(seq.wrapping_add(1), self.near());
+            self.known.acked = self.known.acked.max(self.base);
         }
     }
 
     /// A keep-alive probe: one byte that the peer already has.
-    fn is_probe(&self, start: u64, payload: u32) -> bool {
+    fn is_keep_alive(&self, start: u64, payload: u32) -> bool {
         payload == 1 && self.next > 0 && start + 1 == self.next && self.seen_ack >= self.next
     }
 
-    /// Whether the segment is a frame captured on a second interface.
-    fn is_copy(&mut self, segment: &Segment) -> bool {
-        let this = (segment.seq, segment.payload, segment.ip_id);
-        let before = self.last.replace(this);
-        before == Some(this) && segment.ip_id != 0
+    /// One new byte beyond a closed window.
+    fn is_window_probe(&self, start: u64, payload: u32) -> bool {
+        payload == 1 && self.window.is_closed && self.next > 0 && start == self.next
     }
 
     /// The capture is over.
-    pub(crate) fn finish(&mut self, at: Nanos, facts: &Facts) {
-        while let Some(ack) = self.on_their_way.pop_front() {
-            self.release(ack.known, ack.arrives.min(at), facts);
-        }
-        if let Some(until) = self.until {
-            self.close_round(until, facts);
+    pub(crate) fn finish(&mut self, facts: &Facts) {
+        self.release_all(Nanos(u64::MAX), facts);
+        if self.until.is_some() {
+            self.close_round(self.progress.max(self.round.began));
         }
     }
 
@@ -391,6 +550,17 @@ impl Stream {
             (None, Some(first)) => self.seen_ack.saturating_sub(first),
             (None, None) => 0,
         }
+    }
+
+    /// Whether its data was seen itself, and not only the acknowledgements of some.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.first.is_some() || self.bytes() == 0
+    }
+
+    /// Timeouts that nothing answered, while data was outstanding.
+    pub(crate) fn unanswered(&self) -> u64 {
+        let is_outstanding = self.first_ack.is_some() && self.next > self.seen_ack;
+        if is_outstanding { self.recovery.unanswered } else { 0 }
     }
 }
 
@@ -414,3 +584,7 @@ const LATE: Nanos = Nanos(3_000_000);
 const PAUSE: Nanos = Nanos(250_000_000);
 /// Lower limit, for hosts on the same machine.
 const SHORTEST_ROUND: Nanos = Nanos(100_000);
+/// The part of a round trip that its acknowledgement may have waited.
+const MOST_WAITED: u64 = 8;
+/// The part of a window that a sender leaves: what a ceiling from windows may be wrong by.
+const PART_LEFT: u64 = 10;

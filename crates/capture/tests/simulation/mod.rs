@@ -21,6 +21,8 @@ pub(crate) enum Layer {
 pub(crate) struct File {
     pub(crate) layer: Layer,
     pub(crate) is_ng: bool,
+    /// The kind of pcapng block that packets stand in: 2 obsolete, 3 simple, 6 enhanced.
+    pub(crate) block: u32,
     pub(crate) is_big_endian: bool,
     pub(crate) nanoseconds: bool,
     pub(crate) ipv6: bool,
@@ -32,6 +34,7 @@ pub(crate) struct File {
 pub(crate) const USUAL: File = File {
     layer: Layer::Ethernet,
     is_ng: false,
+    block: 6,
     is_big_endian: false,
     nanoseconds: false,
     ipv6: false,
@@ -52,10 +55,14 @@ pub(crate) struct Transfer {
     pub(crate) congestion_window: u64,
     /// Bits per second of the slowest link, with an endless queue.
     pub(crate) link_bps: u64,
+    /// That link is before the capture.
+    pub(crate) queue_before: bool,
     /// Data packets that are lost behind the capture and before it, by number.
     pub(crate) lost: BTreeSet<u64>,
     pub(crate) lost_before: bool,
     pub(crate) timestamps: bool,
+    /// Tick of both ends' timestamps.
+    pub(crate) tick_us: u64,
     /// The sender writes so much at once, and then waits.
     pub(crate) burst: Option<(u64, u64)>,
     /// Bits per second at which its own clock lets frames go.
@@ -76,9 +83,11 @@ impl Default for Transfer {
             window: 64 * 1024,
             congestion_window: 1 << 30,
             link_bps: 1_000_000_000,
+            queue_before: false,
             lost: BTreeSet::new(),
             lost_before: false,
             timestamps: true,
+            tick_us: 1000,
             burst: None,
             pace_bps: None,
             first_seq: 1000,
@@ -100,6 +109,7 @@ pub(crate) struct Packet {
     pub(crate) payload: u32,
     pub(crate) options: Vec<u8>,
     pub(crate) ip_id: u16,
+    pub(crate) ttl: u8,
 }
 
 /// What is known of it.
@@ -168,6 +178,11 @@ impl Transfer {
         run.truth
     }
 
+    /// TCP's clock.
+    fn clock(&self, at_us: u64) -> u32 {
+        (at_us / self.tick_us) as u32
+    }
+
     fn before_capture(&self) -> u64 {
         self.rtt_us / 2 * self.place / 100
     }
@@ -193,7 +208,7 @@ impl Run<'_> {
             let mut options = options.clone();
             if transfer.timestamps {
                 options.extend([1, 1, 8, 10]);
-                options.extend(clock(at).to_be_bytes());
+                options.extend(transfer.clock(at).to_be_bytes());
                 options.extend(echo.to_be_bytes());
             }
             while options.len() % 4 != 0 {
@@ -206,7 +221,7 @@ impl Run<'_> {
             ISN_OF_PEER,
             transfer.first_seq.wrapping_add(1),
             0x12,
-            stamped(begin + half, clock(begin)),
+            stamped(begin + half, transfer.clock(begin)),
         );
         for (at, from_sender, (seq, ack, flags, options)) in
             [(begin + near, true, syn), (begin + half + far, false, answer)]
@@ -221,14 +236,16 @@ impl Run<'_> {
                 payload: 0,
                 options,
                 ip_id: 0,
+                ttl: 64,
             });
         }
-        self.echo = clock(begin + half);
-        self.segment(2 * half + begin, 0, 0, true);
+        self.echo = transfer.clock(begin + half);
+        self.segment([2 * half + begin; 2], 0, 0, true);
     }
 
-    /// A data segment, or the pure acknowledgement of the handshake.
-    fn segment(&mut self, at: u64, offset: u64, payload: u32, captured: bool) {
+    /// A data segment, or the pure acknowledgement of the handshake; when it is stamped, and when it
+    /// leaves.
+    fn segment(&mut self, [stamped, at]: [u64; 2], offset: u64, payload: u32, captured: bool) {
         if !captured {
             return;
         }
@@ -242,8 +259,9 @@ impl Run<'_> {
             flags: 0x10,
             window: 500,
             payload,
-            options: stamps(transfer, clock(at), self.echo),
+            options: stamps(transfer, transfer.clock(stamped), self.echo),
             ip_id: self.ip_id,
+            ttl: 64,
         });
     }
 
@@ -289,7 +307,7 @@ impl Run<'_> {
 
     fn acknowledge(&mut self, received: u64, beyond: &BTreeSet<(u64, u64)>, value: u32) {
         let transfer = self.transfer;
-        let own = clock(self.now);
+        let own = transfer.clock(self.now);
         let mut options = stamps(transfer, own, value);
         let block = beyond
             .first()
@@ -310,6 +328,7 @@ impl Run<'_> {
             payload: 0,
             options,
             ip_id: 0,
+            ttl: 64,
         });
         let arrives = self.now + transfer.rtt_us / 2;
         self.at(arrives, Event::Ack(received, block.0, block.1, own));
@@ -362,25 +381,23 @@ impl Run<'_> {
         let is_repair = self.repaired.contains(&offset);
         let is_lost = !is_repair && self.transfer.lost.contains(&self.number);
         self.number += 1;
-        self.segment(self.now, offset, bytes, !(is_lost && self.transfer.lost_before));
+        let takes = u64::from(bytes) * 8 * 1_000_000 / self.transfer.link_bps;
+        let free = self.link_free.max(self.now) + takes;
+        let leaves = if self.transfer.queue_before { free } else { self.now };
+        let captured = !(is_lost && self.transfer.lost_before);
+        self.segment([self.now, leaves], offset, bytes, captured);
         if is_lost {
             return;
         }
-        let takes = u64::from(bytes) * 8 * 1_000_000 / self.transfer.link_bps;
-        self.link_free = self.link_free.max(self.now) + takes;
+        self.link_free = free;
         let arrives = self.link_free + self.transfer.rtt_us / 2;
-        self.at(arrives, Event::Data(offset, bytes, clock(self.now)));
+        self.at(arrives, Event::Data(offset, bytes, self.transfer.clock(self.now)));
     }
 
     fn at(&mut self, at: u64, event: Event) {
         self.order += 1;
         self.due.push(Reverse((at, self.order, event)));
     }
-}
-
-/// TCP's clock, of one millisecond.
-fn clock(at_us: u64) -> u32 {
-    (at_us / 1000) as u32
 }
 
 fn stamps(transfer: &Transfer, value: u32, echo: u32) -> Vec<u8> {
@@ -418,11 +435,12 @@ impl File {
             if self.is_ng {
                 let ticks = if self.nanoseconds { at * 1000 } else { at };
                 let mut body = Vec::new();
-                let words = [0, (ticks >> 32) as u32, ticks as u32, kept.len() as u32, wire];
+                let timed = [0, (ticks >> 32) as u32, ticks as u32, kept.len() as u32, wire];
+                let words = if self.block == 3 { &timed[4..] } else { &timed };
                 words.iter().for_each(|word| body.extend(self.word(*word)));
                 body.extend(kept);
                 body.resize(body.len().next_multiple_of(4), 0);
-                self.block(&mut file, 6, &body);
+                self.block(&mut file, self.block, &body);
             } else {
                 let part = at % 1_000_000 * if self.nanoseconds { 1000 } else { 1 };
                 let words = [(at / 1_000_000) as u32, part as u32, kept.len() as u32, wire];
@@ -547,17 +565,17 @@ impl File {
             };
             let next = if self.extensions { 0 } else { 6 };
             frame.extend([0x60, 0, 0, 0]);
-            frame.extend(((whole + extra.len()) as u16).to_be_bytes());
-            frame.extend([next, 64]);
+            frame.extend(length(whole + extra.len()).to_be_bytes());
+            frame.extend([next, packet.ttl]);
             for end in ends {
                 frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end]);
             }
             frame.extend(extra);
         } else {
             frame.extend([0x45, 0]);
-            frame.extend(((whole + 20) as u16).to_be_bytes());
+            frame.extend(length(whole + 20).to_be_bytes());
             frame.extend(packet.ip_id.to_be_bytes());
-            frame.extend([0x40, 0, 64, 6, 0, 0]);
+            frame.extend([0x40, 0, packet.ttl, 6, 0, 0]);
             for end in ends {
                 frame.extend([192, 0, 2, end]);
             }
@@ -572,4 +590,9 @@ impl File {
         frame.extend(&packet.options);
         frame
     }
+}
+
+/// A header has no length for a packet that is larger.
+fn length(bytes: usize) -> u16 {
+    u16::try_from(bytes).unwrap_or(0)
 }

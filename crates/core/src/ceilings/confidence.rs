@@ -294,6 +294,8 @@ fn disturb_sender(tcp: &mut TcpSender, dice: &mut Dice) {
     if let Some(share) = &mut tcp.send_window_full_share {
         *share = (*share * random_factor(dice, TIME)).min(1.0);
     }
+    let seen = [&mut tcp.zero_window_us, &mut tcp.timeout_wait_us, &mut tcp.idle_until_asked_us];
+    scale_known(dice, seen, TIME);
     if let Some(timeouts) = &mut tcp.timeouts {
         scale_count(dice, timeouts);
     }

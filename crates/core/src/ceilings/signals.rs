@@ -5,13 +5,10 @@
 use crate::record::{EndReport, StepRates, TcpSender, UdpEvidence};
 use crate::stats::variation;
 
+use super::Cause;
 use super::formulas::{TCP_HEADER_BYTES, TIMESTAMP_BYTES, UDP_HEADER_BYTES, ip_header_bytes};
 use super::thresholds::{
-    BBR_PACE_REACHED, BBR_QUEUE_DELAY_US, BY_TURNS, COMING_DOWN, CPU_CONTENDED, CPU_SHORT,
-    CPU_WORK, DATAGRAM_JITTER, DATAGRAMS_LOST, DATAGRAMS_OVER, EVEN, EVENTS_SATURATED,
-    EVENTS_STEADY, EXACT_TOLERANCE, JITTER_OVER_EXCESS, LOST_BY_CHANCE, POLICER_LOSS_BBR,
-    POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, QUEUE_VARIES, SAME_WINDOW,
-    SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, THREAD_FULL, USUAL_STATE,
+    ALONE, BBR_PACE_REACHED, BBR_QUEUE_DELAY_US, BY_TURNS, COMING_DOWN, CPU_CONTENDED, CPU_SHORT, CPU_WORK, DATAGRAMS_LOST, DATAGRAMS_OVER, DATAGRAM_JITTER, EVEN, EVENTS_SATURATED, EVENTS_STEADY, EXACT_TOLERANCE, FEWEST_ROUNDS, FEWEST_SEGMENTS, JITTER_OVER_EXCESS, LOST_BY_CHANCE, POLICER_LOSS_BBR, POLICER_TRAIN, QUEUE_DELAY_US, QUEUE_INFLATION, QUEUE_SEGMENTS, QUEUE_VARIES, SAME_WINDOW, SCHEDULER_DELAY_US, SHORT_QUEUE_INFLATION, STEADY_INTERVALS, SURE_OF_FEW, THREAD_FULL, USUAL_STATE,
 };
 use super::view::{TcpFlow, View};
 
@@ -223,6 +220,48 @@ impl View<'_> {
     pub(super) fn busy(&self) -> Option<f64> {
         let time = positive(self.seconds * 1e6)?;
         fraction(self.mean(|tcp| tcp.busy_us.map(|us| us as f64))? / time)
+    }
+
+    /// Share of the time in which the receiver offered no window, and how often that began; from
+    /// packets.
+    pub(super) fn zero_window(&self) -> Option<(f64, f64)> {
+        let time = positive(self.seconds * 1e6)?;
+        let closed = self.mean(|tcp| tcp.zero_window_us.map(|us| us as f64))?;
+        let times = self.sum(|flow| flow.tcp.zero_windows.map(|times| times as f64))?;
+        Some((fraction(closed / time)?, times))
+    }
+
+    /// Share of the time in which the sender waited for retransmission timeouts; from packets.
+    pub(super) fn timeout_wait(&self) -> Option<f64> {
+        let time = positive(self.seconds * 1e6)?;
+        fraction(self.mean(|tcp| tcp.timeout_wait_us.map(|us| us as f64))? / time)
+    }
+
+    /// Whether packets show one segment in flight at a time, which waits for its acknowledgement.
+    pub(super) fn sends_one_by_one(&self) -> bool {
+        let alone = self.mean(|tcp| tcp.alone_share);
+        let busy = self.busy().is_some_and(|share| share >= USUAL_STATE);
+        let several = self.sum(segments_sent).is_some_and(|n| n >= FEWEST_ROUNDS);
+        busy && several && alone.is_some_and(|share| share >= ALONE)
+    }
+
+    /// How sure a cause can be of so few packets: below ten round trips or fifty segments chance
+    /// makes any pattern. Idle times and slow start show in less.
+    pub(super) fn most_sure(&self, cause: Cause) -> f64 {
+        if !self.is_of_packets() {
+            return 1.0;
+        }
+        let segments = self.sum(segments_sent).unwrap_or(0.0);
+        let rtt = self.mean(|tcp| positive(tcp.rtt_mean_us.max(tcp.rtt_min_us?).into()));
+        let busy = self.seconds * 1e6 * self.busy().unwrap_or(1.0);
+        let rounds = rtt.map_or(0.0, |rtt| busy / rtt);
+        let share = (rounds / FEWEST_ROUNDS).min(segments / FEWEST_SEGMENTS);
+        let of_few = [Cause::ApplicationSend, Cause::ApplicationReceive, Cause::Startup];
+        match share {
+            enough if enough >= 1.0 => 1.0,
+            _ if of_few.contains(&cause) => SURE_OF_FEW,
+            few => SURE_OF_FEW * few,
+        }
     }
 
     fn busy_share(&self, limited: impl Fn(&TcpSender) -> Option<u64>) -> Option<f64> {

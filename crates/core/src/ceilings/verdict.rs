@@ -64,11 +64,12 @@ pub(crate) fn explain(view: &View<'_>) -> Explained {
     let cause = found.map_or(Cause::Unexplained, |candidate| candidate.rule.cause);
     let votes = Votes::new(view, cause_alone);
     let margin = votes.share(cause);
+    let most_sure = view.most_sure(cause);
     let next = votes.next(cause);
     let of_cause = |cause| candidates.iter().find(|other| other.rule.cause == cause);
     let mut verdict = match found.zip(found.and_then(|found| found.ceiling.as_ref())) {
-        Some((found, ceiling)) if margin >= LEAST_MARGIN => Verdict {
-            confidence: confidence(view, found.rule.basis, margin),
+        Some((found, ceiling)) if margin.min(most_sure) >= LEAST_MARGIN => Verdict {
+            confidence: confidence(view, found.rule.basis, margin).map(|sure| sure.min(most_sure)),
             ..verdict(view, found, ceiling, &ceilings)
         },
         _ => unexplained(view, &candidates),
@@ -241,8 +242,12 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
         .map(|candidate| disagreement(view, candidate))
         .collect();
     evidence.extend(black_hole(view));
+    if view.is_of_packets() && view.sends_one_by_one() {
+        evidence.insert(0, ONE_BY_ONE.to_owned());
+    }
     if evidence.is_empty() {
-        evidence.push("the kernels' figures point to no cause".to_owned());
+        let seen = if view.is_of_packets() { "packets" } else { "kernels' figures" };
+        evidence.push(format!("the {seen} point to no cause"));
     }
     if view.protocol != Protocol::Udp && !view.knows_sender() {
         evidence.push(SENDER_UNKNOWN.to_owned());
@@ -306,6 +311,9 @@ fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {
 
 const SENDER_UNKNOWN: &str =
     "what the sender's kernel says of TCP is not known: it takes linerate at both ends";
+
+const ONE_BY_ONE: &str = "one segment is in flight at a time, and each waits for the reply to the \
+                          one before: the program writes so, or its send buffer holds no more";
 
 const LOSS_UNKNOWN: &str = "of the datagrams were lost, on the path or by the receiver's sockets: \
                             which, it takes linerate at both ends to tell";

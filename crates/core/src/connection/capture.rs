@@ -8,6 +8,7 @@ use crate::record::{
     Caveat, CaveatKind, Interval, Status, StepRates, TcpEvidence, TcpReceiver, TcpSender,
 };
 use crate::stats::variation;
+use crate::units::Nanos;
 
 impl ConnectionsDocument {
     /// The document of what [`crate::capture::follow`] found in a file.
@@ -42,6 +43,8 @@ impl Connection {
         };
         let lasted = seconds(sent.lasted);
         let steady = Steady::new(sent);
+        let held = steady::what_holds(flow, side, &steady);
+        let silent_after = seconds(sent.silent_after);
         let [local, remote] = flow.ends.map(|end| end.to_string());
         Self {
             state: state(flow),
@@ -55,11 +58,15 @@ impl Connection {
             seconds: lasted,
             began: flow.offer_of(Side::Initiator).is_some(),
             ended: flow.reset_by.is_some() || flow.closed == [true; 2],
-            settled: steady
-                .begins_s()
-                .map(|from_s| Settled { from_s, throughput_bps: steady.throughput_bps() }),
+            silent_after_s: Some(silent_after).filter(|silent| *silent > 0.0),
+            unanswered_timeouts: Some(sent.unanswered).filter(|timeouts| *timeouts > 0),
+            settled: steady.begins_s().map(|from_s| Settled {
+                from_s,
+                throughput_bps: steady.throughput_bps(),
+                tcp: Some(evidence(flow, side, &steady, held)),
+            }),
             steps: steps(&steady),
-            tcp: Some(evidence(flow, side, &steady)),
+            tcp: Some(evidence(flow, side, &Steady::whole(sent), held)),
             intervals: intervals(sent),
             ..Self::new(local, remote, vantage)
         }
@@ -76,7 +83,7 @@ fn state(flow: &Flow) -> State {
     }
 }
 
-fn evidence(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpEvidence {
+fn evidence(flow: &Flow, side: Side, steady: &Steady<'_>, held: Held) -> TcpEvidence {
     let receiver = TcpReceiver {
         advmss_bytes: offered_mss(flow, side.other()),
         window_bytes: steady.sent.window_largest,
@@ -84,7 +91,7 @@ fn evidence(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpEvidence {
         ..TcpReceiver::default()
     };
     let mut sender = sender(flow, side, steady);
-    match steady::what_holds(flow, side, steady) {
+    match held {
         Held::Paced(bps) => {
             sender.pacing_rate_bps = Some(bps);
             sender.max_pacing_rate_bps = Some(bps);
@@ -109,17 +116,20 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
     let samples = Some(steady.readings.len() as u64).filter(|_| is_always_repairing(steady));
     let all_bytes = sent.bytes + sent.retransmitted.bytes;
     let segment = share(all_bytes, sent.counts.segments);
-    let segments = segment.map(|each| ((steady.bytes() + again.bytes) as f64 / each) as u64);
+    let segments =
+        segment.map(|each| ((steady.bytes() + again.bytes) as f64 / each).round() as u64);
     let loss_flights: Vec<f64> = steady.loss_flights().iter().map(|b| *b as f64).collect();
     let at_sender = flow.near == Some(side);
     let is_bbr = |even| steady::is_paced_through_losses(&even, at_sender);
+    // Without losses nothing tells how the sender answers to them.
+    let is_through_losses = sent.retransmitted.episodes > 0 && sent.evenness.is_some_and(is_bbr);
     TcpSender {
-        congestion: (sent.evenness.is_some_and(is_bbr)).then(|| LIKE_BBR.to_owned()),
+        congestion: is_through_losses.then(|| LIKE_BBR.to_owned()),
         mss_bytes: sent.mss,
         advmss_bytes: offered_mss(flow, side),
         effective_segment_bytes: segment,
         rtt_min_us: sent.rtt_min.map(|rtt| micros(rtt.0 / 1000)),
-        rtt_mean_us: micros(rtts.iter().sum::<u64>() / (rtts.len() as u64).max(1)),
+        rtt_mean_us: micros((steady.mean_rtt_ns() / 1e3) as u64),
         rtt_var_us: micros(unsteadiness(&rtts)),
         rtt_p95_us: quantile(rtts, 0.95).map(micros),
         retransmitted_segments: again.segments,
@@ -129,6 +139,7 @@ fn sender(flow: &Flow, side: Side, steady: &Steady<'_>) -> TcpSender {
         samples,
         loss_window_variation: variation(&loss_flights).filter(|_| loss_flights.len() >= 4),
         timeouts: Some(again.timeouts),
+        timeout_wait_us: Some(again.waited.0 / 1000).filter(|us| *us > 0),
         reordering_seen: Some(sent.counts.reordered),
         delivered_ce: Some(sent.counts.marked),
         data_segments_out: segments.filter(|n| *n > 0),
@@ -152,15 +163,29 @@ fn waits(steady: &Steady<'_>) -> TcpSender {
     let rounds = count(|r| r.rounds.into());
     let full = count(|r| r.full.into());
     let idle = count(|r| u64::from(r.idle.0 * 2 >= r.length.0));
-    let busy = |r: &Reading| 1.0 - r.idle.0 as f64 / r.length.0.max(1) as f64;
-    let limited = |r: &Reading| busy(r) * f64::from(r.full) / f64::from(r.rounds.max(1));
-    let is_told = steady.sent.window_largest.is_some();
+    let part = |time: Nanos, r: &Reading| time.0 as f64 / r.length.0.max(1) as f64;
+    let busy = |r: &Reading| 1.0 - part(r.idle, r);
+    let closed = |r: &Reading| part(r.closed, r);
+    let limited = |r: &Reading| {
+        closed(r) + (busy(r) - closed(r)) * f64::from(r.full) / f64::from(r.rounds.max(1))
+    };
+    let us = |share: &dyn Fn(&Reading) -> f64| (steady.time(share) * 1e6) as u64;
+    let (idle_us, closed_us) = (us(&|r| part(r.idle, r)), us(&closed));
+    let sent = steady.sent;
+    let asked = sent.asked.0 as f64 / sent.idle.0.max(1) as f64;
+    let is_told = sent.window_largest.is_some();
+    let is_timed = steady.seconds() > 0.0;
     TcpSender {
         send_window_bytes: quantile(steady.windows(), 0.5).filter(|_| is_told),
         send_window_full_share: share(full, rounds).filter(|_| is_told),
-        busy_us: is_told.then(|| (steady.time(busy) * 1e6) as u64),
-        rwnd_limited_us: is_told.then(|| (steady.time(limited) * 1e6) as u64),
+        busy_us: is_timed.then(|| us(&busy)),
+        rwnd_limited_us: (is_told && is_timed).then(|| us(&limited)),
         app_limited_share: share(idle, steady.readings.len() as u64),
+        idle_us: is_timed.then_some(idle_us),
+        idle_until_asked_us: is_timed.then_some((idle_us as f64 * asked) as u64),
+        zero_window_us: Some(closed_us).filter(|us| *us > 0),
+        zero_windows: Some(sent.counts.zero_windows).filter(|times| *times > 0),
+        alone_share: share(sent.counts.alone, sent.counts.new_frames),
         ..TcpSender::default()
     }
 }
@@ -297,8 +322,12 @@ fn missing_segments(flow: &Flow) -> u64 {
 
 /// Whether the connection began before the capture.
 fn is_cold(flow: &Flow) -> bool {
-    let mut sent = flow.sent.iter();
-    flow.bytes() > 0 && sent.any(|sent| sent.window_largest.is_none())
+    flow.bytes() > 0 && flow.offers == [None; 2]
+}
+
+/// Whether the larger direction's segments are missing, all of them.
+fn is_acks_only(flow: &Flow) -> bool {
+    !flow.sent_by(flow.main_sender()).is_seen
 }
 
 fn caveats(capture: &Capture) -> Vec<Caveat> {
@@ -350,8 +379,42 @@ fn caveats(capture: &Capture) -> Vec<Caveat> {
         );
         add(NotReadable, message, "begin the capture before the connection");
     }
+    caveats.extend(doubts(capture));
     let largest = capture.flows.iter().max_by_key(|flow| flow.bytes());
     caveats.extend(largest.and_then(small_segments));
+    caveats
+}
+
+/// What else makes figures of a capture uncertain.
+fn doubts(capture: &Capture) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
+    let mut add = |message: String, remedy: &str| {
+        caveats.push(Caveat::new(CaveatKind::NotReadable, message, remedy));
+    };
+    let untimed = capture.left_out.untimed;
+    if untimed > 0 {
+        let message = format!(
+            "{untimed} packets have no time (pcapng's simple packet blocks): neither rates nor \
+             round trips are known of them"
+        );
+        add(message, "capture with a program that keeps the times, such as tcpdump");
+    }
+    let one_sided = capture.flows.iter().filter(|flow| is_acks_only(flow)).count();
+    if one_sided > 0 {
+        let message = format!(
+            "of {one_sided} connections only the receiver's packets were captured: bytes are those \
+             that it acknowledged, and losses, round trips and the bottleneck cannot be told"
+        );
+        add(message, "capture both directions");
+    }
+    let copies: u64 = capture.flows.iter().map(|flow| flow.copies).sum();
+    if copies > 0 {
+        let message = format!(
+            "{copies} packets were recorded twice, on two interfaces or on both sides of a router: \
+             each counts once"
+        );
+        add(message, "capture on one interface");
+    }
     caveats
 }
 

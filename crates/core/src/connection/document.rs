@@ -128,8 +128,12 @@ pub struct Connection {
     pub bytes_received: u64,
     /// Payload bits per second in `direction`.
     pub throughput_bps: f64,
-    /// Length of its observation, seconds.
+    /// Length of its observation, seconds; in a capture, of the transfer in `direction`.
     pub seconds: f64,
+    /// Silence of data after the transfer, up to the last packet of the connection, seconds.
+    pub silent_after_s: Option<f64>,
+    /// Timeouts in that time, whose retransmissions nothing answered.
+    pub unanswered_timeouts: Option<u64>,
     /// It began during the observation, so that its slow start was seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub began: bool,
@@ -158,12 +162,15 @@ pub struct Connection {
 }
 
 /// A connection once its slow start was over.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Settled {
     /// Its beginning, seconds since the first data.
     pub from_s: f64,
     /// Payload bits per second since then.
     pub throughput_bps: f64,
+    /// TCP's figures since then.
+    pub tcp: Option<TcpEvidence>,
 }
 
 /// A process.

@@ -214,14 +214,15 @@ fn view<'a>(connection: &'a Connection, environment: &'a Environment) -> Option<
     let mut seconds = connection.seconds;
     let mut throughput_bps = connection.throughput_bps;
     let mut bytes = connection.bytes();
-    if let Some(settled) = connection.settled {
+    let settled = connection.settled.as_ref();
+    if let Some(settled) = settled {
         seconds -= settled.from_s;
         throughput_bps = settled.throughput_bps;
         bytes = (throughput_bps * seconds / 8.0) as u64;
     }
-    let is_explained = |it: &&Interval| connection.settled.is_none_or(|s| it.start_s >= s.from_s);
+    let is_explained = |it: &&Interval| settled.is_none_or(|s| it.start_s >= s.from_s);
     let intervals = connection.intervals.iter().filter(is_explained);
-    let tcp = connection.tcp.as_ref();
+    let tcp = settled.and_then(|s| s.tcp.as_ref()).or(connection.tcp.as_ref());
     let end = |vantage| connection.end.as_ref().filter(|_| connection.vantage == vantage);
     let [sender_host, receiver_host] = environment.hosts_of(connection.direction);
     let addresses = [&connection.local, &connection.remote].map(|text| {

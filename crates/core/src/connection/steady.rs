@@ -15,7 +15,7 @@ impl<'a> Steady<'a> {
     /// Leaves out the first third, if by its end as much was in flight as later.
     pub(super) fn new(sent: &'a Sent) -> Self {
         let all = &sent.readings;
-        let whole = Self { sent, readings: all, before: None };
+        let whole = Self::whole(sent);
         let third = all.partition_point(|reading| {
             let began = all[0].at - all[0].length;
             (reading.at - began).0 < sent.lasted.0 / 3
@@ -29,6 +29,11 @@ impl<'a> Steady<'a> {
             }
             _ => whole,
         }
+    }
+
+    /// All of it.
+    pub(super) fn whole(sent: &'a Sent) -> Self {
+        Self { sent, readings: &sent.readings, before: None }
     }
 
     /// Its beginning, seconds after the first data; `None` if nothing is left out.
@@ -98,6 +103,19 @@ impl<'a> Steady<'a> {
     }
 }
 
+impl Steady<'_> {
+    /// Mean of all round trips; 0 without any.
+    pub(super) fn mean_rtt_ns(&self) -> f64 {
+        let timed = self.readings.iter().filter_map(|r| Some((r.rtt?.0 as f64, r.rtt_samples)));
+        let (mut sum, mut count) = (0.0_f64, 0_u64);
+        for (rtt, samples) in timed {
+            sum += rtt * samples as f64;
+            count += samples;
+        }
+        sum / count.max(1) as f64
+    }
+}
+
 /// Fewest readings of the part that is explained.
 const FEWEST_READINGS: usize = 6;
 
@@ -105,7 +123,7 @@ const FEWEST_READINGS: usize = 6;
 // writer with a clock of its own, or a full buffer.
 
 /// What holds a sender back, if nothing else does.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) enum Held {
     /// A clock keeps it at this rate, payload bits/s.
     Paced(u64),
@@ -126,11 +144,13 @@ pub(super) fn what_holds(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
     let has_room = full * 4.0 <= steady.seconds();
     let lost = again.segments - again.spurious.min(again.segments);
     let segments = steady.bytes() / u64::from(steady.sent.mss.max(1));
-    let is_lossless = lost * 1000 <= segments && again.episodes < SEVERAL;
+    // Reordering makes a sender slow down, too.
+    let disturbed = lost + steady.sent.counts.reordered;
+    let is_lossless = disturbed * 1000 <= segments && again.episodes < SEVERAL;
     let Some(even) = steady.sent.evenness else {
         return Held::Unknown;
     };
-    if !(is_busy && has_room && is_lossless) {
+    if !(is_busy && has_room && is_lossless) || waits_for_each(steady.sent) {
         return Held::Unknown;
     }
     let at_sender = flow.near == Some(side);
@@ -146,10 +166,17 @@ pub(super) fn what_holds(flow: &Flow, side: Side, steady: &Steady<'_>) -> Held {
         return Held::Written;
     }
     if even.even < LINK && keeps_its_flight(steady) {
-        let in_flight = steady.throughput_bps() / 8e9 * mean_rtt_ns(steady);
+        let in_flight = steady.throughput_bps() / 8e9 * steady.mean_rtt_ns();
         return Held::Full(in_flight as u64);
     }
     Held::Unknown
+}
+
+/// Whether the sender has one segment in flight at a time, and waits for its acknowledgement for
+/// most of the time: that looks as even as a clock.
+fn waits_for_each(sent: &Sent) -> bool {
+    sent.counts.alone as f64 >= ALL_ALONE * sent.counts.new_frames as f64
+        && sent.in_flight.0 * 2 >= sent.lasted.0
 }
 
 /// At the sender each frame leaves when a clock says so, and not with an acknowledgement; what
@@ -179,7 +206,7 @@ pub(super) fn is_paced_through_losses(even: &Evenness, at_sender: bool) -> bool 
 
 /// The round trip is longer than the shortest, by what hosts do not make themselves.
 fn is_queued(steady: &Steady<'_>, ratio: f64) -> bool {
-    let mean = mean_rtt_ns(steady);
+    let mean = steady.mean_rtt_ns();
     let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
     mean >= ratio * least && mean - least >= QUEUE_NS
 }
@@ -196,13 +223,8 @@ fn is_always_queued(steady: &Steady<'_>, ratio: f64) -> bool {
 /// the two segments that leave at once.
 fn queues_a_burst(steady: &Steady<'_>) -> bool {
     let least = steady.sent.rtt_min.map_or(0.0, |rtt| rtt.0 as f64);
-    let waiting = (mean_rtt_ns(steady) - least) / 8e9 * steady.throughput_bps();
+    let waiting = (steady.mean_rtt_ns() - least) / 8e9 * steady.throughput_bps();
     waiting > 2.0 * f64::from(steady.sent.mss)
-}
-
-fn mean_rtt_ns(steady: &Steady<'_>) -> f64 {
-    let rtts = steady.rtts_us();
-    rtts.iter().sum::<u64>() as f64 * 1e3 / rtts.len().max(1) as f64
 }
 
 /// Slow start ended at what is in flight since then.
@@ -226,6 +248,8 @@ fn keeps_its_flight(steady: &Steady<'_>) -> bool {
         && (first as f64) < GREW * usual as f64
 }
 
+/// Share of the frames that leave alone of a sender that waits for each: all but some at the start.
+const ALL_ALONE: f64 = 0.9;
 /// Share of whole segments among the frames of a paced sender: all but the ends of writes.
 const WHOLE: f64 = 0.9;
 /// Share of whole segments of a sender that always has more to send.

@@ -437,6 +437,18 @@ pub struct TcpSender {
     pub options: Vec<String>,
     /// The send window was fixed by the application: `SO_SNDBUF` or `SO_RCVBUF` was set.
     pub send_buffer_locked: bool,
+    /// Time with nothing in flight and room in the window, µs; from packets alone, as the next five.
+    pub idle_us: Option<u64>,
+    /// The part of `idle_us` that ended with data of the receiver, such as a request, µs.
+    pub idle_until_asked_us: Option<u64>,
+    /// Time in which the receiver offered no window, µs.
+    pub zero_window_us: Option<u64>,
+    /// Times that the receiver's window closed.
+    pub zero_windows: Option<u64>,
+    /// Time without progress before retransmission timeouts, µs.
+    pub timeout_wait_us: Option<u64>,
+    /// Share of the segments that were sent while no other was in flight, 0–1.
+    pub alone_share: Option<f64>,
     /// MPTCP subflows at the end; absent for TCP.
     pub subflows: Option<u32>,
     /// The connection asked for MPTCP and fell back to TCP.

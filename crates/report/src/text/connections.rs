@@ -399,6 +399,9 @@ fn listeners(page: &mut Page, document: &ConnectionsDocument) {
 /// Rows without details: with the title and caveats they make 24 lines.
 pub const CONNECTION_ROWS: usize = 17;
 
+/// Part of the transfer's time from which on an idle time is told.
+const IDLE_SHARE: f64 = 0.1;
+
 /// Terminal width from which both addresses fit.
 const WIDE: usize = 110;
 
@@ -484,8 +487,14 @@ fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection)
     page.heading(&headline(document, connection));
     let of_sender = some_joined(evidence::in_short(&leg), ", ");
     page.indented(&of_sender.unwrap_or_else(|| joined(receiver_facts(connection), ", ")));
+    for row in idle_times(connection).into_iter().flatten() {
+        page.indented(&row);
+    }
     if connection.verdict.is_none() {
-        page.plain("  It is idle: nothing was sent.");
+        page.plain(match connection.bytes() {
+            0 => "  It is idle: nothing was sent.",
+            _ => "  The times of its packets tell neither its rate nor its bottleneck.",
+        });
         return;
     }
     page.gap();
@@ -513,6 +522,37 @@ fn one(page: &mut Page, document: &ConnectionsDocument, connection: &Connection)
     if page.has_details() {
         details(page, connection);
     }
+}
+
+/// The idle times of a captured connection, within its transfer and after it.
+fn idle_times(connection: &Connection) -> [Option<String>; 2] {
+    let sender = connection.tcp.as_ref().and_then(|tcp| tcp.sender());
+    let is_long = |time: &f64| *time >= IDLE_SHARE * connection.seconds;
+    let within = sender.and_then(|tcp| {
+        let idle = tcp.idle_us.map(|us| us as f64 / 1e6).filter(is_long)?;
+        let asked = tcp.idle_until_asked_us.unwrap_or(0) as f64 / 1e6;
+        let whose = if asked * 2.0 >= idle {
+            "the receiver asked for nothing"
+        } else {
+            "the sender had nothing to send"
+        };
+        (idle > 0.0).then(|| format!("idle for {} of it: {whose}", seconds(idle)))
+    });
+    let receiver = match connection.direction {
+        Direction::Down => &connection.local,
+        Direction::Up | Direction::Both => &connection.remote,
+    };
+    let after = connection.silent_after_s.filter(is_long).map(|silent| {
+        let time = seconds(silent);
+        match connection.unanswered_timeouts {
+            Some(timeouts) => {
+                let timeouts = plural(timeouts, "timeout");
+                format!("then {timeouts} in {time}: {receiver} does not answer any more")
+            }
+            None => format!("then idle for {time}: no more data was sent"),
+        }
+    });
+    [within, after]
 }
 
 /// `93.1 Mbit/s: nginx (pid 4711) sends 198.18.0.1:443 → 198.18.0.2:50000, 10.0 s`

@@ -19,9 +19,12 @@ pub(super) fn service_demand_doubt(record: &Record, leg: &Leg) -> Option<&'stati
 
 /// The figures of a direction besides its rate, for one line.
 pub(super) fn in_short(leg: &Leg) -> Vec<String> {
-    let rtt = named("RTT", leg.tcp_sender(), |tcp| {
-        let least = named("(min", tcp.rtt_min_us, |us| micros(us.into()) + ")");
-        joined([Some(micros(tcp.rtt_mean_us.into())), least], " ")
+    let rtt = leg.tcp_sender().and_then(|tcp| match mean_rtt_us(tcp) {
+        Some(mean) => {
+            let least = named("(min", tcp.rtt_min_us, |us| micros(us.into()) + ")");
+            Some(joined([Some(format!("RTT {}", micros(mean.into()))), least], " "))
+        }
+        None => named("RTT min", tcp.rtt_min_us, |us| micros(us.into())),
     });
     let tcp = [rtt, leg.tcp.as_ref().and_then(retransmitted)];
     let udp = leg.udp.iter().flat_map(|udp| {
@@ -41,6 +44,11 @@ pub(super) fn in_short(leg: &Leg) -> Vec<String> {
     tcp.into_iter().chain(udp).flatten().collect()
 }
 
+/// The mean round trip, if one was measured.
+fn mean_rtt_us(tcp: &TcpSender) -> Option<u32> {
+    Some(tcp.rtt_mean_us).filter(|us| *us > 0)
+}
+
 fn asked(udp: &UdpEvidence) -> Option<String> {
     named("asked", udp.asked_bps, |bps| rate(bps as f64))
 }
@@ -54,8 +62,8 @@ pub(super) fn write(page: &mut Page, tcp: Option<&TcpEvidence>, udp: Option<&Udp
         let us = |us: u32| micros(us.into());
         let rtt = [
             named("smallest", tcp.rtt_min_us, us),
-            named("mean", Some(tcp.rtt_mean_us), us),
-            named("deviation", Some(tcp.rtt_var_us), us),
+            named("mean", mean_rtt_us(tcp), us),
+            named("deviation", mean_rtt_us(tcp).map(|_| tcp.rtt_var_us), us),
         ];
         page.facts("RTT", rtt);
         page.facts("loss", retransmissions(tcp));
@@ -126,7 +134,7 @@ fn windows(tcp: &TcpSender, receiver: Option<&TcpReceiver>) -> [Option<String>; 
     let unread = receiver.and_then(|end| end.unread_bytes);
     let fixed = fixed(tcp.send_buffer_locked);
     [
-        named("congestion", Some(tcp.cwnd_bytes), bytes),
+        named("congestion", Some(tcp.cwnd_bytes).filter(|bytes| *bytes > 0), bytes),
         named("in flight", Some(tcp.unacked_bytes), bytes),
         named("receive window", tcp.send_window_bytes, bytes),
         named("unsent", tcp.notsent_bytes, bytes),
@@ -166,8 +174,13 @@ fn limited_times(tcp: &TcpSender) -> Vec<String> {
     let neither = busy.saturating_sub(window.saturating_add(buffer));
     let idle = tcp.app_limited_share.filter(|&share| share > 0.0);
     let share = |us: u64| percent(share_percent(us, busy));
+    let closed = tcp.zero_window_us.map(|us| {
+        let times = count(tcp.zero_windows.unwrap_or(0));
+        format!("no window offered for {} (zero windows: {times})", micros(us as f64))
+    });
     let facts = [
         named("busy", Some(busy as f64), micros),
+        closed,
         named("limited by receive window", Some(window), share),
         named("by send buffer", (buffer > 0).then_some(buffer), share),
         named("by neither", Some(neither), share),

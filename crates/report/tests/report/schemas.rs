@@ -225,7 +225,7 @@ const SHARES: [&str; 16] = [
 ];
 
 /// How many were, or did, what the key says: packets, connections, sockets.
-const COUNTS: [&str; 95] = [
+const COUNTS: [&str; 97] = [
     "chunks",
     "down_lost",
     "stalls",
@@ -311,6 +311,7 @@ const COUNTS: [&str; 95] = [
     "times",
     "trials",
     "udp_in_use",
+    "unanswered_timeouts",
     "unanswered",
     "usable",
     "waiting",
@@ -321,6 +322,7 @@ const COUNTS: [&str; 95] = [
     "left_out",
     "unexplained",
     "unknown",
+    "zero_windows",
 ];
 
 /// Which one it is.

@@ -34,6 +34,13 @@ enum Model {
 }
 
 fn ceiling(view: &View<'_>) -> Option<Ceiling> {
+    if let Some(waited) = waits_for_timeouts(view) {
+        let formula = "rate with the time in which it waited for timeouts";
+        let ceiling = Ceiling::new(view.throughput_bps, formula)
+            .input("throughput_bps", Some(view.throughput_bps))
+            .input("timeout_wait_share", Some(waited));
+        return Some(ceiling.dependent());
+    }
     let limit = view.sum(|flow| limit(view, flow))?;
     let model = model(view, view.tcp.first()?);
     let events = view.loss_event_count();
@@ -46,6 +53,11 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
         Model::Bbr | Model::Window => Some(ceiling.dependent()),
         _ => Some(ceiling),
     }
+}
+
+/// Share of the time in which the sender waited for timeouts, if that is most of it.
+fn waits_for_timeouts(view: &View<'_>) -> Option<f64> {
+    view.timeout_wait().filter(|share| *share >= USUAL_STATE)
 }
 
 fn formula(model: Model) -> &'static str {
@@ -120,7 +132,7 @@ fn limit(view: &View<'_>, flow: &TcpFlow<'_>) -> Option<f64> {
     if !view.is_of_packets() || model(view, flow) == Model::Timeouts {
         return Some(limit);
     }
-    let waited_s = flow.tcp.timeouts.unwrap_or(0) as f64 * rto_s(flow.tcp)?;
+    let waited_s = flow.tcp.timeout_wait_us.unwrap_or(0) as f64 / 1e6;
     positive(limit * (1.0 - waited_s / view.seconds).max(0.0))
 }
 
@@ -167,6 +179,12 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let spurious = spurious.filter(|n| *n > 0.0);
     say.extend(spurious.map(|n| format!("{n} spurious retransmissions (DSACK) are no losses")));
     say.extend(window_use.map(|u| format!("{} of the congestion window was used", percent(u))));
+    if let Some(waited) = waits_for_timeouts(view) {
+        let timeouts = view.sum(|flow| flow.tcp.timeouts.map(|n| n as f64)).unwrap_or(0.0);
+        let waited = percent(waited);
+        say.push(format!("it waited for {timeouts} timeouts for {waited} of the time"));
+        return Signs::new(loss > 0.0, say);
+    }
     let is_used = window_use.map_or(!view.is_of_packets(), |share| share >= WINDOW_USED);
     let queue = view.has_queue(QUEUE_INFLATION);
     let holds = loss > 0.0 && !queue && view.is_held_by_network() && is_used;

@@ -177,14 +177,16 @@ fn queue_signs(view: &View<'_>) -> Option<Signs> {
     let plateau = view.plateau().is_some_and(|share| share >= PLATEAU);
     let policed = policer::signs(view).is_some_and(|signs| signs.hold);
     let bbr = view.ignores_loss() && view.keeps_its_pace();
-    let found = plateau && bbr && (view.loss_is_noise() || view.holds_queue());
-    let found = found && network && !policed;
+    // In packets only a queue shows a link: a sender that keeps its rate by itself is as even.
+    let is_noise = view.loss_is_noise() && !view.is_of_packets();
+    let found = plateau && bbr && (is_noise || view.holds_queue()) && network && !policed;
     let short = network && plateau && full && view.queue_or_marks() && !view.losses_are_random();
     let stands = inflation.is_queue(QUEUE_INFLATION)
         && view.queues_a_segment()
         && !is_wait_for_cpu(view, inflation);
     let is_link = stands || short || found || view.is_shaped();
-    Signs::new(is_link && !view.arrives_by_turns(), queue_sentences(view, inflation))
+    let is_own = view.arrives_by_turns() || view.sends_one_by_one();
+    Signs::new(is_link && !is_own, queue_sentences(view, inflation))
 }
 
 /// On a short path packets and acknowledgements wait for the scheduler if others have the hosts'
