@@ -84,17 +84,32 @@ struct Judged {
     basis: Basis,
     /// Those with a margin of [`CLEAR`] or more.
     clear: (u32, u32),
-    /// The others.
+    /// The others; where they are fewer than [`LEAST_JUDGED`], both together.
     near: (u32, u32),
 }
 
-/// Verdicts on paths of a generator that was written without the rules, and with which no rule was
+/// Verdicts on paths of generators that were written without the rules, and with which no rule was
 /// made (docs/truth.md, "How sure"). What could be defended either way is not counted.
-const JUDGED: [Judged; 3] = [
-    Judged { source: Source::Test, basis: Basis::Counted, clear: (64, 65), near: (9, 9) },
-    Judged { source: Source::Test, basis: Basis::Modelled, clear: (23, 27), near: (4, 5) },
-    Judged { source: Source::Test, basis: Basis::Fitted, clear: (29, 38), near: (8, 13) },
-];
+const JUDGED: [Judged; 11] = {
+    use Basis::{Computed, Counted, Fitted, Modelled};
+    use Source::{Packets, Sockets, Test};
+    const fn judged(source: Source, basis: Basis, clear: (u32, u32), near: (u32, u32)) -> Judged {
+        Judged { source, basis, clear, near }
+    }
+    [
+        judged(Test, Counted, (161, 162), (10, 10)),
+        judged(Test, Computed, (20, 20), (20, 20)),
+        judged(Test, Modelled, (41, 47), (10, 14)),
+        judged(Test, Fitted, (110, 121), (24, 33)),
+        judged(Sockets, Counted, (67, 71), (67, 71)),
+        judged(Sockets, Computed, (17, 17), (17, 17)),
+        judged(Sockets, Modelled, (27, 32), (12, 16)),
+        judged(Sockets, Fitted, (80, 84), (80, 84)),
+        judged(Packets, Counted, (58, 87), (58, 87)),
+        judged(Packets, Modelled, (18, 19), (14, 19)),
+        judged(Packets, Fitted, (72, 80), (13, 16)),
+    ]
+};
 
 /// Margin from which on a verdict is far from the thresholds: nearly all copies have it.
 const CLEAR: f64 = 0.9;

@@ -66,13 +66,14 @@ pub(super) struct Signs {
 /// The rules in the order in which they are asked: the first one that holds and agrees with its
 /// ceiling gives the verdict.
 ///
-/// Slow start comes first: a transfer that ended in it tells nothing of the other causes. An end
+/// Slow start comes first: a transfer that ended in it tells nothing of the other causes; a rate that
+/// still grew shows none that was not set. An end
 /// that does not keep up shows in its threads, and makes windows fill or stay empty, which would
 /// otherwise look like causes of their own. A class of the sender's own host counts what it lets
 /// through, and is surer than anything that is seen through it. A limit that an application has set
 /// (pacing, buffers, windows) leaves the congestion window unused, so it comes before the network's
 /// own causes. Of these a queue is surer than the pattern of losses.
-pub(super) const RULES: [Rule; 24] = [
+pub(super) const RULES: [Rule; 25] = [
     startup::RULE,
     qos_class::SHAPER,
     segment_size::RULE,
@@ -85,6 +86,7 @@ pub(super) const RULES: [Rule; 24] = [
     qos_class::CLASS,
     pacing::RULE,
     pacing::EACH_FLOW,
+    startup::GROWTH,
     send_buffer::RULE,
     packets::READER,
     packets::WRITER,

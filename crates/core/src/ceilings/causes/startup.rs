@@ -18,11 +18,24 @@ pub(super) const RULE: Rule = Rule {
     remedy,
 };
 
-fn ceiling(view: &View<'_>) -> Option<Ceiling> {
-    if still_grows(view) {
+/// A run with a warm-up whose rate still grew.
+pub(super) const GROWTH: Rule = Rule {
+    cause: Cause::Startup,
+    basis: Basis::Modelled,
+    tolerance: MODEL_TOLERANCE,
+    ceiling: |view| {
         let formula = "rate that still grew when the measured time ended";
-        return Some(Ceiling::new(view.throughput_bps, formula).dependent());
-    }
+        still_grows(view).then(|| Ceiling::new(view.throughput_bps, formula).dependent())
+    },
+    signs: growth_signs,
+    remedy: |view, _| {
+        // Four times as long.
+        let seconds = (4.0 * view.seconds).ceil().clamp(MIN_SECONDS, MAX_SECONDS);
+        Some(Remedy::option(RunOption::Time, format!("{seconds:.0}s")))
+    },
+};
+
+fn ceiling(view: &View<'_>) -> Option<Ceiling> {
     let waits = round_trips_before_data(view);
     let rate = |flow: &TcpFlow<'_>| {
         // The last round ends where it arrives, half a round trip after it was sent, or where that
@@ -120,14 +133,15 @@ fn is_lossless(view: &View<'_>) -> bool {
     !view.tcp.is_empty() && view.tcp.iter().all(|flow| lost(flow.tcp) <= 0.0)
 }
 
+fn growth_signs(view: &View<'_>) -> Option<Signs> {
+    let rates = &view.interval_rates_bps;
+    let [first, last] = [rates.first()?, rates.last()?].map(|rate| bps(*rate));
+    let say = format!("the rate grew from {first} to {last}, without a loss or a queue");
+    still_grows(view).then(|| Signs::new(true, [say])).flatten()
+}
+
 /// Slow start takes most of the measured time, and no loss ended it.
 fn signs(view: &View<'_>) -> Option<Signs> {
-    if still_grows(view) {
-        let rates = &view.interval_rates_bps;
-        let [first, last] = [rates.first()?, rates.last()?].map(|rate| bps(*rate));
-        let say = format!("the rate grew from {first} to {last}, without a loss or a queue");
-        return Signs::new(true, [say]);
-    }
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * shortest_rtt_s(flow)?))?;
     let share = time / view.tcp.len() as f64 / positive(view.seconds)?;
     let takes = percent(share.min(1.0));
@@ -135,12 +149,8 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(share >= SLOW_START_SHARE && is_lossless(view), [say])
 }
 
-/// A run of which slow start is a twentieth; of one that still grew, four times as long a one.
+/// A run of which slow start is a twentieth.
 fn remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
-    if still_grows(view) {
-        let seconds = (4.0 * view.seconds).ceil().clamp(MIN_SECONDS, MAX_SECONDS);
-        return Some(Remedy::option(RunOption::Time, format!("{seconds:.0}s")));
-    }
     let flows = view.tcp.len() as f64;
     let time = view.sum(|flow| Some(slow_start(view, flow)?.rounds * rtt_s(flow.tcp)?));
     let seconds =
