@@ -114,14 +114,16 @@ fn round_trips_before_data(view: &View<'_>) -> f64 {
     f64::from(u8::from(whole || view.direction == Direction::Down))
 }
 
-/// Whether a run with a warm-up shows no limit yet: its rate grew from interval to interval, with
-/// neither a loss nor a queue that a window beyond the path would make.
+/// Whether a test with a warm-up shows no limit yet: its rate grew from interval to interval, with
+/// neither a loss nor a queue that a window beyond the path would make. What another program sends
+/// may grow for reasons of its own.
 fn still_grows(view: &View<'_>) -> bool {
     let rates = &view.interval_rates_bps;
     let quarter = (rates.len() / 4).max(1);
     let rises = rates.windows(2).all(|pair| pair[1] >= SAME_RATE * pair[0]);
     let (first, last) = (rates.iter().take(quarter), rates.iter().rev().take(quarter));
-    !view.has_slow_start
+    view.asked.is_some()
+        && !view.has_slow_start
         && rates.len() >= MIN_INTERVALS
         && rises
         && last.sum::<f64>() >= GROWS * first.sum::<f64>()
