@@ -391,6 +391,7 @@ mod tests {
     fn run_at(minute: u32, throughput_bps: f64, is_starved: bool) -> Record {
         let plan = planned("stream pit -t 1s").unwrap();
         let mut record = Record { host: "pit".to_owned(), ..Record::new(plan.tests[0].clone()) };
+        record.seconds = 1.0;
         record.started_at = format!("2026-11-23T09:{minute:02}:00Z");
         let rate = Some(throughput_bps);
         record.legs = vec![Leg { throughput_bps: rate, ..Leg::new(Direction::Up) }];

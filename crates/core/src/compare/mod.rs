@@ -213,6 +213,9 @@ fn other_load(record: &Record) -> Option<String> {
 /// Why a run tells more of a host that had no CPU for it than of the path, if it does: the
 /// hypervisor took the CPUs, or the data threads waited for one while something else used them.
 pub fn starved(record: &Record) -> Option<String> {
+    if record.seconds < LEAST_SECONDS {
+        return None;
+    }
     let stolen = caveat(record, CaveatKind::BusyHost);
     stolen.or_else(|| {
         let waited_us = record.ends().filter_map(|(_, end)| end.run_delay_us);
@@ -224,6 +227,9 @@ pub fn starved(record: &Record) -> Option<String> {
     })
 }
 
+/// Measured time from which on the kernel's counts of CPU time, in ticks of 10 ms, tell: a tick is
+/// 1 % of a CPU.
+const LEAST_SECONDS: f64 = 1.0;
 /// Share of its time that a data thread may wait for a CPU, percent: it can lower a rate by as much,
 /// and single runs differ by 5 % without a change (`record::baseline`).
 const WAITED: f64 = 5.0;
@@ -513,6 +519,7 @@ mod tests {
         // Other load that leaves it a CPU; and a test that waits for nobody but itself.
         assert_eq!(starved(&run(60.0, 400_000)), None);
         assert_eq!(starved(&run(10.0, 600_000)), None);
+        assert_eq!(starved(&Record { seconds: 0.1, ..run(100.0, 60_000) }), None);
         let mut stolen = run(10.0, 0);
         let why = "the hypervisor took 7.0 % of the CPUs for others";
         stolen.caveats.push(Caveat::new(CaveatKind::BusyHost, why, ""));
