@@ -277,7 +277,7 @@ pub fn median_interval(samples: &[f64]) -> Result<MedianInterval, StatsError> {
 /// one before it, the wider.
 ///
 /// Of dependent runs the number below the median varies more than that of independent ones. By as
-/// much as the variance of their mean grows ([`inflation_of_mean`]), the probability of a tail is
+/// much as the variance of their mean grows (`inflation_of_mean`), the probability of a tail is
 /// raised to the power of one over that, as for [`super::new_change`]. Fewer than 20 runs do not
 /// show how they depend on each other, and their interval is mostly the whole range anyway: it is
 /// that of independent ones, and [`MedianInterval::takes_independence`] says so. How often the

@@ -82,7 +82,7 @@ impl Source {
 struct Judged {
     source: Source,
     basis: Basis,
-    /// Those with a margin of [`CLEAR`] or more.
+    /// Verdicts with a margin of [`CLEAR`] or more.
     clear: (u32, u32),
     /// The others; where they are fewer than [`LEAST_JUDGED`], both together.
     near: (u32, u32),

@@ -471,9 +471,8 @@ impl View<'_> {
     /// What happened on the path to datagrams that were lost; `None` if there are none, or too few.
     pub(super) fn datagram_losses(&self) -> Option<DatagramLosses> {
         let lost = self.datagrams_lost()?;
-        let added = self.udp.iter().map(|udp| Some((udp.added_delay_us?, udp.jitter_us)));
-        let added: Option<Vec<(f64, f64)>> = added.collect();
-        let Some(added) = added else {
+        let delays = self.udp.iter().map(|udp| Some((udp.added_delay_us?, udp.jitter_us)));
+        let Some(added) = delays.collect::<Option<Vec<(f64, f64)>>>() else {
             return (lost >= DATAGRAMS_LOST).then_some(DatagramLosses::Unknown);
         };
         let is_queue = |&(added, jitter): &(f64, f64)| {

@@ -26,7 +26,7 @@ use crate::remedy::Remedy;
 /// The rule by which a cause is judged.
 pub(super) struct Rule {
     pub(super) cause: Cause,
-    /// What its evidence is.
+    /// Kind of its evidence.
     pub(super) basis: Basis,
     /// Largest distance of the measured rate from the ceiling, as a share of the ceiling.
     pub(super) tolerance: f64,
