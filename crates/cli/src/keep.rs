@@ -110,8 +110,8 @@ fn save_json(
     let observed = document.observed();
     // A disturbed run is there to be read; series, and all that is made of them, are without it.
     let is_result = labels.iter().all(|(key, _)| key != DISTURBED);
-    let figures = observed.figures().filter(|_| is_result);
-    let figures = figures.map(|(name, value)| (name.to_owned(), value));
+    let measured = observed.figures().filter(|_| is_result);
+    let figures = measured.map(|(name, value)| (name.to_owned(), value));
     let carried = carried.map(|bytes| (CARRIED.to_owned(), bytes as f64));
     let about = About::new(json);
     let pairs = pair_figures(document, labels);

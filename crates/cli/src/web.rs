@@ -204,8 +204,8 @@ impl WebSite {
             let [a, b] = numbers;
             return Err((409, format!("Runs {a} and {b} are of different tests: {differs}")));
         }
-        let others = others_of(&history, numbers[1], &is);
-        let others = others.map_err(|failure| (500, failure.chain()))?;
+        let others =
+            others_of(&history, numbers[1], &is).map_err(|failure| (500, failure.chain()))?;
         let found = was.until_beside(&is, &others);
         let page = html::beside(numbers, &found, [&mut a, &mut b]);
         Ok(Answer::page(200, page))

@@ -10,7 +10,8 @@
 //! * of a series over days: [`changes`](changes())
 //! * of counts: [`wilson`]
 //! * against what a report states: [`Accepted`]
-//! * over packets, without allocation: [`Jitter`], [`AddedDelay`], [`SequenceTracker`], [`LatencyHistogram`]
+//! * over packets, without allocation: [`Jitter`], [`AddedDelay`], [`SequenceTracker`],
+//!   [`LatencyHistogram`]
 //! * of A against B: [`paired`], a sequential test whose error rate is known
 //!
 //! ```

@@ -17,8 +17,9 @@ pub(super) fn buffer_for(view: &View<'_>, target_bps: f64, payload_share: Option
     remedy::buffer_for(product, share)
 }
 
-/// A socket buffer for what a flow needs, bytes. The kernel cuts a larger request than its limit allows without an
-/// error: then the buffer is left to the kernel's tuning, or the limit is raised first.
+/// A socket buffer for what a flow needs, bytes. The kernel cuts a larger request than its limit
+/// allows without an error: then the buffer is left to the kernel's tuning, or the limit is raised
+/// first.
 pub(super) fn buffer(view: &View<'_>, role: Role, needed: u64) -> Remedy {
     let option = match role {
         Role::Sender => RunOption::SendBuffer,

@@ -26,12 +26,13 @@ pub(crate) fn trace(trace: &TraceDocument) -> Vec<Chart> {
     let mut rows = Vec::new();
     for hop in &delays.hops {
         let [added, least] = [(hop.path_us - before).max(0.0), hop.least_us].map(micros);
-        let (note, tip) = match is_in_tunnel(hop, delays) {
-            true => (least.clone(), format!("least round trip {least}, inside an MPLS tunnel")),
-            false => (
+        let (note, tip) = if is_in_tunnel(hop, delays) {
+            (least.clone(), format!("least round trip {least}, inside an MPLS tunnel"))
+        } else {
+            (
                 format!("{least} (+{added})"),
                 format!("least round trip {least}, {added} of it added here"),
-            ),
+            )
         };
         let document = trace.hops.iter().find(|of| of.ttl == hop.ttl);
         // Older documents do not have `seen_from_ttl`.

@@ -31,9 +31,11 @@ impl Document for TraceDocument {
         }
         page.words(&format!("{end}."));
         let limited = self.watch.as_ref().and_then(limited);
-        let says = changed(self).into_iter().chain(balanced(self));
-        let says = says.chain(self.mtu.as_ref().map(fits)).chain(limited);
-        let says = self.delay.words.iter().cloned().chain(says);
+        let route = changed(self).into_iter().chain(balanced(self));
+        let says = (self.delay.words.iter().cloned())
+            .chain(route)
+            .chain(self.mtu.as_ref().map(fits))
+            .chain(limited);
         says.for_each(|sentence| page.words(&sentence));
         page.gap();
         match &self.watch {
@@ -125,8 +127,8 @@ fn changed(trace: &TraceDocument) -> Vec<String> {
 /// Says at which hops packets are balanced one by one.
 fn balanced(trace: &TraceDocument) -> Option<String> {
     let hops = trace.hops.iter().filter(|hop| hop.is_by_packet).map(|hop| hop.ttl);
-    let levels = trace.paths.iter().flat_map(|paths| &paths.levels);
-    let levels = levels.filter(|level| level.is_by_packet).map(|level| level.ttl);
+    let all = trace.paths.iter().flat_map(|paths| &paths.levels);
+    let levels = all.filter(|level| level.is_by_packet).map(|level| level.ttl);
     let ttls: BTreeSet<u8> = hops.chain(levels).collect();
     let hop = if ttls.len() == 1 { "hop" } else { "hops" };
     let named = some_joined(ttls.iter().map(u8::to_string), ", ")?;

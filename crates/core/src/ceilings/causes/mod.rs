@@ -40,7 +40,7 @@ pub(super) struct Rule {
 }
 
 /// What the evidence of a rule is, surest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Basis {
     /// The kernel counted that the cause held: limited times, times of threads, bytes of classes.
     Counted,
@@ -66,13 +66,13 @@ pub(super) struct Signs {
 /// The rules in the order in which they are asked: the first one that holds and agrees with its
 /// ceiling gives the verdict.
 ///
-/// Slow start comes first: a transfer that ended in it tells nothing of the other causes; a rate that
-/// still grew shows none that was not set. An end
-/// that does not keep up shows in its threads, and makes windows fill or stay empty, which would
-/// otherwise look like causes of their own. A class of the sender's own host counts what it lets
-/// through, and is surer than anything that is seen through it. A limit that an application has set
-/// (pacing, buffers, windows) leaves the congestion window unused, so it comes before the network's
-/// own causes. Of these a queue is surer than the pattern of losses.
+/// Slow start comes first: a transfer that ended in it tells nothing of the other causes; a rate
+/// that still grew shows none that was not set. An end that does not keep up shows in its threads,
+/// and makes windows fill or stay empty, which would otherwise look like causes of their own. A
+/// class of the sender's own host counts what it lets through, and is surer than anything that is
+/// seen through it. A limit that an application has set (pacing, buffers, windows) leaves the
+/// congestion window unused, so it comes before the network's own causes. Of these a queue is surer
+/// than the pattern of losses.
 pub(super) const RULES: [Rule; 25] = [
     startup::RULE,
     qos_class::SHAPER,

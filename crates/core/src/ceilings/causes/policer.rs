@@ -36,8 +36,7 @@ fn ceiling(view: &View<'_>) -> Option<Ceiling> {
 pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
     if let Some(lost) = view.datagrams_lost() {
         let say = format!(
-            "{} of the datagrams were lost, one after so many, and no queue stood \
-             before",
+            "{} of the datagrams were lost, one after so many, and no queue stood before",
             percent(lost)
         );
         return Signs::new(view.datagram_losses() == Some(DatagramLosses::Bucket), [say]);

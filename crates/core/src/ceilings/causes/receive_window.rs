@@ -147,9 +147,9 @@ fn reaches_window(view: &View<'_>) -> bool {
     rate.is_some_and(|rate| view.throughput_bps >= (1.0 - HELD_TOLERANCE) * rate)
 }
 
-/// A window larger than the path holds only makes a queue: then the path is the limit. That queue is
-/// as constant as the window and the link's rate are. A round trip that varies is made by jitter or
-/// by others, and says nothing against what the kernel counted.
+/// A window larger than the path holds only makes a queue: then the path is the limit. That queue
+/// is as constant as the window and the link's rate are. A round trip that varies is made by jitter
+/// or by others, and says nothing against what the kernel counted.
 fn signs(view: &View<'_>) -> Option<Signs> {
     let share = view.rwnd_share()?;
     let full = view.mean(|tcp| tcp.send_window_full_share);
