@@ -48,7 +48,8 @@ pub(crate) use shared::{
 pub(crate) use trace::TraceArgs;
 pub(crate) use traffic::{
     By, CapacityArgs, CompareArgs, CrrArgs, ExperimentArgs, FailOn, Load, LoadArgs, LoadLine,
-    LoadOptions, PopulationOptions, ProfileArgs, ProfileOptions, RrArgs, StreamArgs,
+    LoadOptions, PopulationOptions, ProfileArgs, ProfileOptions, RrArgs, SearchOptions, StreamArgs,
+    ThroughputArgs,
 };
 
 /// Measures what a network path gives a host and explains what holds it back
@@ -109,6 +110,8 @@ pub(crate) enum Command {
     Crr(CrrArgs),
     /// Several loads at once: totals, latency by class, quality of calls
     Load(LoadArgs),
+    /// How much UDP gets through without loss, by frame size (RFC 2544)
+    Throughput(ThroughputArgs),
     /// Hold many connections: what they cost and what sets the limit
     Capacity(CapacityArgs),
     /// Compare A and B in pairs: DIFFERENT, EQUIVALENT or INCONCLUSIVE

@@ -24,8 +24,8 @@ use crate::site::{Site, place};
 use crate::target::{Remote, check_congestion, check_pace, check_sizes};
 use crate::{
     analyze, baseline, capacity, compare, config, connections, experiment, explain, gate, host,
-    iperf3, lab, load, mesh, monitor, plan, profile, qos, report, rerun, run, serve, site, trace,
-    typed, web,
+    iperf3, lab, load, mesh, monitor, plan, profile, qos, report, rerun, run, serve, site,
+    throughput, trace, typed, web,
 };
 
 /// Does what the command line says.
@@ -42,6 +42,7 @@ pub(crate) fn execute(command: Command) -> Result<(), Failure> {
         Command::Rr(args) => measure(Workload::Rr, &args.test, args.run, None, false),
         Command::Crr(args) => measure(Workload::Crr, &args.test, args.run, None, false),
         Command::Load(args) => load::execute(args),
+        Command::Throughput(args) => throughput::execute(args),
         Command::Capacity(args) => capacity::execute(args),
         Command::Compare(args) => compare::execute(*args),
         Command::Run(args) => experiment::execute(&args),

@@ -82,6 +82,7 @@ mod run;
 mod serve;
 mod site;
 mod target;
+mod throughput;
 mod trace;
 mod turn;
 mod typed;

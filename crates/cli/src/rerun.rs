@@ -39,7 +39,8 @@ pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
 }
 
 /// Commands whose tests are run again.
-const RERUN: [&str; 8] = ["stream", "rr", "crr", "check", "compare", "load", "capacity", "trace"];
+const RERUN: [&str; 9] =
+    ["stream", "rr", "crr", "check", "compare", "load", "throughput", "capacity", "trace"];
 
 /// The command line of a document with the options of `rerun`, as it was `given`, and with another
 /// endpoint if there is a `host`.

@@ -92,13 +92,16 @@ pub(crate) fn check_congestion(
 /// # Errors
 /// No rate was typed, and the test sends as fast as it can.
 pub(crate) fn check_pace(target: &Target, plan: &Plan, is_typed: bool) -> Result<(), Failure> {
-    let mut addresses = target.addresses.iter();
-    let is_private = addresses.all(|address| is_private(address.ip()));
-    if is_typed || is_private || !plan.tests.iter().any(floods) {
+    if is_typed || is_alone_on(target) || !plan.tests.iter().any(floods) {
         return Ok(());
     }
     let option = typed::option("-u");
     Err(Failure::usage(anyhow!("{option}: {FLOOD}")))
+}
+
+/// Whether nobody else is on the path to any of its addresses.
+pub(crate) fn is_alone_on(target: &Target) -> bool {
+    target.addresses.iter().all(|address| is_private(address.ip()))
 }
 
 /// Why UDP needs a rate, and how to give one.

@@ -226,3 +226,25 @@ fn calls_beside_a_transfer_are_judged() {
     }
     assert!(load["loaded_latency_us"].as_f64() > Some(0.0), "{load}");
 }
+
+/// In 200 ms a link of 20 Mbit/s with a queue of 20 kB takes no more than 1.04 of its rate, however
+/// late this host's threads are.
+#[test]
+fn a_search_never_takes_for_carried_what_a_link_cannot_carry() {
+    let search = "--frames 128,1018 --direction both --trial 200ms --trials 1 --width 5%";
+    let line = format!("throughput --lab rate=20mbit,rtt=2ms,queue=20kB {search}");
+    let Some(document) = document(&line) else {
+        return;
+    };
+    let rows = document["rows"].as_array().unwrap();
+    let searched: Vec<_> =
+        rows.iter().map(|row| (&row["direction"], &row["frame_bytes"])).collect();
+    let (up, down) = ("up".into(), "down".into());
+    let (short, long) = (128.into(), 1018.into());
+    assert_eq!(searched, [(&up, &short), (&up, &long), (&down, &short), (&down, &long)]);
+    for row in rows {
+        assert!(!row["trials"].as_array().unwrap().is_empty());
+        let carried = row["frames_bps"].as_f64().unwrap_or(0.0);
+        assert!(carried <= 1.3 * 20e6, "{row}");
+    }
+}

@@ -46,6 +46,7 @@
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`host`] | a host's limits and settings, and what each should be |
 //! | [`capacity`] | how many connections two ends can hold |
+//! | [`throughput`] | the highest rate of datagrams that a path carries, by frame size |
 //! | [`load`] | mixes of tests on one clock; their totals, latency of classes, quality of calls |
 //! | [`video`] | a player that chooses each chunk's rate by its buffer |
 //! | [`experiment`] | experiment files: factors, cells, runs in their order, table and findings |
@@ -79,6 +80,7 @@ pub mod record;
 pub mod remedy;
 pub mod responsiveness;
 pub mod session;
+pub mod throughput;
 pub mod toml_reader;
 pub mod treatment;
 pub mod value;

@@ -28,6 +28,7 @@
 //! | `responsiveness` | round trips per minute |
 //! | `experiment` | the runs of an experiment, each on a path of its own, and their file |
 //! | `capacity` | worker processes that hold connections |
+//! | `throughput` | the highest rate of datagrams that a path carries |
 //! | [`connections`] | TCP connections of this host, whoever's, watched from outside |
 //! | `check`, `path` | the examination of a path; what one end alone can see of it |
 //! | `trace` | the route to a host: sockets for core's strategies, names looked up meanwhile |
@@ -84,6 +85,7 @@ mod shares;
 mod state_files;
 mod stop;
 mod target;
+mod throughput;
 mod trace;
 mod treated;
 mod treatment;
@@ -129,6 +131,7 @@ pub use proof::prove_bottleneck;
 pub use state_files::{StateError, open_lock, with_ending};
 pub use stop::{Stop, stop_on_signal};
 pub use target::Target;
+pub use throughput::{largest_frame, throughput};
 pub use trace::{
     Method, TraceError, TraceOptions, WatchPace, join_reverse, may_send_echo, trace, watch,
 };

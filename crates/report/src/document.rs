@@ -20,6 +20,7 @@ use linerate_core::record::{
     CHECK_SCHEMA, Caveat, CaveatKind, Check, Environment, Observed, RECORD_SCHEMA, Record,
     SWEEP_SCHEMA, SizeFigure, Status, Sweep,
 };
+use linerate_core::throughput::{THROUGHPUT_SCHEMA, ThroughputDocument};
 use linerate_core::trace::{TRACE_SCHEMA, TraceDocument};
 use linerate_mesh::{MATRIX_SCHEMA, MatrixDocument};
 use linerate_qos::document::{QOS_SCHEMA, QosDocument};
@@ -168,6 +169,7 @@ documents! {
     LabsDocument: LAB_SCHEMA,
     HostDocument: HOST_SCHEMA,
     CapacityDocument: CAPACITY_SCHEMA => charts::capacity,
+    ThroughputDocument: THROUGHPUT_SCHEMA => charts::throughput,
     QosDocument: QOS_SCHEMA,
     ConnectionsDocument: CONNECTIONS_SCHEMA => charts::connections,
     LoadDocument: LOAD_SCHEMA => charts::load,

@@ -33,7 +33,7 @@ mod summary;
 
 pub use changes::{ChangePoint, FALSE_ALARMS, TimedValue, changes, new_change, two_sided_normal};
 pub use histogram::{LatencyBuckets, LatencyHistogram, LatencySummary};
-pub use packets::{AddedDelay, Arrival, Jitter, SequenceCounts, SequenceTracker};
+pub use packets::{AddedDelay, Arrival, DelayGrowth, Jitter, SequenceCounts, SequenceTracker};
 pub use shape::{Figure, Mode, figure};
 pub use summary::{
     Accepted, Agreement, MedianInterval, NORMAL_QUANTILE, Precision, Proportion, Summary,

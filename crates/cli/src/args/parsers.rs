@@ -7,12 +7,13 @@ use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use linerate_core::foreign::Tool;
 use linerate_core::link::PathSpec;
 use linerate_core::monitor::HttpUrl;
-use linerate_core::plan::Workload;
+use linerate_core::plan::{Direction, Workload};
 use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span, TextError};
 use linerate_core::value::{Value, ValueKind};
 use linerate_history::{Place, Since};
 
 use super::shared::WhichRun;
+use super::traffic::MostRate;
 
 /// A choice of words.
 fn word<T: Clone + Send + Sync + 'static>(
@@ -35,6 +36,21 @@ pub(super) fn tool() -> impl TypedValueParser<Value = Tool> {
 /// `stream`, `rr` or `crr`.
 pub(super) fn workload() -> impl TypedValueParser<Value = Workload> {
     word(Workload::WORDS, Workload::from_word)
+}
+
+/// `up`, `down` or `both`.
+pub(super) fn direction() -> impl TypedValueParser<Value = Direction> {
+    word(Direction::WORDS, Direction::from_word)
+}
+
+/// A highest rate, or `max`.
+pub(super) fn most_rate(text: &str) -> Result<MostRate, String> {
+    if text == "max" {
+        return Ok(MostRate(None));
+    }
+    let rate = text.parse::<BitRate>().ok().filter(|rate| rate.0 > 0);
+    rate.map(|rate| MostRate(Some(rate)))
+        .ok_or_else(|| "it must be a rate such as 100mbit, or max".to_owned())
 }
 
 /// A value of this kind. It is refused in the same words as in the table of a test's options.

@@ -1,5 +1,5 @@
 //! Options of the commands that send the traffic of tests: `stream`, `rr` and `crr`, `load`,
-//! `profile`, `run`, `compare` and `capacity`.
+//! `profile`, `run`, `compare`, `capacity` and `throughput`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,8 +9,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use linerate_core::capacity::{MAX_HELD, MAX_MESSAGE, MAX_PER_S, MIN_MESSAGE};
 use linerate_core::compare::{Fault, MAX_PAIRS, Metric};
 use linerate_core::link::PathSpec;
-use linerate_core::plan::Workload;
+use linerate_core::plan::{Direction, Workload};
 use linerate_core::profile::{MAX_HZ, MIN_HZ};
+use linerate_core::throughput::FrameSize;
 use linerate_core::treatment::{Scope, Treatments, table};
 use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span};
 
@@ -402,3 +403,72 @@ pub(crate) struct LoadOptions {
     )]
     pub(crate) response: Option<ByteCount>,
 }
+
+// Options of `throughput`.
+
+#[derive(Debug, Args)]
+#[command(after_help = THROUGHPUT_EXAMPLES)]
+pub(crate) struct ThroughputArgs {
+    /// Endpoint: host, host:port or [v6]:port; an iperf3 server does, too
+    #[arg(required_unless_present = "lab")]
+    pub(crate) host: Option<EndpointName>,
+    #[command(flatten)]
+    pub(crate) search: SearchOptions,
+    #[command(flatten)]
+    pub(crate) path: PathOptions,
+    #[command(flatten)]
+    pub(crate) document: DocumentOptions,
+}
+
+/// What is searched, and what a rate has to keep.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Search")]
+pub(crate) struct SearchOptions {
+    /// Frame sizes with check sequence, 64 to 65553 bytes, or mtu (default: RFC 2544's seven)
+    #[arg(long, short = 'l', value_name = "BYTES,...", value_delimiter = ',')]
+    pub(crate) frames: Vec<FrameSize>,
+    /// Direction, as seen from this host; both is one after the other
+    #[arg(
+        long, value_name = "DIRECTION", default_value = "up", value_parser = parsers::direction()
+    )]
+    pub(crate) direction: Direction,
+    /// The same as --direction down
+    #[arg(long, short = 'R', conflicts_with = "direction")]
+    pub(crate) reverse: bool,
+    /// Datagrams that may be lost, 0% to 50%
+    #[arg(long, value_name = "PERCENT", default_value = "0%")]
+    pub(crate) loss: Percent,
+    /// Length of a trial, 200ms to 10min; RFC 2544 has 60s
+    #[arg(
+        long, short = 't', value_name = "TIME", default_value = "1s",
+        value_parser = parsers::time(200, 10 * parsers::MINUTE)
+    )]
+    pub(crate) trial: Span,
+    /// Trials of a rate, the most of which decide: odd, 1 to 15
+    #[arg(long, value_name = "N", default_value = "3", value_parser = parsers::number::<u32>(1, 15))]
+    pub(crate) trials: u32,
+    /// How near the rate that fails is to the one that passes, 0.1% to 20%
+    #[arg(long, value_name = "PERCENT", default_value = "1%")]
+    pub(crate) width: Percent,
+    /// Find the longest burst that passes whole, too: what the queue or bucket takes at once
+    #[arg(long)]
+    pub(crate) bursts: bool,
+    /// Highest rate of frames, or max; needed off loopback, --lab and test networks
+    #[arg(long, short = 'b', value_name = "RATE", value_parser = parsers::most_rate)]
+    pub(crate) max_rate: Option<MostRate>,
+    /// Most bytes that all trials send together (default: no limit)
+    #[arg(long, value_name = "SIZE", value_parser = parsers::bytes(1, u64::MAX))]
+    pub(crate) max_bytes: Option<ByteCount>,
+    #[command(flatten)]
+    pub(crate) random: RandomOptions,
+}
+
+/// A highest rate; `None`: as fast as the sender can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MostRate(pub(crate) Option<BitRate>);
+
+const THROUGHPUT_EXAMPLES: &str = "\
+Examples:
+  linerate throughput pit --max-rate 1gbit
+  linerate throughput pit --max-rate max --frames 64,512,1518,mtu --loss 0.01%
+  linerate throughput --lab rate=100mbit,rtt=10ms --direction both";

@@ -78,7 +78,7 @@ const PROGRAMS: Hints = &[
 
 /// Commands that send to an endpoint.
 const TRAFFIC: &[&str] =
-    &["check", "stream", "rr", "crr", "load", "capacity", "compare", "profile"];
+    &["check", "stream", "rr", "crr", "load", "throughput", "capacity", "compare", "profile"];
 const STREAMS: &[&str] = &["stream", "compare", "profile"];
 const TESTS: &[&str] = &["stream", "rr", "crr", "compare", "profile"];
 

@@ -298,6 +298,8 @@ pub(super) fn flow_udp(
         evidence.reordered = received.reordered;
         evidence.jitter_us = received.jitter_ns / 1000.0;
         evidence.added_delay_us = received.added_delay_ns.map(|ns| ns / 1000.0);
+        let growth = received.delay_growth.map(|(growth, error)| (100.0 * growth, 100.0 * error));
+        (evidence.delay_growth_percent, evidence.delay_growth_error_percent) = growth.unzip();
         evidence.loss_spacing_variation = received.loss_spacing_variation;
         evidence.malformed = received.malformed;
         evidence.train_bps = received.train.and_then(|train| train_bps(train, message));
@@ -387,6 +389,10 @@ pub(super) fn merge_udp(flows: &[&UdpEvidence]) -> Option<UdpEvidence> {
         merged.jitter_us = merged.jitter_us.max(udp.jitter_us);
         let worst = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
         merged.added_delay_us = worst(merged.added_delay_us, udp.added_delay_us);
+        let growth = worst(merged.delay_growth_percent, udp.delay_growth_percent);
+        merged.delay_growth_percent = growth;
+        let errors = (merged.delay_growth_error_percent, udp.delay_growth_error_percent);
+        merged.delay_growth_error_percent = worst(errors.0, errors.1);
         let spacings = (merged.loss_spacing_variation, udp.loss_spacing_variation);
         merged.loss_spacing_variation = worst(spacings.0, spacings.1);
         let corrupted = [merged.corrupted_bytes, udp.corrupted_bytes];

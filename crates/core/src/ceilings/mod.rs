@@ -36,7 +36,7 @@ pub(crate) use view::View;
 
 use crate::plan::Direction;
 pub use crate::record::{Cause, Ceiling, Verdict};
-use crate::record::{CaveatKind, Proof, Record};
+use crate::record::{CaveatKind, Environment, Proof, Record};
 use small_segments::small_segments_caveat;
 use view::views;
 
@@ -58,6 +58,12 @@ pub(crate) fn explain(record: &Record) -> Vec<Explained> {
         Explained { verdict: explained.verdict.typed(&view.run()), ..explained }
     };
     views(record).iter().map(typed).collect()
+}
+
+/// The rate of the slower of both ends' links, bits per second; `None` where no device tells one
+/// that is true.
+pub fn link_bps(environment: &Environment) -> Option<f64> {
+    causes::slower_link_bps(environment.hosts_of(Direction::Up))
 }
 
 /// Whether most steps had the same rate; without enough steps, whether the intervals had.

@@ -115,7 +115,7 @@ impl Inflation {
 /// Why datagrams were lost on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DatagramLosses {
-    /// At the end of a queue that stood: more was sent than a link carries.
+    /// At the end of a queue that stood, or that still fills: more was sent than a link carries.
     FullQueue,
     /// One after so many, without a queue: a token bucket, or a queue that holds next to nothing.
     Bucket,
@@ -478,6 +478,9 @@ impl View<'_> {
         let is_queue = |&(added, jitter): &(f64, f64)| {
             added >= QUEUE_DELAY_US && jitter <= DATAGRAM_JITTER * added
         };
+        if self.datagrams_delay_growth().is_some_and(|growth| growth >= DATAGRAMS_OVER) {
+            return Some(DatagramLosses::FullQueue);
+        }
         if lost < DATAGRAMS_OVER {
             return None;
         }
@@ -494,6 +497,15 @@ impl View<'_> {
             Some(_) => DatagramLosses::ByChance,
             None => DatagramLosses::Unknown,
         })
+    }
+
+    /// How much more was sent than a link carries at least, as a share of that, while the queue
+    /// before it filled: the growth of the delay over the time, of the flow with the most.
+    pub(super) fn datagrams_delay_growth(&self) -> Option<f64> {
+        let growths = self.udp.iter().filter_map(|udp| {
+            Some(udp.delay_growth_percent? - 2.0 * udp.delay_growth_error_percent.unwrap_or(0.0))
+        });
+        growths.reduce(f64::max).map(|percent| percent / 100.0)
     }
 
     /// The delay that the path added to its smallest in the mean, of the flow with the most, µs.

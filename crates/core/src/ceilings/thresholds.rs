@@ -221,8 +221,8 @@ pub(super) const SOCKET_DROPS: f64 = 0.01;
 /// Datagrams lost on the path over those sent, from which on more is sent than it carries, where
 /// neither their delays nor the pattern of the losses are known.
 pub(super) const DATAGRAMS_LOST: f64 = 0.1;
-/// The same where delays or losses show a full queue or a bucket: less is within the error of a
-/// rate.
+/// The same where delays or losses show a full queue or a bucket, and of the growth of the delay:
+/// less is within the error of a rate.
 pub(super) const DATAGRAMS_OVER: f64 = 0.01;
 /// Jitter of datagrams over the delay that was added to the smallest, up to which a queue made it:
 /// a full one changes by a datagram at a time (0.001 to 0.033 at 50 to 500 Mbit/s). Jitter that

@@ -1,7 +1,7 @@
 //! Chooses the cause that holds a direction back, and predicts what its remedy brings.
 
 use super::causes::{RULES, Rule, Signs, full_buffers_bps, whole_buffers_bps, with_cubic};
-use super::confidence::{LEAST_MARGIN, Votes, confidence};
+use super::confidence::{LEAST_MARGIN, Votes, caution, confidence};
 use super::formulas::{ETHERNET_BYTES, ETHERNET_HEADER_BYTES};
 use super::remedy::{better_congestion_control, fixes_both_buffers};
 use super::signals::ThreadTime;
@@ -74,6 +74,9 @@ pub(crate) fn explain(view: &View<'_>) -> Explained {
         },
         _ => unexplained(view, &candidates),
     };
+    if verdict.confidence.is_some() {
+        verdict.evidence.extend(caution(view));
+    }
     // A cause that was found and is not sure enough comes nearest.
     let is_sure = verdict.cause == cause;
     let nearest = found.filter(|_| !is_sure);

@@ -272,13 +272,13 @@ impl Observed {
     }
 
     /// The figures of a document that is not a run, the most important first.
-    pub fn figures_of(
+    pub fn figures_of<N: Into<String>>(
         started_at: &str,
-        figures: impl IntoIterator<Item = (&'static str, Option<f64>)>,
+        figures: impl IntoIterator<Item = (N, Option<f64>)>,
     ) -> Self {
-        let figures = figures.into_iter().filter_map(|(metric, value)| {
-            Some(ObservedFigure::headline(metric.to_owned(), value?))
-        });
+        let figures = figures
+            .into_iter()
+            .filter_map(|(metric, value)| Some(ObservedFigure::headline(metric.into(), value?)));
         Self { started_at: started_at.to_owned(), figures: figures.collect(), ..Self::default() }
     }
 

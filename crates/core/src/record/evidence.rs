@@ -151,6 +151,11 @@ pub struct UdpEvidence {
     /// Mean one-way delay over the smallest of the flow, that of the warm-up included, µs: what a
     /// queue adds. The clocks of both ends need not agree.
     pub added_delay_us: Option<f64>,
+    /// Growth of the one-way delay while it was sent, percent of the sending time: a queue grows by
+    /// what is sent beyond the rate of the link behind it.
+    pub delay_growth_percent: Option<f64>,
+    /// Standard error of that growth, percent of the sending time: what jitter makes of it.
+    pub delay_growth_error_percent: Option<f64>,
     /// Standard deviation over mean of the distances between losses, in datagrams: √(p³ + (1 − p)³)
     /// of losses by chance at a share p, less where a full queue or a token bucket takes each so
     /// many-th. Absent below 20 distances.

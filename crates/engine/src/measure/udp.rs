@@ -565,6 +565,7 @@ impl Receiver {
             missing: Some((counts.lost, counts.loss_runs)),
             socket_drops: Some((measured_drops as f64 * per_frame).round() as u64),
             added_delay_ns: self.delay.mean_ns(),
+            delay_growth: self.delay.growth().map(|it| (it.growth, it.error)),
             loss_spacing_variation: self.tracker.loss_spacing_variation(),
             jitter_ns: self.jitter.ns().unwrap_or(0.0),
             malformed: self.malformed,

@@ -10,7 +10,9 @@ mod rest;
 mod runs;
 
 pub use rest::PastRun;
-pub(crate) use rest::{capacity, comparison, experiment, matrix, profile, time_line, trace};
+pub(crate) use rest::{
+    capacity, comparison, experiment, matrix, profile, throughput, time_line, trace,
+};
 pub(crate) use runs::{check, connections, load, record, sweep};
 
 use linerate_core::ceilings::Ceiling;

@@ -6,8 +6,10 @@ use std::fmt::Write;
 use linerate_core::capacity::{CapacityDocument, LatencyAt};
 use linerate_core::compare::{ComparedMetric, ComparedPair, Comparison};
 use linerate_core::experiment::{DocumentRow, ExperimentDocument};
+use linerate_core::plan::Direction;
 use linerate_core::profile::{EndLayers, Layer, LayerCost, ProfileDocument};
 use linerate_core::stats::LatencySummary;
+use linerate_core::throughput::ThroughputDocument;
 use linerate_core::trace::delay::{DelayAnalysis, HopDelay};
 use linerate_core::trace::{HopDocument, TraceDocument};
 use linerate_mesh::MatrixDocument;
@@ -128,6 +130,37 @@ fn opened(document: &CapacityDocument) -> Option<Chart> {
     let panel = Panel::new("Open", Unit::Count, series);
     let plot = Plot::new("Time", Unit::Seconds, vec![panel]);
     Some(Chart::new("opened", "How they were opened", says.join(" "), plot))
+}
+
+/// The rate that was carried by frame size, in each direction, beside what the link carries.
+pub(crate) fn throughput(document: &ThroughputDocument) -> Vec<Chart> {
+    let of = |direction: Direction| {
+        let rows = document.rows.iter().filter(move |row| row.direction == direction);
+        rows.filter_map(|row| Some([row.frame_bytes as f64, row.frames_bps?]))
+    };
+    let ways = [("up", Direction::Up), ("down", Direction::Down)];
+    let mut series: Vec<Series> = (0..)
+        .zip(ways)
+        .map(|(colour, (name, way))| Series::new(name, Mark::Line, colour, of(way)))
+        .collect();
+    series.retain(|series| series.points.len() > 1);
+    if series.is_empty() {
+        return Vec::new();
+    }
+    if let Some(link_bps) = document.link_bps {
+        // Of 64 bytes with the preamble and the gap 84 are on the line (IEEE 802.3).
+        let line = |frame: u64| [frame as f64, link_bps * frame as f64 / (frame + 20) as f64];
+        let sizes = document.test.frame_bytes.iter().map(|frame| line(*frame));
+        series.push(Series::new("the link", Mark::Dashed, 2, sizes));
+    }
+    let says = document
+        .rows
+        .iter()
+        .filter_map(|row| Some(format!("{} bytes: {}", row.frame_bytes, rate(row.frames_bps?))));
+    let says = joined(says, "; ") + ".";
+    let panel = Panel::new("Frames carried", Unit::Rate, series);
+    let plot = Plot::new("Frame", Unit::Bytes, vec![panel]);
+    vec![Chart::new("throughput", "Rate by frame size", says, plot)]
 }
 
 /// The layers of each end, and the flame graph.

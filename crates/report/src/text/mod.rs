@@ -30,6 +30,7 @@ mod projection;
 mod qos;
 mod record;
 mod sweep;
+mod throughput;
 mod trace;
 
 use crate::number;

@@ -7,7 +7,8 @@ use linerate_report::Document;
 use linerate_report::document::{DOCUMENTS, read, with_command};
 
 use crate::{
-    analysis, capacity, connections, experiment, load, matrix, profile, qos, samples, trace,
+    analysis, capacity, connections, experiment, load, matrix, profile, qos, samples, throughput,
+    trace,
 };
 
 fn labs() -> LabsDocument {
@@ -36,6 +37,7 @@ pub(crate) fn documents() -> Vec<Box<dyn Document>> {
     vec![
         Box::new(trace::document(trace::sample())),
         Box::new(capacity::document()),
+        Box::new(throughput::document()),
         Box::new(profile::document()),
         Box::new(experiment::whole_document()),
         Box::new(analysis::document()),

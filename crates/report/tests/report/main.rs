@@ -19,4 +19,5 @@ mod samples;
 mod schemas;
 mod stored;
 mod text;
+mod throughput;
 mod trace;

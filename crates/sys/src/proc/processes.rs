@@ -47,7 +47,7 @@ pub fn owners(wanted: &HashSet<u32>, among: Option<&[u32]>) -> io::Result<Owners
             Ok(inodes) => {
                 let mut name = None;
                 for inode in inodes.filter(|inode| wanted.contains(inode)) {
-                    let name = name.get_or_insert_with(|| name_of(pid));
+                    let name = name.get_or_insert_with(|| name_of(pid).unwrap_or_default());
                     found
                         .by_inode
                         .entry(inode)
@@ -70,7 +70,7 @@ pub fn called(name: &str) -> io::Result<Vec<u32>> {
     let mut pids = pids()?;
     // What the kernel keeps of a name.
     let kept = name.get(..15).unwrap_or(name);
-    pids.retain(|pid| name_of(*pid) == kept);
+    pids.retain(|pid| name_of(*pid).as_deref() == Some(kept));
     Ok(pids)
 }
 
@@ -92,9 +92,10 @@ fn pids() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-fn name_of(pid: u32) -> String {
-    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+/// `None` if it has ended: no name is its name then, not even the empty one.
+fn name_of(pid: u32) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
 fn inodes(directory: &Path) -> io::Result<impl Iterator<Item = u32>> {
@@ -197,6 +198,16 @@ mod tests {
         for other in ["pipe:[21410]", "socket:[]", "socket:[x", "/dev/null", ""] {
             assert_eq!(parse(other), None, "{other}");
         }
+    }
+
+    /// One that ends while all are looked at must not be found by the empty name.
+    #[test]
+    fn a_process_that_has_ended_has_no_name() {
+        // The kernel's largest number is 2^22 (PID_MAX_LIMIT).
+        assert_eq!(name_of(1 << 23), None);
+        let own = std::process::id();
+        let name = name_of(own).unwrap();
+        assert!(called(&name).unwrap().contains(&own));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod startup;
 pub(crate) use receive_window::{is_closing, is_held_by_receiver};
 
 pub(super) use congestion::with_cubic;
+pub(super) use path_rate::slower_link_bps;
 pub(super) use send_buffer::{full_buffers_bps, whole_buffers_bps};
 
 use super::view::View;

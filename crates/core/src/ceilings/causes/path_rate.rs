@@ -5,8 +5,8 @@ use super::super::remedy::rate;
 use super::super::signals::{DatagramLosses, Inflation};
 use super::super::small_segments::queue_of_cpu;
 use super::super::thresholds::{
-    CPU_TAKEN, DATAGRAMS_LOST, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE, PLATEAU,
-    QUEUE_DELAY_US, QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_USED,
+    CPU_TAKEN, DATAGRAMS_LOST, DATAGRAMS_OVER, DEEP_QUEUE, EXACT_TOLERANCE, MODEL_TOLERANCE,
+    PLATEAU, QUEUE_DELAY_US, QUEUE_INFLATION, SHORT_QUEUE_INFLATION, USUAL_STATE, WINDOW_USED,
 };
 use super::super::view::{View, bps, percent};
 use super::{Basis, Cause, Ceiling, Rule, Signs, policer};
@@ -55,17 +55,18 @@ pub(super) const TRAIN: Rule = Rule {
 };
 
 fn link_ceiling(view: &View<'_>) -> Option<Ceiling> {
-    let speed = [view.sender_host, view.receiver_host]
-        .into_iter()
-        .flatten()
-        .filter_map(believable_speed)
-        .reduce(f64::min)?;
+    let speed = slower_link_bps([view.sender_host, view.receiver_host])?;
     let share = view.payload_share(ETHERNET_BYTES)?;
     let formula = "link rate × payload ÷ (payload + headers + Ethernet's 38 bytes)";
     let ceiling = Ceiling::new(speed * share, formula)
         .input("link_bps", Some(speed))
         .input("payload_share", Some(share));
     Some(ceiling)
+}
+
+/// The speed of the slower of both hosts' devices, bits per second, if one is true.
+pub(in super::super) fn slower_link_bps(hosts: [Option<&HostFacts>; 2]) -> Option<f64> {
+    hosts.into_iter().flatten().filter_map(believable_speed).reduce(f64::min)
 }
 
 /// The speed of a host's device. Virtual devices have none, or report one that is not true (veth:
@@ -265,15 +266,17 @@ fn datagram_signs(view: &View<'_>) -> Option<Signs> {
         Some(us) => format!("behind a queue that added {:.1} ms", us / 1e3),
         None => "by a full queue or a policer".to_owned(),
     };
-    Signs::new(
-        is_full || blocked >= USUAL_STATE,
-        [format!(
-            "{} of the datagrams were lost on the path, {by}; the sender slept in send for {} of \
-             the time",
-            percent(lost),
-            percent(blocked)
-        )],
-    )
+    let grows = view.datagrams_delay_growth().filter(|growth| *growth >= DATAGRAMS_OVER);
+    let grows = grows.map(|growth| {
+        format!("their delay grew by {:.1} ms each second: a queue filled", growth * 1e3)
+    });
+    let say = format!(
+        "{} of the datagrams were lost on the path, {by}; the sender slept in send for {} of the \
+         time",
+        percent(lost),
+        percent(blocked)
+    );
+    Signs::new(is_full || blocked >= USUAL_STATE, [say].into_iter().chain(grows))
 }
 
 /// No command makes a link faster, but its rate can be had without its queue.

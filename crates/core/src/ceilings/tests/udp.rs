@@ -58,6 +58,15 @@ fn a_full_queue_a_bucket_and_noise_are_told_apart_by_delays_and_by_the_pattern_o
     lossy(0.12, 12_000.0, 4_500.0, 0.94).is(Cause::AsAsked);
     // Next to nothing was lost.
     lossy(0.004, 10_000.0, 150.0, 0.4).is(Cause::AsAsked);
+    // The queue has not overflowed yet.
+    let mut filling = lossy(0.0, 100_000.0, 150.0, 0.4);
+    filling.udp[0].delay_growth_percent = Some(2.0);
+    let verdict = filling.is(Cause::PathRate).verdict;
+    let says = |line: &String| line.contains("grew by 20.0 ms each second");
+    assert!(verdict.evidence.iter().any(says), "{verdict:?}");
+    // What jitter makes of it is none.
+    filling.udp[0].delay_growth_error_percent = Some(0.9);
+    filling.is(Cause::AsAsked);
 }
 
 #[test]

@@ -1,0 +1,25 @@
+//! How much gets through: the highest rate of datagrams of a size that a path carries (RFC 2544,
+//! 26.1).
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`ThroughputTest`] | what the user asks for: frame sizes, what a rate has to keep, how long it is tried |
+//! | [`Goal`], [`Search`] | which rate to try next, and what the trials have shown; no socket, no clock |
+//! | [`BurstSearch`], [`Burst`] | the same for the longest burst that passes whole |
+//! | [`ThroughputDocument`] | what was found for each size: the JSON contract |
+
+mod burst;
+mod document;
+mod search;
+mod test;
+
+pub use burst::{Burst, BurstSearch, BurstStore, LONGEST_BURST};
+pub use document::{
+    Sought, THROUGHPUT_SCHEMA, ThroughputDocument, ThroughputLimit, ThroughputRow, ThroughputTrial,
+    Tried,
+};
+pub use search::{Goal, MAX_TRIALS, Offer, Outcome, Search};
+pub use test::{
+    DEFAULT_FRAMES, FrameSize, MAX_FRAME, MAX_SIZES, MIN_FRAME, ThroughputError, ThroughputTest,
+    framing_bytes,
+};
