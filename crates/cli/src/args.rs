@@ -104,9 +104,10 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Bulk transfer over TCP, MPTCP or UDP; sweeps, both directions
     Stream(StreamArgs),
-    /// Request and response on open connections: rate and latency
+    /// Request and response: rate and latency; on new connections: crr
     Rr(RrArgs),
     /// Connect, request, response, close: connections and latency
+    #[command(hide = true)]
     Crr(CrrArgs),
     /// Several loads at once: totals, latency by class, quality of calls
     Load(LoadArgs),

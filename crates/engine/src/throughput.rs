@@ -187,7 +187,8 @@ impl Trials<'_> {
             self.spend(frames as f64 * frame_bytes as f64)?;
             let asked = self.test.burst_test(sought.datagram_bytes(), direction, frames);
             let asked = asked.expect("the size was checked, and a count of datagrams is one");
-            search.take(&self.run(&asked, observer)?);
+            let record = self.run(&asked, observer)?;
+            search.take(record.legs.first().and_then(|leg| leg.udp.as_ref()));
         }
         Ok(search.found(frames_per_s))
     }

@@ -427,28 +427,32 @@ pub(crate) struct SearchOptions {
     /// Frame sizes with check sequence, 64 to 65553 bytes, or mtu (default: RFC 2544's seven)
     #[arg(long, short = 'l', value_name = "BYTES,...", value_delimiter = ',')]
     pub(crate) frames: Vec<FrameSize>,
-    /// Direction, as seen from this host; both is one after the other
+    /// up, down or both one after the other, as seen from this host (default up)
     #[arg(
-        long, value_name = "DIRECTION", default_value = "up", value_parser = parsers::direction()
+        long, value_name = "DIRECTION", default_value = "up", hide_default_value = true,
+        hide_possible_values = true, value_parser = parsers::direction()
     )]
     pub(crate) direction: Direction,
     /// The same as --direction down
     #[arg(long, short = 'R', conflicts_with = "direction")]
     pub(crate) reverse: bool,
-    /// Datagrams that may be lost, 0% to 50%
-    #[arg(long, value_name = "PERCENT", default_value = "0%")]
+    /// Datagrams that may be lost, 0% to 50% (default 0%)
+    #[arg(long, value_name = "PERCENT", default_value = "0%", hide_default_value = true)]
     pub(crate) loss: Percent,
-    /// Length of a trial, 200ms to 10min; RFC 2544 has 60s
+    /// Length of a trial, 200ms to 10min (default 1s; RFC 2544 has 60s)
     #[arg(
-        long, short = 't', value_name = "TIME", default_value = "1s",
+        long, short = 't', value_name = "TIME", default_value = "1s", hide_default_value = true,
         value_parser = parsers::time(200, 10 * parsers::MINUTE)
     )]
     pub(crate) trial: Span,
-    /// Trials of a rate, the most of which decide: odd, 1 to 15
-    #[arg(long, value_name = "N", default_value = "3", value_parser = parsers::number::<u32>(1, 15))]
+    /// Trials of a rate, the most of which decide: odd, 1 to 15 (default 3)
+    #[arg(
+        long, value_name = "N", default_value = "3", hide_default_value = true,
+        value_parser = parsers::number::<u32>(1, 15)
+    )]
     pub(crate) trials: u32,
-    /// How near the rate that fails is to the one that passes, 0.1% to 20%
-    #[arg(long, value_name = "PERCENT", default_value = "1%")]
+    /// How near the rate that fails is to the one that passes, 0.1% to 20% (default 1%)
+    #[arg(long, value_name = "PERCENT", default_value = "1%", hide_default_value = true)]
     pub(crate) width: Percent,
     /// Find the longest burst that passes whole, too: what the queue or bucket takes at once
     #[arg(long)]

@@ -11,7 +11,7 @@ use serde_with_macros::skip_serializing_none;
 use super::test::ThroughputTest;
 use crate::capacity::{Search, SearchFound};
 use crate::plan::{Direction, PlanError, Protocol, Test};
-use crate::record::Record;
+use crate::record::UdpEvidence;
 
 /// Longest burst that is tried, frames.
 pub const LONGEST_BURST: u64 = 1 << 16;
@@ -71,9 +71,8 @@ impl BurstSearch {
         self.search.next_number()
     }
 
-    /// Takes the run of the burst that [`BurstSearch::next_frames`] gave.
-    pub fn take(&mut self, record: &Record) {
-        let udp = record.legs.first().and_then(|leg| leg.udp.as_ref());
+    /// Takes what came of the burst that [`BurstSearch::next_frames`] gave, if anybody counted.
+    pub fn take(&mut self, udp: Option<&UdpEvidence>) {
         let Some((asked, udp)) = self.next_frames().zip(udp) else {
             self.search.handle_round(0);
             return;
@@ -129,28 +128,25 @@ impl ThroughputTest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Leg, UdpEvidence};
 
-    /// The record of a burst into a place for so many frames, of which those that fit wait for so
-    /// long in the mean.
-    fn record(sent: u64, fits: u64, delay_us: f64, at_socket: bool) -> Record {
+    /// What came of a burst into a place for so many frames, of which those that fit wait for so long
+    /// in the mean.
+    fn burst(sent: u64, fits: u64, delay_us: f64, at_socket: bool) -> UdpEvidence {
         let lost = sent.saturating_sub(fits);
-        let udp = UdpEvidence {
+        UdpEvidence {
             sent,
             lost,
             received: sent - lost,
             socket_drops: Some(if at_socket { lost } else { 0 }),
             added_delay_us: Some(delay_us),
             ..UdpEvidence::default()
-        };
-        let leg = Leg { udp: Some(udp), ..Leg::new(Direction::Up) };
-        Record { legs: vec![leg], ..Record::default() }
+        }
     }
 
     fn found(fits: u64, delay_us: f64, at_socket: bool) -> Burst {
         let mut search = BurstSearch::new(1518, None);
         while let Some(frames) = search.next_frames() {
-            search.take(&record(frames, fits, delay_us, at_socket));
+            search.take(Some(&burst(frames, fits, delay_us, at_socket)));
         }
         search.found(Some(10_000.0))
     }
@@ -172,7 +168,7 @@ mod tests {
         assert_eq!((all.frames, all.fails_at_frames, all.store), (LONGEST_BURST, None, None));
         let mut few = BurstSearch::new(1518, Some(15_180.0));
         assert_eq!(few.next_frames(), Some(10));
-        few.take(&Record::default());
+        few.take(None);
         assert_eq!(few.found(None).frames, 0);
     }
 }

@@ -26,6 +26,11 @@ const RAMP_TIME: f64 = 0.25;
 const GUESSES: u32 = 3;
 /// Sent over asked from which on the generator kept to the rate.
 const KEPT: f64 = 0.97;
+/// Sent over the most sent before, from which on a generator that missed the rate is not at its
+/// limit.
+const GAIN: f64 = 1.05;
+/// Trials in which the generator may miss a rate that it can reach: the host is too busy for more.
+const MAX_MISSES: u32 = 10;
 
 /// What a rate has to keep to count as carried, and how that is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,6 +98,10 @@ pub struct Search {
     guess: Guess,
     guesses: u32,
     trials: usize,
+    /// The highest rate that was sent.
+    most_sent: f64,
+    /// Trials in which the generator missed a rate that it had reached before.
+    misses: u32,
     is_generators: bool,
 }
 
@@ -102,6 +111,9 @@ struct Rate {
     per_s: f64,
     carried_s: f64,
     failed_s: f64,
+    /// Whether nearly all of it arrived when it failed: a packet that something else has lost, or
+    /// the very border.
+    by_little: bool,
 }
 
 impl Rate {
@@ -134,13 +146,15 @@ impl Search {
             guess: Guess::None,
             guesses: 0,
             trials: 0,
+            most_sent: 0.0,
+            misses: 0,
             is_generators: false,
         }
     }
 
     /// The trial to make; `None` when the search is over.
     pub fn next(&self) -> Option<Offer> {
-        if self.trials >= MAX_TRIALS {
+        if self.trials >= MAX_TRIALS || self.misses >= MAX_MISSES {
             return None;
         }
         let whole = self.goal.trial.as_secs_f64();
@@ -156,6 +170,9 @@ impl Search {
                 (!self.is_decided(failed)).then_some(Offer { per_s: failed.per_s, seconds: whole })
             }
             (None, Some(failed)) => offer(self.below(failed), whole),
+            (Some(_), Some(failed)) if failed.by_little && !self.is_decided(failed) => {
+                offer(failed.per_s, whole)
+            }
             (Some(carried), Some(failed)) if self.is_narrow(carried, failed) => {
                 let open = [carried, failed].into_iter().find(|rate| !self.is_decided(*rate));
                 open.and_then(|rate| offer(rate.per_s, whole))
@@ -170,15 +187,26 @@ impl Search {
             return;
         };
         self.trials += 1;
-        let is_short = outcome.sent_per_s < KEPT * offer.per_s;
-        let per_s = if is_short { outcome.sent_per_s.max(self.least) } else { offer.per_s };
-        if is_short {
-            self.most = self.most.min(per_s);
+        let is_missed = outcome.sent_per_s < KEPT * offer.per_s;
+        let per_s = if is_missed { outcome.sent_per_s.max(self.least) } else { offer.per_s };
+        let gains = outcome.sent_per_s > GAIN * self.most_sent;
+        self.most_sent = self.most_sent.max(outcome.sent_per_s);
+        if is_missed && !gains {
+            // A busy host sends less than it could; what it cannot reach by asking more is its most.
+            self.misses += u32::from(self.is_generators || self.failed().is_some());
             self.is_generators = true;
+            self.most = self.most.min(self.most_sent.max(self.least));
         }
         let is_carried = self.goal.keeps(&outcome);
-        self.note(per_s, offer.seconds, is_carried);
-        self.guess = self.guess_from(per_s, is_carried, &outcome);
+        let arrived = per_s * (1.0 - outcome.lost_share) / (1.0 + outcome.growth.unwrap_or(0.0));
+        let by_little = arrived * (1.0 + self.goal.width()) >= per_s;
+        self.note(Rate {
+            per_s,
+            carried_s: if is_carried { offer.seconds } else { 0.0 },
+            failed_s: if is_carried { 0.0 } else { offer.seconds },
+            by_little: is_carried || by_little,
+        });
+        self.guess = self.guess_from(per_s, is_carried, arrived);
         self.guesses += u32::from(matches!(self.guess, Guess::At(_)));
     }
 
@@ -229,24 +257,22 @@ impl Search {
         failed.per_s <= carried.per_s * (1.0 + 1.001 * self.goal.width())
     }
 
-    fn note(&mut self, per_s: f64, seconds: f64, is_carried: bool) {
-        let at = self.rates.iter().position(|rate| rate.per_s == per_s).unwrap_or_else(|| {
-            self.rates.push(Rate { per_s, carried_s: 0.0, failed_s: 0.0 });
-            self.rates.len() - 1
-        });
-        let time = match is_carried {
-            true => &mut self.rates[at].carried_s,
-            false => &mut self.rates[at].failed_s,
-        };
-        *time += seconds;
+    fn note(&mut self, trial: Rate) {
+        match self.rates.iter_mut().find(|rate| rate.per_s == trial.per_s) {
+            Some(rate) => {
+                rate.carried_s += trial.carried_s;
+                rate.failed_s += trial.failed_s;
+                rate.by_little &= trial.by_little;
+            }
+            None => self.rates.push(trial),
+        }
     }
 
-    fn guess_from(&self, per_s: f64, is_carried: bool, outcome: &Outcome) -> Guess {
+    fn guess_from(&self, per_s: f64, is_carried: bool, arrived: f64) -> Guess {
         let was_at = matches!(self.guess, Guess::At(guess) if guess == per_s);
         if is_carried {
             return if was_at { Guess::Above } else { Guess::None };
         }
-        let arrived = per_s * (1.0 - outcome.lost_share) / (1.0 + outcome.growth.unwrap_or(0.0));
         let guess = arrived / (1.0 + self.goal.width() / 2.0);
         match self.guess {
             // Each further guess could be one too many, and take a trial.
@@ -340,7 +366,7 @@ mod tests {
             prop_assert!(search.is_settled() && !search.is_generators());
             prop_assert!((0.98..=1.003).contains(&(found / carries)), "{search:?}");
             prop_assert!(fails > carries && fails <= found * 1.0101, "{search:?}");
-            prop_assert!(search.trials <= 24, "{search:?}");
+            prop_assert!(search.trials <= 28, "{search:?}");
         }
 
         /// One trial of five at rates that the path carries loses something that is not the path's.
@@ -384,6 +410,30 @@ mod tests {
         assert_eq!(search.carries(), Some(300_000.0));
         assert_eq!(search.fails(), None);
         assert!(search.is_generators() && search.is_settled(), "{search:?}");
+    }
+
+    #[test]
+    fn a_generator_that_falls_behind_now_and_then_is_not_at_its_limit() {
+        let path = Path { carries: 50_000.0, queue_s: 0.0, generates: f64::INFINITY };
+        let behind = |trial: usize, offer: Offer| {
+            let per_s = if trial < 3 || trial == 12 { 0.6 * offer.per_s } else { offer.per_s };
+            path.trial(Offer { per_s, ..offer })
+        };
+        let search = searched(behind, GOAL);
+        assert!(search.carries().is_some_and(|found| found > 49_000.0), "{search:?}");
+        assert!(!search.is_generators() && search.is_settled());
+    }
+
+    #[test]
+    fn a_generator_that_reaches_less_each_time_ends_the_search() {
+        let path = Path { carries: 1e6, queue_s: 0.0, generates: f64::INFINITY };
+        let less = |trial: usize, offer: Offer| Outcome {
+            sent_per_s: offer.per_s.min(1_000.0 - 50.0 * trial as f64),
+            ..path.trial(offer)
+        };
+        let search = searched(less, GOAL);
+        assert!(search.trials <= 15 && search.is_generators(), "{search:?}");
+        assert!(!search.is_settled());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::number::{
 };
 use super::parts::{caveats, destination, emulated};
 use crate::document::{Document, Ending, Surroundings};
-use crate::page::{Page, table};
+use crate::page::{Page, Table, table};
 
 impl Document for ThroughputDocument {
     /// The largest rate of each direction, the table by size, and what ends it there.
@@ -144,7 +144,11 @@ fn rows(page: &mut Page, document: &ThroughputDocument) {
     let is_both = document.test.direction == Direction::Both;
     let has_line = document.link_bps.is_some();
     page.gap();
-    let mut all = table! { &document.rows, row =>
+    let mut all = Table::of(&document.rows);
+    if is_both {
+        all = table! { to all, row => left "" => row.direction.word(); };
+    }
+    all = table! { to all, row =>
         right ["frame", "bytes"] => row.frame_bytes;
         right ["frames/s", "carried"] => row.frames_per_s.map(|n| n.round() as u64);
         right "rate" => row.frames_bps.map(rate);
@@ -155,12 +159,9 @@ fn rows(page: &mut Page, document: &ThroughputDocument) {
             right @1 ["of the", "line"] => row.line_percent.map(percent);
         };
     }
-    if is_both {
-        all = table! { to all, row => left "" => row.direction.word(); };
-    }
     if document.test.bursts {
         all = table! { to all, row =>
-            right ["longest", "burst"] => row.burst.as_ref().map(|burst| burst.frames);
+            right @4 ["longest", "burst"] => row.burst.as_ref().map(|burst| burst.frames);
         };
     }
     page.table(&table! { to all, row =>

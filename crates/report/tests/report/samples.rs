@@ -343,6 +343,8 @@ pub(crate) fn udp_partial() -> Record {
                 path_loss_percent: Some(0.0224),
                 jitter_us: 12.04,
                 added_delay_us: Some(12_400.0),
+                delay_growth_percent: Some(0.021),
+                delay_growth_error_percent: Some(0.014),
                 loss_spacing_variation: Some(0.31),
                 malformed: 0,
                 corrupted_bytes: Some(0),

@@ -66,6 +66,6 @@ fn both_directions_stand_apart_and_losses_at_any_rate_are_named() {
 #[test]
 fn a_history_has_each_size_by_its_name() {
     let observed = document().observed();
-    let names: Vec<&str> = observed.figures.iter().map(|figure| figure.metric.as_str()).collect();
+    let names: Vec<&str> = observed.figures().map(|(name, _)| name).collect();
     assert_eq!(names, ["up.64.frames_per_s", "up.1518.frames_per_s"]);
 }
