@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use linerate_core::analyze::{self, Claims, Input, MAX_BYTES, Options};
+use linerate_history::Place;
 
 use crate::args::{AnalyzeArgs, InputName};
 use crate::failure::Failure;
 use crate::files;
 use crate::output::{self, Output};
+use crate::stored;
 
 /// Reads the files, says what their figures can say, and prints that.
 ///
@@ -15,7 +17,11 @@ use crate::output::{self, Output};
 /// A file cannot be read or is wrong, an option names what is not in it, or a write failed.
 pub(crate) fn execute(args: &AnalyzeArgs) -> Result<(), Failure> {
     let options = options(args)?;
-    let files = args.files.iter().map(Contents::read).collect::<Result<Vec<_>, _>>()?;
+    let files = args
+        .files
+        .iter()
+        .map(|input| Contents::read(input, args.document.keep.db.as_ref()))
+        .collect::<Result<Vec<_>, _>>()?;
     let inputs: Vec<Input<'_>> = files.iter().map(Contents::input).collect();
     let table = analyze::read(&inputs).map_err(Failure::usage)?;
     let analysis = analyze::analyze(&table, &options).map_err(Failure::usage)?;
@@ -51,14 +57,14 @@ struct Contents {
 }
 
 impl Contents {
-    fn read(input: &InputName) -> Result<Self, Failure> {
+    fn read(input: &InputName, db: Option<&Place>) -> Result<Self, Failure> {
         // A file whose own name has a `=` in it goes before a label.
         let is_whole = input.label.is_none() || input.whole.exists();
         let path = if is_whole { &input.whole } else { &input.path };
         let name = path.display().to_string();
         let label = input.label.clone().filter(|_| !is_whole);
         Ok(Self {
-            bytes: files::read_bytes("", path, MAX_BYTES as u64).map_err(Failure::usage)?,
+            bytes: stored::read("", path, db, MAX_BYTES as u64)?,
             label: label.unwrap_or_else(|| name.clone()),
             name,
         })

@@ -14,7 +14,6 @@ mod trace;
 mod traffic;
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::builder::{Resettable, StyledStr};
@@ -25,8 +24,8 @@ use linerate_core::units::{BitRate, ByteCount, EndpointName, Span};
 
 pub(crate) use documents::{
     AnalyzeArgs, ChangesArgs, CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions,
-    HistoryArgs, HistoryCommand, InputName, MediansArgs, PruneArgs, ReportArgs, RerunArgs,
-    ShowArgs, WatchOptions,
+    HistoryArgs, HistoryCommand, InputName, ListArgs, MediansArgs, PruneArgs, ReportArgs,
+    RerunArgs, ShowArgs, WatchOptions,
 };
 pub(crate) use host::{
     ConnectionsArgs, HostCommand, HostProfileArgs, HostSetArgs, HostShowArgs, HostUndoArgs,
@@ -35,7 +34,7 @@ pub(crate) use host::{
     QosStatsArgs, QosStatusArgs, SortKey, WhichOptions,
 };
 pub(crate) use options::{Choice, TestOptions};
-pub(crate) use parsers::{Count, SCHEME};
+pub(crate) use parsers::{Count, SCHEME, names_host};
 pub(crate) use services::{
     BusOptions, LimitOptions, ListenOptions, MAX_FLOWS, MeshCommand, MeshJoinArgs, MeshMatrixArgs,
     MeshPairArgs, MeshPermissionsArgs, MeshUpArgs, MonitorArgs, OtherOptions, ProbeArgs, ServeArgs,
@@ -258,8 +257,11 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A document as --json or --output wrote it, or a packet capture (pcap, pcapng); - is stdin
-    #[arg(conflicts_with_all = ["process", "netns", "container", "time", "before", "prove"])]
+    /// A document, a saved run (number, label or last), a capture (pcap, pcapng); - is stdin
+    #[arg(
+        value_name = "FILE|RUN",
+        conflicts_with_all = ["process", "netns", "container", "time", "before", "prove"]
+    )]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) capture: CaptureOptions,
@@ -281,9 +283,9 @@ pub(crate) struct CaptureOptions {
         value_parser = parsers::number::<u16>(1, 65_535)
     )]
     pub(crate) port: Vec<u16>,
-    /// With this address
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) peer: Option<IpAddr>,
+    /// With this address, network (198.18.0.0/15) or name
+    #[arg(long, value_name = "PEER")]
+    pub(crate) peer: Option<String>,
     /// List all connections of a capture instead of explaining the largest
     #[arg(long, requires = "file")]
     pub(crate) flows: bool,

@@ -1,4 +1,4 @@
-//! `--baseline` and `--against`: an earlier document, read before anything is sent, and the changes
+//! `--baseline`: an earlier document, read before anything is sent, and the changes
 //! since.
 
 use std::path::Path;
@@ -17,6 +17,7 @@ use crate::failure::{Failure, note};
 use crate::files::{self, MAX_DOCUMENT};
 use crate::gate;
 use crate::history::{self, Against};
+use crate::{stored, typed};
 
 /// An earlier document, and how much worse the new one may be.
 pub(crate) struct Baseline {
@@ -91,16 +92,19 @@ fn open(
     asked: Option<&[String]>,
 ) -> Result<Option<Baseline>, Failure> {
     let worst = options.fail_on_worse;
-    let was = match (&options.baseline, &options.against) {
-        (Some(path), _) => read(path, schemas, asked).map_err(Failure::usage)?,
-        (None, Some(which)) => match history::observed(which, &against, schemas, asked)? {
+    let Some(path) = &options.baseline else {
+        return match worst {
+            Some(_) => Err(Failure::usage(anyhow!("--fail-on-worse needs --baseline"))),
+            None => Ok(None),
+        };
+    };
+    let option = typed::option("baseline");
+    let was = match stored::saved_run(path) {
+        Some(which) => match history::observed(&option, &which, &against, schemas, asked)? {
             Some(was) => was,
             None => return Ok(None),
         },
-        (None, None) if worst.is_some() => {
-            return Err(Failure::usage(anyhow!("--fail-on-worse needs --baseline or --against")));
-        }
-        (None, None) => return Ok(None),
+        None => read(&option, path, schemas, asked)?,
     };
     // A file can be compared with where the history cannot be read.
     let others = history::others(&against, schemas, asked).unwrap_or_else(|failure| {
@@ -110,25 +114,32 @@ fn open(
     Ok(Some(Baseline { was, others, worst }))
 }
 
-fn read(path: &Path, schemas: &[&str], asked: Option<&[String]>) -> anyhow::Result<Observed> {
-    let bytes = files::read_bytes("--baseline", path, MAX_DOCUMENT)?;
-    let place = || files::named("--baseline", path);
-    let document = linerate_report::document::read(&bytes).with_context(place)?;
-    let schema = linerate_report::document::schema(&bytes)?;
+fn read(
+    option: &str,
+    path: &Path,
+    schemas: &[&str],
+    asked: Option<&[String]>,
+) -> Result<Observed, Failure> {
+    let bytes = stored::read(option, path, None, MAX_DOCUMENT)?;
+    earlier(&bytes, schemas, asked).context(files::named(option, path)).map_err(Failure::usage)
+}
+
+/// The figures of an earlier document, if they can be set beside those of this test.
+fn earlier(bytes: &[u8], schemas: &[&str], asked: Option<&[String]>) -> anyhow::Result<Observed> {
+    let document = linerate_report::document::read(bytes)?;
+    let schema = linerate_report::document::schema(bytes)?;
     ensure!(
         schemas.contains(&schema),
-        "{}: it is a {}; beside this run a {} can be set",
-        place(),
-        schema,
+        "it is a {schema}; this run is compared with a {}",
         schemas.join(" or ")
     );
     if let Some(why) = document.why_partial() {
-        bail!("{}: it ended before its time and is no result: {why}", place());
+        bail!("it ended before its time and is no result: {why}");
     }
     let was = document.observed();
     // Another test has other figures, even on the same path.
     if let Some(other) = asked.and_then(|asked| was.differs_from(asked)) {
-        bail!("{}: it is of another test: {other}", place());
+        bail!("it is of another test: {other}");
     }
     Ok(was)
 }
@@ -162,8 +173,7 @@ mod tests {
     #[test]
     fn an_earlier_run_of_another_test_is_refused() {
         let earlier = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record.json");
-        let options =
-            BaselineOptions { baseline: Some(earlier.into()), against: None, fail_on_worse: None };
+        let options = BaselineOptions { baseline: Some(earlier.into()), fail_on_worse: None };
         let keep = KeepOptions { save: false, label: Vec::new(), db: None };
         let found = |keys: &[(&str, &str)]| {
             let mut draft = Draft::new(Workload::Stream);

@@ -1,11 +1,9 @@
 //! `explain FILE` of a packet capture.
 
-use std::fs::File;
-use std::io::{self, Cursor, Read};
-use std::path::Path;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use linerate_core::capture::{Capture, CaptureError, follow};
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::units::format_rfc3339;
@@ -14,73 +12,8 @@ use crate::args::{CaptureOptions, ExplainArgs};
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::progress::Progress;
+use crate::stored::Opened;
 use crate::{connections, run};
-
-/// A file, or standard input, whose first bytes were read.
-pub(crate) struct Opened {
-    /// Its name in messages.
-    pub(crate) name: String,
-    size: Option<u64>,
-    head: [u8; 4],
-    is_empty: bool,
-    /// All its bytes, from the beginning.
-    pub(crate) bytes: Box<dyn Read + Send>,
-}
-
-impl Opened {
-    /// Opens `path`; `-` is standard input.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
-        let name = path.display().to_string();
-        let is_stdin = name == "-";
-        let name = if is_stdin { "standard input".to_owned() } else { name };
-        let (size, mut bytes): (_, Box<dyn Read + Send>) = if is_stdin {
-            (None, Box::new(io::stdin()))
-        } else {
-            let file = File::open(path).with_context(|| name.clone())?;
-            let size = file.metadata().ok().filter(|file| file.is_file());
-            (size.map(|file| file.len()), Box::new(file))
-        };
-        let mut head = Vec::new();
-        let begin = (&mut bytes).take(4);
-        { begin }.read_to_end(&mut head).with_context(|| name.clone())?;
-        let mut four = [0; 4];
-        four[..head.len()].copy_from_slice(&head);
-        Ok(Self {
-            name,
-            size,
-            head: four,
-            is_empty: head.is_empty(),
-            bytes: Box::new(Cursor::new(head).chain(bytes)),
-        })
-    }
-
-    /// Whether it begins like pcap, in both byte orders and resolutions, or pcapng.
-    pub(crate) fn is_capture(&self) -> bool {
-        let magic = u32::from_be_bytes(self.head);
-        let either = [magic, magic.swap_bytes()];
-        let pcap = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34];
-        magic == 0x0a0d_0d0a || either.iter().any(|magic| pcap.contains(magic))
-    }
-
-    /// Whether it begins like JSON or HTML, or is empty.
-    pub(crate) fn may_be_a_document(&self) -> bool {
-        let begin = self.head.iter().find(|byte| !byte.is_ascii_whitespace());
-        matches!(begin, None | Some(b'{' | b'[' | b'<' | 0xef)) || self.is_empty
-    }
-
-    /// The command that decompresses it, if it is compressed.
-    pub(crate) fn unpacked_by(&self) -> Option<&'static str> {
-        match self.head {
-            [0x1f, 0x8b, ..] => Some("gzip -dc"),
-            [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd -dc"),
-            [0xfd, b'7', b'z', b'X'] => Some("xz -dc"),
-            _ => None,
-        }
-    }
-}
 
 /// Explains the connections of a capture.
 ///
@@ -116,12 +49,15 @@ fn failure(name: &str, error: CaptureError) -> Failure {
 /// Keeps the connections that were asked for.
 fn keep_asked(args: &ExplainArgs, name: &str, capture: &mut Capture) -> Result<(), Failure> {
     let CaptureOptions { port, peer, .. } = &args.capture;
+    let networks = peer.as_deref().map(connections::peers).transpose().map_err(Failure::usage)?;
     let all = capture.flows.len();
     capture.flows.retain(|flow| {
         let mut ends = flow.ends.iter();
         let has_port = ends.clone().any(|end| port.contains(&end.port()));
-        let has_peer = ends.any(|end| *peer == Some(end.ip()));
-        (port.is_empty() || has_port) && (peer.is_none() || has_peer)
+        let has_peer = networks.as_ref().is_none_or(|networks| {
+            ends.any(|end| networks.iter().any(|network| is_in(end.ip(), *network)))
+        });
+        (port.is_empty() || has_port) && has_peer
     });
     if capture.flows.is_empty() {
         let asked = args.capture.asked().unwrap_or_default();
@@ -132,12 +68,43 @@ fn keep_asked(args: &ExplainArgs, name: &str, capture: &mut Capture) -> Result<(
     Ok(())
 }
 
+/// Whether an address is in a network, whose length is in bits.
+fn is_in(address: IpAddr, (network, length): (IpAddr, u8)) -> bool {
+    let same = match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => return false,
+    };
+    same >= length.into()
+}
+
 impl CaptureOptions {
     /// The selection in words: `with port 80 or 443`; `None` for all.
     pub(crate) fn asked(&self) -> Option<String> {
-        connections::in_words(&self.port, [self.peer.map(|peer| format!("of {peer}"))])
+        connections::in_words(&self.port, [self.peer.as_ref().map(|peer| format!("of {peer}"))])
     }
 }
 
 /// Most connections that are kept.
 const MAX_CONNECTIONS: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_has_the_addresses_that_begin_like_it() {
+        for (address, network, length, has) in [
+            ("198.18.3.4", "198.18.0.0", 15, true),
+            ("198.20.0.1", "198.18.0.0", 15, false),
+            ("198.18.0.1", "198.18.0.1", 32, true),
+            ("10.0.0.1", "0.0.0.0", 0, true),
+            ("2001:2::7", "2001:2::", 48, true),
+            ("2001:3::7", "2001:2::", 48, false),
+            ("2001:2::7", "0.0.0.0", 0, false),
+        ] {
+            let network = (network.parse().unwrap(), length);
+            assert_eq!(is_in(address.parse().unwrap(), network), has, "{address}");
+        }
+    }
+}

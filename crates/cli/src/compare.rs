@@ -150,7 +150,7 @@ impl Observer for CompareProgress {
 impl CompareObserver for CompareProgress {
     fn begins(&mut self, [fewest, most]: [u32; 2]) {
         self.0.line(&format!(
-            "at least {fewest} pairs, at most {most}; last: when an answer is expected"
+            "{fewest} to {most} pairs; behind each, how many an answer is expected to take"
         ));
     }
 

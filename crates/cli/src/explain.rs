@@ -5,19 +5,21 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use anyhow::{anyhow, ensure};
+use anyhow::{Context, anyhow, ensure};
 use linerate_core::connection::{CONNECTIONS_SCHEMA, ConnectionsDocument};
 use linerate_core::units::Span;
 use linerate_engine::connections::{Watch, explain_connections, prove_path};
+use linerate_history::Place;
 use linerate_report::document::{StoredDocument, schema};
 
 use crate::args::{ExplainArgs, WhichOptions};
-use crate::capture::{self, Opened};
+use crate::capture;
 use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT};
 use crate::output::{self, Format, Output};
 use crate::progress::Progress;
-use crate::{connections, plan, report, run};
+use crate::stored::{self, Opened};
+use crate::{connections, plan, run};
 
 /// Explains what the arguments name.
 ///
@@ -29,7 +31,8 @@ pub(crate) fn execute(args: &ExplainArgs) -> Result<(), Failure> {
     let Some(file) = &args.file else {
         return other_programs(args, format);
     };
-    let opened = Opened::new(file).map_err(|error| no_file(file, error))?;
+    let opened = Opened::new("", file, args.document.keep.db.as_ref());
+    let opened = opened.map_err(|failure| no_file(file, failure))?;
     if opened.is_capture() {
         return capture::execute(args, format, opened);
     }
@@ -39,33 +42,28 @@ pub(crate) fn execute(args: &ExplainArgs) -> Result<(), Failure> {
     output.read_by(files::explaining(file), document.command.clone()).write(&*document)
 }
 
-/// Why a file cannot be opened. Where its name is a number, a port or a process is meant.
-fn no_file(file: &Path, error: anyhow::Error) -> Failure {
+/// Why a file cannot be opened. Where its name is a number, a port or a process may be meant.
+fn no_file(file: &Path, failure: Failure) -> Failure {
     let number = file.to_str().and_then(|name| name.parse::<u32>().ok());
     let Some(number) = number.filter(|_| !file.exists()) else {
-        return Failure::usage(error);
+        return failure;
     };
     let port =
         if number > u32::from(u16::MAX) { String::new() } else { format!("--port {number} or ") };
     Failure::usage(anyhow!(
-        "{number}: there is no such file; connections are chosen by {port}--pid {number}"
+        "{number}: there is no such file and no such saved run; connections are chosen by \
+         {port}--pid {number}"
     ))
 }
 
 /// The document that a file holds.
 fn stored(args: &ExplainArgs, opened: Opened) -> anyhow::Result<StoredDocument> {
-    let name = opened.name.clone();
+    let name = &opened.name;
     ensure!(
         args.capture.asked().is_none() && !args.capture.flows,
         "{name}: --port, --peer and --flows are for packet captures, and this file is none"
     );
-    let mut documents = report::documents(opened, "explain")?;
-    ensure!(
-        documents.len() == 1,
-        "{name}: a report of {} documents; explain takes a file with one",
-        documents.len()
-    );
-    Ok(documents.remove(0))
+    opened.document("explain")
 }
 
 /// Watches and explains connections of other programs on this host.
@@ -74,7 +72,8 @@ fn other_programs(args: &ExplainArgs, format: Format) -> Result<(), Failure> {
         let why = "--csv: connections that are watched have no records; give --json";
         return Err(Failure::usage(anyhow!(why)));
     }
-    let before = args.watch.before.as_deref().map(earlier).transpose()?;
+    let db = args.document.keep.db.as_ref();
+    let before = args.watch.before.as_deref().map(|path| earlier(path, db)).transpose()?;
     let output = Output::open(&args.document, format)?;
     let mut document = watched(args)?;
     if let Some(before) = &before {
@@ -86,7 +85,7 @@ fn other_programs(args: &ExplainArgs, format: Format) -> Result<(), Failure> {
 fn watched(args: &ExplainArgs) -> Result<ConnectionsDocument, Failure> {
     let which = WhichOptions {
         port: args.capture.port.clone(),
-        peer: args.capture.peer.map(|peer| peer.to_string()),
+        peer: args.capture.peer.clone(),
         owner: args.watch.owner.clone(),
     };
     let Some(asked) = connections::asked(&which) else {
@@ -128,15 +127,17 @@ fn one_peer(document: &ConnectionsDocument) -> anyhow::Result<()> {
 }
 
 /// An earlier document of connections.
-fn earlier(path: &Path) -> Result<ConnectionsDocument, Failure> {
-    files::parse("--before", path, MAX_DOCUMENT, |text| {
-        let schema = schema(text.as_bytes())?;
+fn earlier(path: &Path, db: Option<&Place>) -> Result<ConnectionsDocument, Failure> {
+    let bytes = stored::read("--before", path, db, MAX_DOCUMENT)?;
+    let parse = || {
+        let schema = schema(&bytes)?;
         ensure!(
             schema == CONNECTIONS_SCHEMA,
             "it is a {schema}; this takes a {CONNECTIONS_SCHEMA}, as this command writes it"
         );
-        let mut document = ConnectionsDocument::parse(text.as_bytes())?;
+        let mut document = ConnectionsDocument::parse(&bytes)?;
         document.explain();
         anyhow::Ok(document)
-    })
+    };
+    parse().with_context(|| files::named("--before", path)).map_err(Failure::usage)
 }

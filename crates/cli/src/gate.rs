@@ -5,7 +5,7 @@
 use anyhow::{anyhow, bail, ensure};
 use linerate_core::compare::Comparison;
 use linerate_core::record::{Baseline, Change, Check, is_cost};
-use linerate_core::units::{BitRate, Percent};
+use linerate_core::units::{BitRate, Percent, digits};
 use linerate_report::Document;
 use linerate_report::text::how_sure;
 
@@ -80,9 +80,9 @@ fn beside(change: &Change) -> String {
     let unit = if change.metric.ends_with("effect_percent") { "points" } else { "%" };
     let word = if worse > 0.0 { "worse" } else { "better" };
     format!(
-        "{} is {:.1} {unit} {word} than the baseline's: {}",
+        "{} is {} {unit} {word} than the baseline's: {}",
         change.metric,
-        worse.abs(),
+        digits(worse.abs()),
         how_sure(change)
     )
 }
@@ -98,7 +98,8 @@ pub(crate) fn hold_comparison(found: &Comparison, fail_on: FailOn) -> anyhow::Re
         let effect = conclusion.effect_percent;
         let is_worse = (effect > 0.0) == is_cost(metric) && !conclusion.equivalent;
         if conclusion.different && (is_worse || fail_on == FailOn::Different) {
-            bail!("{gate}: {metric} of B is {effect:+.1} % of A's");
+            let way = if effect > 0.0 { "higher" } else { "lower" };
+            bail!("{gate}: {metric} is {} % {way} under B than under A", digits(effect.abs()));
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::args::{
     CompareRunsArgs, ExportArgs, ExportFormat, FilterOptions, HistoryArgs, HistoryCommand,
-    KeepOptions, PathOptions, PruneArgs, ShowArgs, WhichRun,
+    KeepOptions, ListArgs, PathOptions, PruneArgs, ShowArgs, WhichRun,
 };
 use crate::failure::{self, Failure};
 use crate::files::OutputFile;
@@ -32,7 +32,8 @@ use crate::{gate, output};
 /// There is no such run, or the history cannot be read or written.
 pub(crate) fn execute(args: &HistoryArgs) -> Result<(), Failure> {
     match &args.command {
-        None => list(args),
+        None => list(&args.list),
+        Some(HistoryCommand::List(args)) => list(args),
         Some(HistoryCommand::Show(args)) => show(args),
         Some(HistoryCommand::Compare(args)) => compare(args),
         Some(HistoryCommand::Changes(args)) => trend::execute(args),
@@ -67,7 +68,7 @@ fn kept(db: Option<&Place>) -> Result<History, Failure> {
 pub(super) fn existing(named: &str, place: &Place, maker: &str) -> Result<History, Failure> {
     match place {
         Place::File(path) if !path.exists() => Err(Failure::usage(anyhow!(
-            "{named} {}: there is no such history; {maker} makes one",
+            "{named} {}: there is no history there yet; {maker} makes one",
             path.display()
         ))),
         place => open_at(named, place),
@@ -79,7 +80,7 @@ pub(crate) fn unusable(error: HistoryError) -> Failure {
     Failure::failed(anyhow!(error))
 }
 
-fn list(args: &HistoryArgs) -> Result<(), Failure> {
+fn list(args: &ListArgs) -> Result<(), Failure> {
     let history = kept(args.place.db.as_ref())?;
     let runs = history.list(&filter(&args.which, Some(args.most))).map_err(unusable)?;
     if runs.is_empty() {
@@ -100,12 +101,17 @@ fn test(run: &Run) -> String {
     format!("{} {}", run.workload, run.detail).trim_end().to_owned()
 }
 
+/// The number of a run that was asked for.
+fn run_of(history: &History, which: &WhichRun) -> Result<i64, Failure> {
+    number(history, which)?.ok_or_else(|| {
+        Failure::usage(anyhow!("the history has no run {which}; linerate history lists them"))
+    })
+}
+
 /// A saved document with what is concluded from it.
 pub(crate) fn stored(history: &History, id: i64) -> Result<StoredDocument, Failure> {
     let found = history.document(id).map_err(unusable)?;
-    let text = found.ok_or_else(|| {
-        Failure::usage(anyhow!("the history has no run {id}; linerate history lists them"))
-    })?;
+    let text = found.ok_or_else(|| Failure::usage(anyhow!("the history has no run {id}")))?;
     let mut document = document::read(text.as_bytes())
         .with_context(|| format!("run {id} of the history"))
         .map_err(Failure::usage)?;
@@ -114,11 +120,13 @@ pub(crate) fn stored(history: &History, id: i64) -> Result<StoredDocument, Failu
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {
-    let document = stored(&kept(args.place.db.as_ref())?, args.id)?;
+    let history = kept(args.place.db.as_ref())?;
+    let id = run_of(&history, &args.run)?;
+    let document = stored(&history, id)?;
     if args.json {
         return output::print(&document.json());
     }
-    let evidence = format!("linerate history show {} --details", args.id);
+    let evidence = format!("linerate history show {id} --details");
     output::print(&document.text(Style {
         details: args.details,
         evidence: Some(evidence.leak()),
@@ -128,24 +136,18 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
 
 fn compare(args: &CompareRunsArgs) -> Result<(), Failure> {
     let history = kept(args.place.db.as_ref())?;
-    let [a, b] = [stored(&history, args.a)?, stored(&history, args.b)?];
-    let [was, is] = [a.observed(), b.observed()];
+    let [a, b] = [run_of(&history, &args.a)?, run_of(&history, &args.b)?];
+    let [earlier, later] = [stored(&history, a)?, stored(&history, b)?];
+    let [was, is] = [earlier.observed(), later.observed()];
     if let Some(differs) = was.differs_from(is.options()) {
-        return Err(Failure::usage(anyhow!(
-            "runs {} and {} are of different tests: {differs}",
-            args.a,
-            args.b
-        )));
+        let why = format!("runs {a} and {b} are of different tests: {differs}");
+        return Err(Failure::usage(anyhow!(why)));
     }
-    let found = was.until_beside(&is, &others_of(&history, args.b, &is)?);
+    let found = was.until_beside(&is, &others_of(&history, b, &is)?);
     if found.changes.is_empty() {
-        return Err(Failure::usage(anyhow!(
-            "runs {} and {} have no figure in common",
-            args.a,
-            args.b
-        )));
+        return Err(Failure::usage(anyhow!("runs {a} and {b} have no figure in common")));
     }
-    let title = format!("Run {} against run {}: {}", args.b, args.a, b.answer());
+    let title = format!("Run {b} against run {a}: {}", later.answer());
     output::print(&text::changes(&title, &found, output::style()))?;
     gate::hold_change(&found, args.fail_on_worse)
 }
@@ -230,7 +232,7 @@ fn prune(args: &PruneArgs) -> Result<(), Failure> {
     };
     let gone = history.prune(&old).map_err(unusable)?;
     let runs = if gone == 1 { "run" } else { "runs" };
-    output::print(&format!("{gone} {runs} taken away\n"))
+    output::print(&format!("{gone} {runs} deleted\n"))
 }
 
 /// Where a saved run is looked for, and what it must be of.
@@ -302,17 +304,45 @@ pub(crate) fn others(
     if against.path.is_none() {
         return Ok(Vec::new());
     }
-    let db = against.keep.db.as_ref();
-    let is_there = match place(db) {
-        Ok(Place::File(path)) => path.exists(),
-        Ok(Place::Server(_)) => true,
-        // Nothing says where it would be.
-        Err(_) => false,
-    };
-    if !is_there {
-        return Ok(Vec::new());
+    match if_there(against.keep.db.as_ref())? {
+        Some(history) => of_same_test(&history, &against.filter(schemas), asked),
+        None => Ok(Vec::new()),
     }
-    of_same_test(&open(db)?, &against.filter(schemas), asked)
+}
+
+/// The history, unless there is none yet.
+fn if_there(db: Option<&Place>) -> Result<Option<History>, Failure> {
+    match place(db) {
+        Ok(Place::File(path)) if !path.exists() => Ok(None),
+        Ok(_) => open(db).map(Some),
+        // Nothing says where it would be.
+        Err(_) => Ok(None),
+    }
+}
+
+/// The number and the document of a run, of several with a label the newest; `None` if there is no
+/// such run.
+///
+/// # Errors
+/// The history cannot be read.
+pub(crate) fn newest(
+    which: &WhichRun,
+    db: Option<&Place>,
+) -> Result<Option<(i64, String)>, Failure> {
+    let Some(history) = if_there(db)? else { return Ok(None) };
+    let Some(id) = number(&history, which)? else { return Ok(None) };
+    Ok(history.document(id).map_err(unusable)?.map(|text| (id, text)))
+}
+
+/// The number of a run, if there is such a run.
+fn number(history: &History, which: &WhichRun) -> Result<Option<i64>, Failure> {
+    let all = Filter { most: Some(1), ..Filter::default() };
+    let filter = match which {
+        WhichRun::Last => all,
+        WhichRun::Number(id) => Filter { id: Some(*id), ..all },
+        WhichRun::Label(key, value) => Filter { labels: vec![(key.clone(), value.clone())], ..all },
+    };
+    Ok(history.list(&filter).map_err(unusable)?.pop().map(|run| run.id))
 }
 
 fn of_same_test(
@@ -345,6 +375,7 @@ fn of_same_test(
 /// # Errors
 /// There is none, or the history cannot be read.
 pub(crate) fn observed(
+    option: &str,
     which: &WhichRun,
     against: &Against<'_>,
     schemas: &[&str],
@@ -379,14 +410,16 @@ pub(crate) fn observed(
         }
     }
     if *which == WhichRun::Last && against.keep.save {
-        failure::note("--against last: no earlier run of this test is saved; this is the first");
+        failure::note(&format!(
+            "{option} last: no earlier run of this test is saved; this is the first"
+        ));
         return Ok(None);
     }
     Err(Failure::usage(match other {
-        Some((id, differs)) => anyhow!("--against {which}: run {id}: {differs}"),
+        Some((id, differs)) => anyhow!("{option} {which}: run {id}: {differs}"),
         None => anyhow!(
-            "--against {which}: the history has no such {workload} of this path; save one with \
-             --save"
+            "{option} {which}: there is no such file, and the history has no such {workload} of \
+             this path; save one with --save"
         ),
     }))
 }

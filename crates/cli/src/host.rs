@@ -64,7 +64,7 @@ fn undo(args: &HostUndoArgs) -> Result<(), Failure> {
     let is_failed = |outcome| outcome == ChangeOutcome::Failed;
     match document.changes.iter().find(|change| is_failed(change.outcome)) {
         Some(change) => Err(Failure::failed(anyhow!(
-            "{} could not be put back; it is still written down",
+            "{} could not be put back; it is still in the journal",
             change.key
         ))),
         None => Ok(()),

@@ -101,7 +101,7 @@ fn mix_of(name: &str, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mi
 /// The mix of a document that a load has left, for as many endpoints as it had.
 fn again(path: &Path, choice: &MixChoice, hosts: &[String]) -> anyhow::Result<Mix> {
     let bytes = files::read_bytes("", path, files::MAX_DOCUMENT)?;
-    ensure!(schema(&bytes)? == LOAD_SCHEMA, "it is no document of a load");
+    ensure!(schema(&bytes)? == LOAD_SCHEMA, "it is not a document of a load");
     let document: LoadDocument = serde_json::from_slice(&bytes)?;
     ensure!(
         choice.time.is_none() && choice.flows.is_none(),

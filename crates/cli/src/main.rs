@@ -30,6 +30,7 @@
 //! | [`serve`] | `serve`: the endpoint |
 //! | [`run`] | calls of the engine that several commands share |
 //! | [`report`] | stored documents as a page with charts |
+//! | [`stored`](mod@stored) | what an argument FILE names: a file, stdin, a saved run |
 //! | [`experiment`] | the experiments of `run` |
 //! | [`profile`](mod@profile) | where the CPU time of a transfer goes |
 //! | [`trace`] | the route to a host |
@@ -81,6 +82,7 @@ mod rerun;
 mod run;
 mod serve;
 mod site;
+mod stored;
 mod target;
 mod throughput;
 mod trace;

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use linerate_core::record::Interval;
@@ -29,7 +31,38 @@ pub(crate) struct Progress {
     turn: Option<Arc<Turn>>,
     /// The run goes on even if nobody reads its intervals.
     is_kept: bool,
+    waiting: Option<Waiting>,
 }
+
+/// A line that is shown unless this is dropped within [`SILENCE`].
+#[derive(Debug)]
+struct Waiting {
+    /// Dropped to end the thread.
+    is_over: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Waiting {
+    fn new(line: String) -> Self {
+        let (is_over, ends) = channel();
+        let thread = thread::spawn(move || {
+            if ends.recv_timeout(SILENCE) == Err(RecvTimeoutError::Timeout) {
+                show(&line);
+            }
+        });
+        Self { is_over: Some(is_over), thread: Some(thread) }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        drop(self.is_over.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Longest time without a sign of life.
+const SILENCE: Duration = Duration::from_millis(700);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProgressView {
@@ -60,6 +93,7 @@ impl Progress {
             takes_s: None,
             turn: None,
             is_kept: false,
+            waiting: None,
         }
     }
 
@@ -97,8 +131,19 @@ impl Progress {
         self.planned_s = seconds;
     }
 
+    /// Begins what is usually over at once, such as connecting: it is shown if it takes longer.
+    pub(crate) fn waits(&mut self, text: &str) {
+        let text = printable(text);
+        self.waiting = match self.view {
+            ProgressView::Live => Some(Waiting::new(live_line(&text))),
+            ProgressView::Plain => Some(Waiting::new(format!("{text}\n"))),
+            ProgressView::Quiet | ProgressView::JsonStream => None,
+        };
+    }
+
     /// Begins a step, such as the second repeat of a size.
     pub(crate) fn phase(&mut self, text: &str) {
+        self.waiting = None;
         self.phase = printable(text);
         if let Some(turn) = &self.turn {
             turn.say(&self.step());
@@ -115,6 +160,7 @@ impl Progress {
     /// # Errors
     /// `--json-stream`: stdout cannot be written, or nobody reads it any more.
     fn show_interval(&mut self, interval: &Interval) -> Result<(), Failure> {
+        self.waiting = None;
         if let Some(turn) = &self.turn {
             let figures = text::interval_line(interval, Style::default());
             turn.say(&format!("{} {}", self.step(), figures.trim_start()));
@@ -157,7 +203,8 @@ impl Progress {
         show(&format!("linerate: warning: {}\n", printable(text)));
     }
 
-    fn erase(&self) {
+    fn erase(&mut self) {
+        self.waiting = None;
         if self.view == ProgressView::Live {
             show(ERASE);
         }

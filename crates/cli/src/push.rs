@@ -130,7 +130,7 @@ impl PushConnection {
     fn tell(&self, answered: &anyhow::Result<u16>) {
         let to = format!("--otlp {}", self.to.authority);
         output::note(&match answered {
-            Ok(200..300) => format!("{to}: metrics are taken again"),
+            Ok(200..300) => format!("{to}: takes metrics again"),
             Ok(status) => format!("{to}: answered {status}; the tests go on"),
             Err(error) => format!("{to}: {error:#}; the tests go on"),
         });

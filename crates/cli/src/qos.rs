@@ -25,7 +25,7 @@ use crate::{output, run};
 /// # Errors
 /// With the kind that decides the exit status.
 pub(crate) fn execute(command: QosCommand) -> Result<(), Failure> {
-    qos::tell_when_waiting(|| output::note("another `linerate qos` is at work: waiting for it"));
+    qos::tell_when_waiting(|| output::note("another `linerate qos` is running: waiting for it"));
     match command {
         QosCommand::Check(args) => check(&args),
         QosCommand::Apply(args) => apply(args),

@@ -4,21 +4,21 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use linerate_report::document::StoredDocument;
 use linerate_report::html;
 use linerate_report::text::{Form, Style};
 
 use crate::args::ReportArgs;
-use crate::capture::Opened;
 use crate::failure::Failure;
-use crate::files::{self, MAX_DOCUMENT, OutputFile};
+use crate::files::OutputFile;
 use crate::output;
+use crate::stored::Opened;
 
 /// Writes the page and the pictures that were asked for.
 ///
 /// # Errors
-/// A file is no document, or what was made of them cannot be written.
+/// Something is no document, or what was made of them cannot be written.
 pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
     let file = OutputFile::of_output(args.output.as_deref())?;
     let is_page = file.is_some() || args.svg.is_none();
@@ -34,8 +34,8 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
     }
     let mut documents = Vec::new();
     for path in &args.files {
-        let read = Opened::new(path).and_then(|opened| self::documents(opened, "report"));
-        documents.extend(read.map_err(Failure::usage)?);
+        let opened = Opened::new("", path, args.place.db.as_ref())?;
+        documents.extend(opened.documents("report").map_err(Failure::usage)?);
     }
     documents.iter_mut().for_each(|document| document.annotate());
     if let Some(directory) = &args.svg {
@@ -50,30 +50,6 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failure> {
         Some(file) => file.write(&page),
         None => output::print(&page),
     }
-}
-
-/// The documents in a file: one, or those of a report.
-pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<StoredDocument>> {
-    let name = opened.name.clone();
-    if opened.is_capture() {
-        bail!("{name}: a packet capture: linerate explain {name} --json --output FILE, then FILE");
-    }
-    if let Some(unpack) = opened.unpacked_by() {
-        bail!("{name}: it is compressed: {unpack} FILE | linerate {command} -");
-    }
-    if !opened.may_be_a_document() {
-        let other = match command {
-            "explain" => "a packet capture (pcap, pcapng)",
-            _ => "a page of `linerate report` (HTML)",
-        };
-        bail!("{name}: it is neither a document of linerate's (JSON) nor {other}");
-    }
-    let bytes = files::read_open(opened.bytes, &name, MAX_DOCUMENT)?;
-    let documents = html::documents(&bytes).with_context(|| name.clone())?;
-    if documents.is_empty() {
-        bail!("{name}: an HTML page without a document of linerate");
-    }
-    Ok(documents)
 }
 
 fn markdown(documents: &[StoredDocument]) -> String {

@@ -3,11 +3,10 @@
 use anyhow::{Context, ensure};
 use linerate_core::remedy::shell_word;
 use linerate_core::units::listed;
-use linerate_report::document;
 
 use crate::args::{Command, RerunArgs};
 use crate::failure::{Failure, without_passwords};
-use crate::files::{self, MAX_DOCUMENT};
+use crate::stored::Opened;
 use crate::typed::{self, CommandLine, OF_OUTPUT};
 use crate::{output, usage};
 
@@ -15,14 +14,13 @@ use crate::{output, usage};
 /// there is none.
 ///
 /// # Errors
-/// The file is no document with such a command.
+/// There is no such document, or it has no such command.
 pub(crate) fn command(args: &RerunArgs) -> Result<Option<Command>, Failure> {
-    let bytes = files::read_bytes("", &args.file, MAX_DOCUMENT).map_err(Failure::usage)?;
-    let again = document::read(&bytes)
-        .map_err(Into::into)
-        .and_then(|stored| again(&stored.command, args.host.as_deref(), typed::line()));
-    let place = || args.file.display().to_string();
-    let words = again.with_context(place).map_err(Failure::usage)?.words();
+    let opened = Opened::new("", &args.file, args.document.keep.db.as_ref())?;
+    let name = opened.name.clone();
+    let document = opened.document("rerun").map_err(Failure::usage)?;
+    let again = again(&document.command, args.host.as_deref(), typed::line());
+    let words = again.context(name).map_err(Failure::usage)?.words();
     let line: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
     let line = without_passwords(&line.join(" "));
     if args.list {

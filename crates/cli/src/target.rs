@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail, ensure};
 use linerate_core::plan::{Direction, Plan, Protocol, Test, Traffic};
 use linerate_core::remedy::shell_word;
-use linerate_core::units::{DEFAULT_PORT, EndpointName, Family};
+use linerate_core::units::{DEFAULT_PORT, EndpointName, Family, Span};
 use linerate_core::wire::Key;
 use linerate_engine::{Target, knows_congestion, random_hex};
 use serde_json::Value;
@@ -38,6 +38,8 @@ pub(crate) fn look_up(
     let key_file = options.key_file.as_deref();
     let key = files::read_key(key_file, |warning| progress.warn(warning))?;
     let port = name.port.or(options.port).unwrap_or(DEFAULT_PORT);
+    let connect_timeout = options.connect_timeout.map_or(DEFAULT_CONNECT_TIMEOUT, |t| t.0);
+    progress.waits(&format!("connecting to {name}, for {} at most", Span(connect_timeout)));
     let found = (name.host.as_str(), port).to_socket_addrs();
     let addresses = wanted(found, options).context(name.to_string()).map_err(Failure::usage)?;
     Ok(Target {
@@ -46,7 +48,7 @@ pub(crate) fn look_up(
         source: options.source,
         device: options.device.clone(),
         key,
-        connect_timeout: options.connect_timeout.map_or(DEFAULT_CONNECT_TIMEOUT, |t| t.0),
+        connect_timeout,
     })
 }
 
@@ -237,7 +239,9 @@ impl Remote {
         started.name.port = Some(listens.map_err(|error| match error.kind() {
             // ssh, or the script, has ended.
             io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => anyhow!(failed),
-            io::ErrorKind::TimedOut => anyhow!("{place}: no endpoint listens after {PATIENCE:?}"),
+            io::ErrorKind::TimedOut => {
+                anyhow!("{place}: no endpoint listens there after {PATIENCE:?}")
+            }
             _ => anyhow!(error).context(failed),
         })?);
         Ok(started)

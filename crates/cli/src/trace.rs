@@ -42,6 +42,9 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
     let checked = options.config.check();
     checked.map_err(|error| Failure::usage(out_of_range(&error)))?;
     let mut progress = Progress::new(format, args.document.quiet);
+    if !args.rounds.watch {
+        progress.waits(&format!("tracing the route to {}", options.host));
+    }
     let mut document = match pace(args) {
         Some(pace) => rounds(args, &options, pace, progress)?,
         None => {
@@ -49,7 +52,9 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
                 progress.takes([BANDWIDTH; 2]);
             }
             let stop = run::signals()?;
-            once(args, site.as_ref(), &options, &stop)?
+            let document = once(args, site.as_ref(), &options, &stop)?;
+            drop(progress);
+            document
         }
     };
     (document.caveats).extend(site.iter().flat_map(Site::caveats));

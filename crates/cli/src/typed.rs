@@ -97,7 +97,7 @@ impl CommandLine {
 
 /// The arguments that say where a document goes and what it is held to: a rerun is given its own.
 pub(crate) const OF_OUTPUT: &str = "details json json_stream csv output quiet save label db title \
-     extra_data baseline against fail_on_worse fail_on fail_below fail_below_rpm flame folded";
+     extra_data baseline fail_on_worse fail_on fail_below fail_below_rpm flame folded";
 
 /// The words that give an argument the values that were read.
 fn words_of(argument: &Arg, matches: &ArgMatches) -> Vec<String> {

@@ -12,7 +12,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use linerate_core::units::{self, listed, quoted, shortened};
 
-use crate::args::{self, Cli, Load, LoadLine};
+use crate::args::{self, Cli, Load, LoadLine, WhichRun};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::typed::{self, CommandLine};
@@ -23,7 +23,7 @@ use crate::typed::{self, CommandLine};
 /// # Errors
 /// One of them is wrong.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
-    let words = help_as_an_option(words.into_iter().collect());
+    let words = as_clap_reads_them(words.into_iter().collect());
     let mut read = self::read(&words);
     let is_to_be_added_to = match &read {
         Ok(_) => true,
@@ -105,11 +105,18 @@ pub(crate) fn load(words: &str) -> anyhow::Result<Load> {
     })
 }
 
-/// Turns `help stream` into `stream --help`, as git and cargo do.
-fn help_as_an_option(mut words: Vec<OsString>) -> Vec<OsString> {
-    if words.get(1).is_some_and(|word| word == "help") {
-        words.remove(1);
-        words.push("--help".into());
+/// Turns `help stream` into `stream --help`, as git and cargo do, `-v` into `--version`, and
+/// `history 17` into `history show 17`.
+fn as_clap_reads_them(mut words: Vec<OsString>) -> Vec<OsString> {
+    let word = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or_default();
+    match word(1) {
+        "help" => {
+            words.remove(1);
+            words.push("--help".into());
+        }
+        "-v" => words[1] = "--version".into(),
+        "history" if word(2).parse::<WhichRun>().is_ok() => words.insert(2, "show".into()),
+        _ => {}
     }
     words
 }
@@ -234,7 +241,6 @@ const ALTERNATIVES: &[(&str, &str, &str)] = &[
 /// Options with the option or argument that they need; clap does not say which one needs it.
 const NEEDS: &[(&str, &str)] = &[
     ("--key-file", "--reverse"),
-    ("--fail-on-worse", "--baseline"),
     ("--label", "--save"),
     ("--credentials", "--bus"),
     ("--ca", "--bus"),
@@ -247,7 +253,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("--persist", "--apply"),
     ("--rate", "--rtt"),
     ("--rtt", "--rate"),
-    ("--flows", "FILE"),
+    ("--flows", "FILE|RUN"),
     ("-u", "--rate"),
     ("--udp", "--rate"),
     ("-b", "--udp"),
@@ -261,6 +267,10 @@ fn unknown_command(name: &str, words: &[OsString]) -> String {
         Some(instead) => format!(": use {instead}"),
         None => suggestion(name, commands.map(|it| it.get_name().to_owned())),
     };
+    // The name of a host by itself.
+    if hint.is_empty() && path.is_empty() && args::names_host(name) {
+        return format!("there is no command {name:?}; did you mean linerate check {name}?");
+    }
     format!("there is no command {name:?}{hint}")
 }
 
@@ -406,9 +416,20 @@ mod tests {
     }
 
     #[test]
-    fn help_before_a_command_is_its_help() {
-        let words = ["linerate", "help", "lab", "up"].map(OsString::from).to_vec();
-        let turned = help_as_an_option(words);
-        assert_eq!(turned, ["linerate", "lab", "up", "--help"].map(OsString::from));
+    fn help_the_version_and_a_run_are_asked_for_as_elsewhere() {
+        for (typed, read) in [
+            ("help lab up", "lab up --help"),
+            ("-v", "--version"),
+            ("history 17 --json", "history show 17 --json"),
+            ("history last", "history show last"),
+            ("history site=north", "history show site=north"),
+            ("history --most 3", "history --most 3"),
+            ("history list", "history list"),
+            ("check -v", "check -v"),
+        ] {
+            let words = |line: &str| -> Vec<OsString> { line.split(' ').map(Into::into).collect() };
+            let line = as_clap_reads_them(words(&format!("linerate {typed}")));
+            assert_eq!(line, words(&format!("linerate {read}")));
+        }
     }
 }

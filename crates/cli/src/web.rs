@@ -3,7 +3,7 @@
 //! Only tests of a monitor's file can be started, one at a time together with those of the monitor.
 //! Pages are for browsers on this host, or for users who know the password of `--token-file`.
 
-use std::path::PathBuf;
+use std::path::{PathBuf, absolute};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -99,9 +99,7 @@ impl WebSite {
             (_, "/favicon.ico") => Ok(Answer::plain(204, "")),
             _ => Err((404, "There is no such page.".to_owned())),
         };
-        page.unwrap_or_else(|(status, why)| {
-            Answer::page(status, html::notice("No such thing", &why))
-        })
+        page.unwrap_or_else(|(status, why)| Answer::page(status, html::notice("Not found", &why)))
     }
 
     fn history(&self) -> Result<History, (u16, String)> {
@@ -149,7 +147,12 @@ impl WebSite {
             }
         }
         all.sort_by(|one, other| (&one.path, &one.test).cmp(&(&other.path, &other.test)));
-        let page = html::overview(&all, self.running().is_some(), &self.token);
+        let place = match &self.place {
+            Place::File(path) => Place::File(absolute(path).unwrap_or_else(|_| path.clone())),
+            server => server.clone(),
+        };
+        let is_running = self.running().is_some();
+        let page = html::overview(&all, is_running, &self.token, &place.to_string());
         Ok(Answer::page(200, page))
     }
 
@@ -219,7 +222,7 @@ impl WebSite {
         {
             return Err((
                 403,
-                "This form was not made by this server: go back and load it anew.".to_owned(),
+                "This form was not made by this server: go back and load it again.".to_owned(),
             ));
         }
         let found = self.monitor.as_ref().and_then(|monitor| {
@@ -362,7 +365,7 @@ fn saved(run: &Run) -> SavedRun<'_> {
 
 fn number(ask: &Ask, name: &str) -> Result<i64, (u16, String)> {
     let given = ask.value(name).and_then(|value| value.parse().ok());
-    given.ok_or_else(|| (404, format!("{name} is to be the number of a run.")))
+    given.ok_or_else(|| (404, format!("{name} must be the number of a run.")))
 }
 
 fn unreadable(error: impl Into<anyhow::Error>) -> (u16, String) {

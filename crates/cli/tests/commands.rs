@@ -8,5 +8,6 @@ fn help_and_errors_are_as_written_down() {
     trycmd::TestCases::new()
         .env("COLUMNS", "100")
         .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .case("tests/cmd/*.trycmd");
 }

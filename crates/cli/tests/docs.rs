@@ -64,6 +64,47 @@ fn every_link_finds_its_page_and_heading() {
     }
 }
 
+/// Phrases that a reader stumbled over.
+const ODD: &[&str] = &[
+    "while they rest",
+    "need it not",
+    "of what there was",
+    "what there is of them",
+    "last: when an answer",
+    "nobody answers at all",
+    "tell no change from chance",
+    "unless it spares",
+    "point to no cause",
+    "taken away\\n",
+    "has no place here",
+    "without a word\"",
+    "slept in recv",
+    "is no value of",
+    "is no document",
+    "leave it away",
+];
+
+#[test]
+fn no_message_has_a_phrase_that_readers_stumbled_over() {
+    let mut directories = vec![sources().join("crates")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let is_of_tests = path.ends_with("tests") || path.ends_with("benches");
+            if path.is_dir() && !is_of_tests {
+                directories.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                let text = fs::read_to_string(&path).expect("a source");
+                let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let words = code.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+                let said = words.replace("\\ ", "");
+                let odd = ODD.iter().find(|odd| said.contains(*odd));
+                assert_eq!(odd, None, "{}", path.display());
+            }
+        }
+    }
+}
+
 #[test]
 fn every_page_of_docs_is_in_the_book() {
     let book = sources().join("docs");

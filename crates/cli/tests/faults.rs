@@ -253,6 +253,21 @@ fn without_a_stdout_nothing_is_sent_unless_a_file_keeps_it() {
 }
 
 #[test]
+fn a_wait_for_the_endpoint_is_said() {
+    // Accepts, and never says a word.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for (options, is_said) in [(&[][..], true), (&["--quiet"], false)] {
+        let line = [&["stream", &address, "--connect-timeout", "3s"], options].concat();
+        let output = ended_within(spawn(program(&line)), PATIENCE);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let wait = format!("connecting to {address}, for 3 s");
+        assert_eq!(said.starts_with(&wait), is_said, "{said}");
+    }
+}
+
+#[test]
 fn other_servers_are_named() {
     for (answer, words) in [
         (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], "an SSH (or other text) server"),

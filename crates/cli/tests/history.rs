@@ -74,6 +74,59 @@ fn a_saved_run_is_listed_shown_exported_and_pruned() {
 }
 
 #[test]
+fn a_saved_run_stands_wherever_a_file_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let text = fs::read_to_string(RECORD).expect("it is in the repository");
+    let mut record: serde_json::Value = serde_json::from_str(&text).expect("a document");
+    record["command"] = serde_json::json!(["linerate", "stream", "pit", "-R", "--seed", "7"]);
+    fs::write(here.join("r.json"), record.to_string()).unwrap();
+    done(here, "explain r.json --save --label site=north");
+    done(here, &format!("explain {} --save", slower(here)));
+    for (saved, file) in [("1", "r.json"), ("site=north", "r.json"), ("last", "slow.json")] {
+        for command in ["explain FILE --json", "report FILE --markdown"] {
+            let of = |it| done(here, &command.replace("FILE", it));
+            assert_eq!(of(saved), of(file), "{command} {saved}");
+        }
+        let shown = done(here, &format!("history {saved} --json"));
+        assert_eq!(shown, done(here, &format!("explain {file} --json")));
+    }
+    let line = "linerate stream pit -R --seed 8\n";
+    assert_eq!(done(here, "rerun 1 --list --seed 8"), line);
+    assert!(done(here, "analyze a=1 b=last").contains("500 kbit/s"));
+    assert_eq!(done(here, "history list"), done(here, "history"));
+    assert_eq!(done(here, "history compare site=north last"), done(here, "history compare 1 2"));
+    let other = run(here, "stream pit -P 9 --baseline 1");
+    assert_eq!(other.status.code(), Some(2));
+    assert_says(&other, "run 1: it is of another test");
+    // A file of that name goes first.
+    fs::copy(here.join("slow.json"), here.join("1")).unwrap();
+    assert_eq!(done(here, "explain 1 --json"), done(here, "explain slow.json --json"));
+    let none = run(here, "report 3 --markdown");
+    assert_eq!(none.status.code(), Some(2));
+    assert_says(&none, "3: there is no such file and no such saved run");
+}
+
+#[test]
+fn a_document_comes_from_standard_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let command = r#"{"command": ["linerate", "stream", "pit"],"#;
+    let text = fs::read_to_string(RECORD).unwrap().replacen('{', command, 1);
+    fs::write(here.join("r.json"), text).unwrap();
+    for (line, begin) in [
+        ("rerun - --list", "linerate stream pit"),
+        ("report - --markdown", "**"),
+        ("explain - --json", "{"),
+    ] {
+        let input = fs::File::open(here.join("r.json")).unwrap();
+        let output = Command::new(PROGRAM).args(line.split(' ')).stdin(input).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", stderr(&output));
+        assert!(output.stdout.starts_with(begin.as_bytes()), "{line}");
+    }
+}
+
+#[test]
 fn two_runs_are_compared_and_a_worse_one_fails_the_gate() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
@@ -87,7 +140,7 @@ fn two_runs_are_compared_and_a_worse_one_fails_the_gate() {
     assert_eq!(worse.status.code(), Some(1), "{}", stderr(&worse));
     let better = run(here, "history compare 2 1 --db own.db --fail-on-regression 10%");
     assert_eq!(better.status.code(), Some(0));
-    let says = "--fail-on-worse 10 %: passed, throughput_bps is 100.0 % better";
+    let says = "--fail-on-worse 10 %: passed, throughput_bps is 100 % better";
     assert_says(&better, says);
 }
 
@@ -96,9 +149,9 @@ fn the_first_saved_run_of_a_test_is_run_although_there_is_none_to_compare_with()
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     // Nobody listens at this port: the run itself fails.
-    let first = run(here, "stream 127.0.0.1:1 -t 0.1 --save --against last");
+    let first = run(here, "stream 127.0.0.1:1 -t 0.1 --save --baseline last");
     assert_eq!(first.status.code(), Some(1), "{}", stderr(&first));
-    assert_says(&first, "--against last: no earlier run of this test is saved");
+    assert_says(&first, "--baseline last: no earlier run of this test is saved");
     let unsaved = run(here, "stream 127.0.0.1:1 -t 0.1 --against last");
     assert_eq!(unsaved.status.code(), Some(2), "{}", stderr(&unsaved));
 }
@@ -228,7 +281,7 @@ fn ask_all(here: &Path, db: &str) {
     let medians = done(here, &format!("history medians --csv --db {db}"));
     assert_eq!(medians.lines().count(), 3, "{medians}");
     let gone = done(here, &format!("history prune --keep 0 --db {db}"));
-    assert_eq!(gone, "3 runs taken away\n");
+    assert_eq!(gone, "3 runs deleted\n");
     assert_eq!(done(here, &format!("history medians --csv --db {db}")), medians);
     let table = done(here, &format!("history medians --by hour --db {db}"));
     assert!(table.contains("bulk to a:c"), "{table}");

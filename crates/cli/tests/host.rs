@@ -102,7 +102,7 @@ fn a_setting_is_shown_set_as_printed_and_undone() {
     fs::write(&file, serde_json::to_vec(&shown).unwrap()).unwrap();
     let explained = host.command(PROGRAM).arg("explain").arg(&file).output().unwrap();
     assert_eq!(explained.status.code(), Some(0), "{}", stderr(&explained));
-    assert!(stdout(&explained).contains("nothing is to be changed"), "{}", stdout(&explained));
+    assert!(stdout(&explained).contains("nothing needs to be changed"), "{}", stdout(&explained));
 }
 
 #[test]

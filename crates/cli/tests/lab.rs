@@ -283,7 +283,7 @@ fn what_is_wrong_is_said_and_leaves_nothing() {
     let cases: [(&[&str], &str); 7] = [
         (&["up", &file], "lab.toml: line 4, column 17: no host or router has the name `c`"),
         (&["up", missing.to_str().unwrap()], "none.toml: No such file"),
-        (&["up", "--lab", "rtt=1ms", "--name", "../x"], "is no name of a lab"),
+        (&["up", "--lab", "rtt=1ms", "--name", "../x"], "is not a lab's name"),
         (&["up", "--lab", "trace=/no/such/trace"], "/no/such/trace"),
         (&["exec", "a", "--", "true"], "no lab is up"),
         (&["down", "--name", "x"], "no lab named x is up"),

@@ -196,6 +196,6 @@ fn a_journal_in_a_directory_of_another_user_is_an_error_and_the_package_mends_it
         return;
     };
     assert!(output.status.success(), "{output:?}");
-    assert_says(&output, "/var/lib/linerate: it is to be this user's own directory");
+    assert_says(&output, "/var/lib/linerate: it must be this user's own directory");
     assert!(stdout(&output).ends_with("root 700\nlinerate 700\n"), "{output:?}");
 }

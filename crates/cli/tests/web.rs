@@ -57,6 +57,14 @@ fn a_history_is_looked_at_and_compared_in_a_browser() {
         overview.contains("<svg") && overview.contains("/series?name=asks%20to%20loop"),
         "{overview}"
     );
+    // Beside the sparkline its newest figure; below all, where they are kept.
+    let place = here.join("h.db").display().to_string();
+    assert!(
+        overview.contains("</svg> 1.00\u{a0}/s<br>1.00 – ")
+            && overview.contains("<b>linerate</b>")
+            && overview.contains(&format!("The runs are in {place}.")),
+        "{overview}"
+    );
     let series = get(&at, "/series?name=asks%20to%20loop");
     assert!(series.contains("kernel here 6.1 → 6.12") && series.contains("60 runs, "), "{series}");
     assert!(series.contains("skip=50\">older") && !series.contains("newer"), "{series}");

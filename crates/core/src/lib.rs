@@ -42,6 +42,7 @@
 //! | [`connection`] | verdicts on connections of any program, from what one end knows |
 //! | [`remedy`] | the change that lifts a limit: data, and its command |
 //! | [`responsiveness`] | round trips per minute under load: its rules and its figures |
+//! | [`qoo`] | Quality of Outcome: the score of a path for an application |
 //! | [`profile`] | where the CPU time of a transfer goes, by layer and end |
 //! | [`treatment`] | the table of reversible changes, the two sides of a comparison |
 //! | [`host`] | a host's limits and settings, and what each should be |
@@ -76,6 +77,7 @@ pub mod pace;
 pub mod plan;
 pub mod profile;
 pub mod proof;
+pub mod qoo;
 pub mod record;
 pub mod remedy;
 pub mod responsiveness;

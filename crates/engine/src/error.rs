@@ -63,7 +63,7 @@ pub enum MeasureError {
         reason: String,
     },
     /// A tool whose servers linerate does not use.
-    #[error("linerate is no client of {tool}")]
+    #[error("linerate cannot be a client of {tool}")]
     NoClient {
         /// The tool.
         tool: Tool,

@@ -253,7 +253,7 @@ pub fn run_design(
         let mut refused: Vec<&'static str> = Vec::new();
         for (number, point) in points.iter().enumerate() {
             observer.phase(&format!(
-                "design, round {} of {}, {} of {}: {}",
+                "runs for the model: round {} of {}, run {} of {}: {}",
                 round + 1,
                 options.runs,
                 number + 1,
@@ -309,7 +309,7 @@ pub fn prove(
             Err(why) => projection.not_proved = Some(chain(&why)),
         }
         if projection.proof.is_none() && projection.not_proved.is_none() {
-            projection.not_proved = Some("no pair of runs came about".to_owned());
+            projection.not_proved = Some("no pair of runs was made".to_owned());
         }
     }
     Ok(())
@@ -342,7 +342,7 @@ fn compared(
 ) -> Result<Comparison, NotCompared> {
     let sends = options.test.direction != Direction::Down;
     let sides = what_if.sides(sends, options.path_mtu_bytes);
-    let nothing = || NotProjected::new("nothing that linerate can set is the change");
+    let nothing = || NotProjected::new("linerate has no setting for this change");
     let [a, b] = sides.ok_or_else(nothing)?;
     let pair = pair(&read(&a)?, &read(&b)?)
         .map_err(|error| MeasureError::from(TreatError::from(error)))?;

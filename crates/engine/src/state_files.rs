@@ -121,7 +121,7 @@ impl StateDirectory {
         if found.is_dir() && found.uid() == effective_user() && found.mode() & 0o077 == 0 {
             return Ok(Self { path });
         }
-        let why = "it is to be this user's own directory with mode 0700: mend its owner and mode";
+        let why = "it must be this user's own directory with mode 0700: correct its owner and mode";
         Err(StateError::unfit(&path, why))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use linerate_core::plan::{Test, Traffic};
 use linerate_core::session::message::HalfReport;
-use linerate_core::units::{BitRate, ByteCount};
+use linerate_core::units::{BitRate, ByteCount, digits};
 
 /// Shows a message to the user.
 pub(crate) type Say = Arc<dyn Fn(&str) + Send + Sync>;
@@ -29,7 +29,7 @@ pub(crate) fn tested(test: &Test, report: &HalfReport) -> String {
     }
     let transactions: u64 = report.flows.iter().map(|flow| flow.messages).sum();
     let seconds = report.flows.iter().map(|flow| flow.seconds).fold(0.0, f64::max);
-    format!("{transactions} transactions in {seconds:.2} s")
+    format!("{transactions} transactions in {} s", digits(seconds))
 }
 
 /// The bytes that a half received and sent as a line for the endpoint's log.
@@ -46,7 +46,7 @@ pub(crate) fn summary(report: &HalfReport) -> String {
             let (bytes, seconds) = total(sends);
             (bytes > 0 && seconds > 0.0).then(|| {
                 let rate = BitRate((bytes as f64 * 8.0 / seconds) as u64);
-                format!("{verb} {} in {seconds:.2} s, {rate}", ByteCount(bytes))
+                format!("{verb} {} in {} s, {rate}", ByteCount(bytes), digits(seconds))
             })
         })
         .collect();

@@ -143,7 +143,9 @@ impl SpecEntry<'_> {
         let (key, value) = (self.key.name, shortened(self.value));
         let (example, range) = (self.key.example, self.key.range);
         let problem = match refusal {
-            KeyRefusal::Malformed => format!("`{value}` is no value of `{key}`; write {example}"),
+            KeyRefusal::Malformed => {
+                format!("`{value}` is not a value of `{key}`; write {example}")
+            }
             KeyRefusal::OutOfRange => {
                 format!("`{key}={value}` is out of range; it may be {range}")
             }

@@ -264,7 +264,7 @@ fn seconds(line: &Line, time: &str) -> Result<Nanos, FileError> {
     let is_number = time.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let Some(seconds) = time.parse::<f64>().ok().filter(|_| is_number) else {
         let time = short(time);
-        return Err(line.error(format!("`{time}` is no time; write seconds, such as 1.5")));
+        return Err(line.error(format!("`{time}` is not a time; write seconds, such as 1.5")));
     };
     if seconds > LONGEST_MS as f64 / 1e3 {
         return Err(line.late());
@@ -274,7 +274,7 @@ fn seconds(line: &Line, time: &str) -> Result<Nanos, FileError> {
 
 fn bits_per_second(line: &Line, rate: &str) -> Result<u64, FileError> {
     let rate = parse_rate(rate).filter(|bps| *bps <= MAX_RATE_BPS);
-    rate.ok_or_else(|| line.quoted("is no rate; write 0 to 1tbit, such as 10mbit"))
+    rate.ok_or_else(|| line.quoted("is not a rate; write 0 to 1tbit, such as 10mbit"))
 }
 
 /// Each line is a millisecond in which a packet may pass.
@@ -320,7 +320,7 @@ fn milliseconds(line: &Line) -> Result<u64, FileError> {
     match line.text.parse::<u64>() {
         Ok(ms) if is_number && ms <= LONGEST_MS => Ok(ms),
         Ok(_) if is_number => Err(line.late()),
-        _ => Err(line.quoted("is no time; write whole milliseconds, such as 17")),
+        _ => Err(line.quoted("is not a time; write whole milliseconds, such as 17")),
     }
 }
 

@@ -203,7 +203,7 @@ impl ClassPlan {
             Some(around) => {
                 let on = &adapter.name;
                 let problem = format!(
-                    " has {rate} for sure on adapter `{on}`, but those inside it need {reserved}"
+                    " is guaranteed {rate} on adapter `{on}`, but those inside it need {reserved}"
                 );
                 ClassError::of(around, &problem)
             }

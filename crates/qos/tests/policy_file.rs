@@ -155,9 +155,9 @@ fn policies_are_inside_others() {
         @r#"
     line 16, column 12: `priority` of policy `office`, which has others inside: give it to those inside: they have the packets
     line 16, column 8: `dscp` of policy `office`, which has others inside: give it to those inside: they have the packets
-    line 12, column 10: policy `web` is inside itself: leave `parent` away from one of them
+    line 12, column 10: policy `web` is inside itself: leave `parent` out of one of them
     line 9, column 10: policy `voice` is inside more than 4 others: HTB has no more levels of classes
-    line 15, column 9: policy `office` has others inside, and neither `reserve` nor `limit`: give it one, or leave it away
+    line 15, column 9: policy `office` has others inside, and neither `reserve` nor `limit`: give it one, or leave it out
     line 18, column 10: policy `office` has others inside, and no packets of its own: name one of those inside, or one more for the rest
     line 14, column 12: policy `voice` is inside `office`, which is not there: name it, too
     line 18, column 10: policy `office` has others inside, and no packets of its own: name one of those inside, or one more for the rest

@@ -55,7 +55,7 @@ pub trait Document: Json + Charted {
         let mut page = Page::new(Style::default());
         self.page(&mut page);
         let first = page.answer();
-        first.unwrap_or_else(|| "nothing was found".to_owned())
+        first.unwrap_or_else(|| "no result".to_owned())
     }
 
     /// The document's figures by name, for comparison with those of another document.
@@ -291,7 +291,7 @@ fn join_lines(schema: &mut Schema) {
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The text is not valid JSON, is incomplete, or has no `schema`.
-    #[error("it is no document of linerate's: {}", why(.0))]
+    #[error("it is not a linerate document: {}", why(.0))]
     NotADocument(serde_json::Error),
     /// The schema is not one that this version knows.
     #[error("its schema is `{schema}`; this version explains {known}")]
@@ -302,10 +302,10 @@ pub enum ReadError {
         known: String,
     },
     /// The schema is one that earlier versions wrote.
-    #[error("its schema is `{0}`, which is gone; `linerate analyze` has its figures")]
+    #[error("its schema is `{0}`, which is not explained any more; `linerate analyze` reads it")]
     Gone(&'static str),
     /// The document does not match its schema.
-    #[error("not a whole {schema}")]
+    #[error("an incomplete or damaged {schema}")]
     NotWhole {
         /// The schema that the document names.
         schema: &'static str,

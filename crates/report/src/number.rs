@@ -1,49 +1,15 @@
-//! Figures with three significant digits and a unit.
+//! Figures with their unit, of four significant digits at most.
 //!
 //! Number and unit are joined by a no-break space so that they stay on one line;
 //! `page::render` writes it as an ordinary one.
+
+pub(crate) use linerate_core::units::{digits, separated as count};
 
 /// Keeps a number and its unit together.
 pub const NBSP: char = '\u{a0}';
 
 /// Shown in place of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "-";
-
-/// Three significant digits, large whole numbers with separators: `0.0234`, `9.41`, `942`,
-/// `12,437`.
-pub(crate) fn digits(value: f64) -> String {
-    if !value.is_finite() {
-        return UNKNOWN.to_owned();
-    }
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    if !(1e-4..1e9).contains(&value.abs()) {
-        return format!("{value:.2e}");
-    }
-    let decimals = (2 - exponent(value)).max(0) as usize;
-    if decimals > 0 {
-        return format!("{value:.decimals$}");
-    }
-    let sign = if value < 0.0 { "-" } else { "" };
-    format!("{sign}{}", count(value.abs().round() as u64))
-}
-
-/// A whole number, with separators from five digits: `9148`, `51,204`.
-pub(crate) fn count(value: u64) -> String {
-    let plain = value.to_string();
-    if plain.len() < 5 {
-        return plain;
-    }
-    let mut grouped = String::with_capacity(plain.len() + plain.len() / 3);
-    for (position, digit) in plain.chars().enumerate() {
-        if position > 0 && (plain.len() - position).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
 
 /// `1 pair`, `12,437 pairs`.
 pub fn plural(number: u64, what: &str) -> String {
@@ -176,7 +142,7 @@ pub(crate) type Scale = (f64, &'static str);
 
 pub(crate) const RATES: [Scale; 5] =
     [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
-pub(crate) const MICROS: [Scale; 3] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs")];
+pub(crate) const MICROS: [Scale; 4] = [(1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns")];
 pub(crate) const BYTES: [Scale; 5] = [
     (1_099_511_627_776.0, "TiB"),
     (1_073_741_824.0, "GiB"),
@@ -222,9 +188,17 @@ pub(crate) fn exact_bytes(bytes: impl Into<u64>) -> String {
     format!("{}{NBSP}B", bytes.into())
 }
 
-/// A percentage.
+/// A percentage. Where it is tiny, only that is said.
 pub fn percent(percent: f64) -> String {
+    if percent != 0.0 && percent.abs() < 0.001 {
+        return format!("<0.001{NBSP}%");
+    }
     with_unit(percent, "%")
+}
+
+/// A ratio with two decimals, if so many mean anything.
+pub(crate) fn ratio(ratio: f64) -> String {
+    if ratio.abs() < 9.995 { format!("{ratio:.2}") } else { digits(ratio) }
 }
 
 /// A figure with a unit that has no multiples.
@@ -259,45 +233,45 @@ pub(crate) fn writer(path: &str) -> fn(f64) -> String {
 /// smallest.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     // Rounded to the digits that are printed; otherwise 999.7 Mbit/s would become 1,000 Mbit/s.
-    let rounded =
-        (value.abs() / 10_f64.powi(exponent(value) - 2)).round() * 10_f64.powi(exponent(value) - 2);
+    let rounded = format!("{:.2e}", value.abs()).parse().unwrap_or(0.0);
     let &(scale, unit) =
         units.iter().find(|(scale, _)| rounded >= *scale).unwrap_or(&units[units.len() - 1]);
     with_unit(value / scale, unit)
-}
-
-/// Decimal exponent after rounding to three digits; 0 for zero and for values that are not finite.
-fn exponent(value: f64) -> i32 {
-    format!("{value:.2e}")
-        .rsplit_once('e')
-        .and_then(|(_, exponent)| exponent.parse().ok())
-        .unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Digits of a text from the first to the last that is not 0.
+    fn significant(text: &str) -> usize {
+        let mantissa = text.split('e').next().unwrap_or(text);
+        let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+        let is_whole = !mantissa.contains('.');
+        let digits = digits.trim_start_matches('0');
+        if is_whole { digits.trim_end_matches('0').len() } else { digits.len() }
+    }
+
     #[test]
-    fn figures_have_three_significant_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (0.000_234, "0.000234"),
-            (0.000_000_234, "2.34e-7"),
-            (1.0, "1.00"),
-            (9.994, "9.99"),
-            (9.996, "10.0"),
-            (99.96, "100"),
-            (941.4, "941"),
-            (12_437.4, "12,437"),
-            (-1_234.0, "-1234"),
-            (-51_204.0, "-51,204"),
-            (-0.5, "-0.500"),
-            (1e300, "1.00e300"),
-            (f64::NAN, "-"),
-            (f64::INFINITY, "-"),
+    fn no_figure_has_more_than_four_significant_digits() {
+        let writers: [fn(f64) -> String; 7] =
+            [digits, rate, micros, seconds, percent, change, ratio];
+        for exponent in -9..14 {
+            for mantissa in [1.0, 1.867_71, 9.65, 9.9949, 9.9951] {
+                let value = mantissa * 10_f64.powi(exponent);
+                for (number, write) in writers.iter().enumerate() {
+                    let text = write(value);
+                    assert!(significant(&text) <= 4, "writer {number}: {text} of {value}");
+                }
+            }
+        }
+        for (text, of) in [
+            (micros(0.009_65), "9.65 ns"),
+            (percent(3.36e-5), "<0.001 %"),
+            (ratio(1867.71), "1868"),
+            (ratio(1.9), "1.90"),
         ] {
-            assert_eq!(digits(value), text);
+            assert_eq!(text.replace(NBSP, " "), of);
         }
     }
 
@@ -325,7 +299,7 @@ mod tests {
 
     #[test]
     fn times_and_amounts_keep_their_unit_beside_them() {
-        assert_eq!(micros(0.25), "0.250\u{a0}µs");
+        assert_eq!(micros(0.25), "250\u{a0}ns");
         assert_eq!(micros(29_000.0), "29.0\u{a0}ms");
         assert_eq!(seconds(10.0), "10.0\u{a0}s");
         assert_eq!(bytes(536), "536\u{a0}B");
@@ -335,8 +309,6 @@ mod tests {
         assert_eq!(chosen_bytes(131_072), "128\u{a0}KiB");
         assert_eq!(chosen_bytes(1448), "1448\u{a0}B");
         assert_eq!(chosen_bytes(4 << 20), "4\u{a0}MiB");
-        assert_eq!(count(1_234_567), "1,234,567");
-        assert_eq!(count(0), "0");
     }
 
     #[test]

@@ -173,7 +173,7 @@ fn prefix<'a>(
     address: &'a str,
     length: &'a str,
 ) -> Result<(u128, u8), Problem<'a>> {
-    let no_address = |_| (address, format!("`{}` is no address", shown(address)));
+    let no_address = |_| (address, format!("`{}` is not an address", shown(address)));
     let parsed: IpAddr = address.parse().map_err(no_address)?;
     let most = if parsed.is_ipv4() { 32 } else { 128 };
     let bits_long = length.parse::<u8>().ok().filter(|bits| *bits <= most).ok_or_else(|| {
@@ -261,7 +261,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_line_and_column() {
         let cases = [
-            ("198.18.0.0/15 64500\n  nonsense/8 1", "line 2, column 3: `nonsense` is no address"),
+            (
+                "198.18.0.0/15 64500\n  nonsense/8 1",
+                "line 2, column 3: `nonsense` is not an address",
+            ),
             ("198.18.0.0/33 1", "line 1, column 12: `33` is no length of a prefix: 0 to 32"),
             ("2001:2::\t129\t1", "line 1, column 10: `129` is no length of a prefix: 0 to 128"),
             ("198.18.0.1/15 1", "line 1, column 1: 198.18.0.1 has bits beyond its 15"),

@@ -43,7 +43,7 @@ pub fn format_rfc3339_seconds(since_epoch: u64) -> String {
 /// # Errors
 /// It is no such time.
 pub fn parse_rfc3339(text: &str) -> Result<SystemTime, TextError> {
-    let why = "it is no time in UTC such as 2026-11-21T09:29:14.000123Z";
+    let why = "it is not a time in UTC such as 2026-11-21T09:29:14.000123Z";
     let since_epoch = since_epoch(text).ok_or_else(|| TextError::new(text, why))?;
     Ok(UNIX_EPOCH + since_epoch)
 }

@@ -53,4 +53,6 @@ pub use error::{FileError, TextError};
 pub use ip::{Ecn, Family, one_host};
 pub use quantity::{BitRate, ByteCount, Nanos, Percent, Sizes, Span};
 pub use random::{Dice, SplitMix64};
-pub use text::{is_hidden, listed, parts, printable, quoted, shortened, suggestion};
+pub use text::{
+    digits, is_hidden, listed, parts, printable, quoted, separated, shortened, suggestion,
+};

@@ -180,7 +180,7 @@ impl FromStr for ByteCount {
         let bytes = number * scale;
         // 1.5KiB is a whole number of bytes, 0.1KiB is rounded to one, and 1.5 is a slip.
         if scale == 1.0 && bytes.fract() != 0.0 {
-            return Err(TextError::new(text, "a byte is not divided"));
+            return Err(TextError::new(text, "it must be whole bytes"));
         }
         whole(text, bytes).map(Self)
     }

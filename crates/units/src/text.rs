@@ -42,6 +42,47 @@ pub fn quoted(text: &str) -> String {
     if text.is_empty() || text.contains(char::is_whitespace) { format!("\"{text}\"") } else { text }
 }
 
+/// A figure as pages write it, with three significant digits, of large ones four: `0.0234`, `9.41`,
+/// `942`, `1868`, `12,440`; `-` for what is not finite.
+pub fn digits(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !(1e-4..1e9).contains(&value.abs()) {
+        return format!("{value:.2e}");
+    }
+    // The exponent after rounding: 9.996 has the decimals of 10.0.
+    let three = format!("{value:.2e}");
+    let exponent = three.rsplit_once('e').and_then(|(_, exponent)| exponent.parse().ok());
+    let exponent: isize = exponent.unwrap_or(0);
+    let decimals = 2_usize.saturating_add_signed(-exponent);
+    if decimals > 0 {
+        return format!("{value:.decimals$}");
+    }
+    let step = 10_f64.powi((exponent - 3).max(0) as i32);
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", separated(((value.abs() / step).round() * step) as u64))
+}
+
+/// A whole number, with separators from five digits: `9148`, `51,204`.
+pub fn separated(value: u64) -> String {
+    let plain = value.to_string();
+    if plain.len() < 5 {
+        return plain;
+    }
+    let mut grouped = String::with_capacity(plain.len() + plain.len() / 3);
+    for (position, digit) in plain.chars().enumerate() {
+        if position > 0 && (plain.len() - position).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
 /// `a`, `a and b`, `a, b and c`, with that word before the last.
 pub fn listed<N: Borrow<str>>(names: &[N], before_last: &str) -> String {
     match names {
@@ -127,6 +168,34 @@ mod tests {
         assert!(!printable(hidden).contains(is_hidden));
         assert!(!shortened(hidden).contains(is_hidden));
         assert_eq!(printable("a\u{202e}µ 東"), "a\\u{202e}µ 東");
+    }
+
+    #[test]
+    fn figures_have_three_significant_digits_and_large_ones_four() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.001, "0.00100"),
+            (0.000_234, "0.000234"),
+            (0.000_000_234, "2.34e-7"),
+            (1.0, "1.00"),
+            (9.994, "9.99"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (941.4, "941"),
+            (1000.0, "1000"),
+            (1867.71, "1868"),
+            (303.46, "303"),
+            (12_437.4, "12,440"),
+            (-1_234.0, "-1234"),
+            (-51_204.0, "-51,200"),
+            (-0.5, "-0.500"),
+            (1e300, "1.00e300"),
+            (f64::NAN, "-"),
+            (f64::INFINITY, "-"),
+        ] {
+            assert_eq!(digits(value), text);
+        }
+        assert_eq!((separated(0), separated(1_234_567)), ("0".to_owned(), "1,234,567".to_owned()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use linerate_core::units::{Percent, Span};
 use linerate_history::{Period, Place, Since};
 
 use super::host::OwnerOptions;
-use super::shared::BaselineOptions;
+use super::shared::{BaselineOptions, WhichRun};
 use super::{DocumentOptions, parsers};
 
 // Options of `explain` without a file.
@@ -30,8 +30,8 @@ pub(crate) struct WatchOptions {
         value_parser = parsers::time(500, parsers::HOUR)
     )]
     pub(crate) time: Span,
-    /// Compare with an earlier document of these connections, in FILE
-    #[arg(long, value_name = "FILE")]
+    /// Compare with an earlier document of these connections, in FILE or saved as RUN
+    #[arg(long, value_name = "FILE|RUN")]
     pub(crate) before: Option<PathBuf>,
     /// Load the path, too, and prove what limits it, by the endpoint at the peer (port 5201)
     #[arg(
@@ -49,8 +49,8 @@ pub(crate) struct WatchOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Documents as --json or --output wrote them, or reports; - is stdin
-    #[arg(required = true)]
+    /// Documents as --json or --output wrote them, reports, or saved runs; - is stdin
+    #[arg(value_name = "FILE|RUN", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Write the page to FILE (default stdout)
     #[arg(long, short, value_name = "FILE")]
@@ -61,13 +61,16 @@ pub(crate) struct ReportArgs {
     /// Write each chart as SVG into directory DIR; a page only with --output
     #[arg(long, value_name = "DIR")]
     pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: DbOptions,
 }
 
 // Options of `rerun`.
 
 #[derive(Debug, Args)]
 pub(crate) struct RerunArgs {
-    /// A record, sweep, check, comparison, load, capacity or trace, as --output wrote it
+    /// A document of a test or a trace, or a saved run: a number, label or last; - is stdin
+    #[arg(value_name = "FILE|RUN")]
     pub(crate) file: PathBuf,
     /// Endpoint instead of the document's: host, host:port or [v6]:port
     #[arg(long, value_name = "HOST")]
@@ -207,6 +210,12 @@ pub(crate) struct HistoryArgs {
     #[command(subcommand)]
     pub(crate) command: Option<HistoryCommand>,
     #[command(flatten)]
+    pub(crate) list: ListArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
     pub(crate) which: FilterOptions,
     /// Show at most N runs, the newest
     #[arg(long, value_name = "N", default_value_t = 20,
@@ -220,10 +229,16 @@ const HISTORY_EXAMPLES: &str = "\
 Examples:
   linerate stream pit --save --label site=north
   linerate history --path pit --since 7d
-  linerate stream pit --save --against last --fail-on-worse 10%";
+  linerate history 17
+  linerate stream pit --save --baseline last --fail-on-worse 10%
+
+`explain`, `report`, `rerun` and `analyze` take a run in place of a file: its number, last, or
+the label of the newest one, such as site=north.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HistoryCommand {
+    /// List the runs, as without a command
+    List(ListArgs),
     /// Print a run: its page, or its document
     Show(ShowArgs),
     /// Print what changed from run A to run B
@@ -265,9 +280,8 @@ pub(crate) struct DbOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The run's number, as `linerate history` lists it
-    #[arg(value_parser = parsers::run_number())]
-    pub(crate) id: i64,
+    /// The run's number, as `linerate history` lists it; last, or a label of the newest
+    pub(crate) run: WhichRun,
     /// Print the evidence, too: everything that was measured
     #[arg(short = 'v', long)]
     pub(crate) details: bool,
@@ -280,12 +294,10 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareRunsArgs {
-    /// The number of the earlier run
-    #[arg(value_parser = parsers::run_number())]
-    pub(crate) a: i64,
-    /// The number of the later run
-    #[arg(value_parser = parsers::run_number())]
-    pub(crate) b: i64,
+    /// The earlier run: its number, last, or a label of the newest
+    pub(crate) a: WhichRun,
+    /// The later run
+    pub(crate) b: WhichRun,
     /// Exit with 1 if a main figure of B is worse by more than P%
     #[arg(long, value_name = "P%", alias = "fail-on-regression",
           value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below \

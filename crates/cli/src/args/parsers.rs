@@ -12,7 +12,6 @@ use linerate_core::units::{BitRate, ByteCount, EndpointName, Percent, Span, Text
 use linerate_core::value::{Value, ValueKind};
 use linerate_history::{Place, Since};
 
-use super::shared::WhichRun;
 use super::traffic::MostRate;
 
 /// A choice of words.
@@ -94,17 +93,6 @@ pub(super) fn label(text: &str) -> Result<(String, String), String> {
 /// Longest key or value of a label, in bytes.
 const MAX_LABEL: usize = 200;
 
-/// `last`, `17` or `site=north`
-pub(super) fn which_run(text: &str) -> Result<WhichRun, String> {
-    match text.parse() {
-        Ok(number) => Ok(WhichRun::Number(number)),
-        Err(_) if text == "last" => Ok(WhichRun::Last),
-        Err(_) => label(text)
-            .map(|(key, value)| WhichRun::Label(key, value))
-            .map_err(|_| "it must be last, a run's number, or a label KEY=VALUE".to_owned()),
-    }
-}
-
 /// How long ago, in seconds: `30d`, `2w`, or a time.
 pub(super) fn age(text: &str) -> Result<u64, String> {
     let days = [("d", 1), ("w", 7)].into_iter().find_map(|(unit, days)| {
@@ -157,11 +145,6 @@ pub(super) fn number<T: TryFrom<u64> + 'static>(least: u64, most: u64) -> impl P
 /// The seed of random choices.
 pub(super) fn seed() -> impl Parser<u64> {
     number(0, u64::MAX)
-}
-
-/// The number of a saved run.
-pub(super) fn run_number() -> impl Parser<i64> {
-    number(1, 1 << 62)
 }
 
 /// A port on which something listens; 0 takes a free one.
@@ -253,6 +236,14 @@ pub(super) fn host_or_ssh(text: &str) -> anyhow::Result<EndpointName> {
         bail!("it must be ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT");
     }
     Ok(EndpointName { host: text.to_owned(), port: None })
+}
+
+/// Whether a word may be the name or address of a host, and is no option.
+pub(crate) fn names_host(word: &str) -> bool {
+    let is_of_names = |c: char| c.is_ascii_alphanumeric() || "-.:[]%_".contains(c);
+    word.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[' || c == ':')
+        && word.chars().all(is_of_names)
+        && host_or_ssh(word).is_ok()
 }
 
 /// The URL of a NATS server, or several with commas.

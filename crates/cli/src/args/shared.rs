@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use linerate_core::foreign::Tool;
@@ -55,12 +56,9 @@ pub(crate) struct TitleOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct BaselineOptions {
-    /// Compare with an earlier document of the same kind, in FILE
-    #[arg(long, value_name = "FILE")]
+    /// Compare with a document, or a saved run: last (of this test and path), number, label
+    #[arg(long, alias = "against", value_name = "FILE|RUN")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Compare with a saved run: last (of this test and path), a number or a label
-    #[arg(long, value_name = "RUN", conflicts_with = "baseline", value_parser = parsers::which_run)]
-    pub(crate) against: Option<WhichRun>,
     /// Exit with 1 if a main figure is worse by more than P%
     #[arg(long, value_name = "P%", alias = "fail-on-regression",
           value_parser = parsers::percent(|p| (0.0..100.0).contains(&p), "0% or more and below \
@@ -75,6 +73,21 @@ pub(crate) enum WhichRun {
     Number(i64),
     /// The last with this label.
     Label(String, String),
+}
+
+impl FromStr for WhichRun {
+    type Err = &'static str;
+
+    /// `last`, `17` or `site=north`
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse::<i64>() {
+            Ok(number @ 1..) => Ok(Self::Number(number)),
+            Err(_) if text == "last" => Ok(Self::Last),
+            _ => parsers::label(text)
+                .map(|(key, value)| Self::Label(key, value))
+                .map_err(|_| "it must be last, a run's number, or a label KEY=VALUE"),
+        }
+    }
 }
 
 impl fmt::Display for WhichRun {

@@ -19,7 +19,8 @@ use linerate_report::{Document, text};
 
 use crate::args::{ConnectionsArgs, SortKey, WhichOptions};
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Format, Output};
+use crate::progress::Progress;
 use crate::{run, typed};
 use screen::{Screen, ScreenStep, ScreenView};
 
@@ -41,7 +42,12 @@ pub(crate) fn execute(args: &ConnectionsArgs) -> Result<(), Failure> {
     if args.show.watch {
         return again_and_again(args, &mut watch, interval, &stop);
     }
+    let mut progress = Progress::new(Format::Text, args.document.quiet);
+    if interval > SECOND {
+        progress.takes([interval; 2]);
+    }
     let document = once(args, &mut watch, interval, &stop)?;
+    drop(progress);
     found(!document.connections.is_empty(), "TCP connection", &args.which)?;
     match args.show.by {
         Some(by) => output::print(&text::connections_by(&document, by, output::style())),
@@ -118,8 +124,11 @@ pub(crate) fn which(options: &WhichOptions) -> anyhow::Result<Selection> {
     })
 }
 
-/// An address, a network, or all addresses of a name.
-fn peers(text: &str) -> anyhow::Result<Vec<(IpAddr, u8)>> {
+/// An address, a network, or all addresses of a name, each with the length of its network in bits.
+///
+/// # Errors
+/// It is none of them.
+pub(crate) fn peers(text: &str) -> anyhow::Result<Vec<(IpAddr, u8)>> {
     let host = |address: IpAddr| (address, if address.is_ipv4() { 32 } else { 128 });
     if let Ok(address) = text.parse() {
         return Ok(vec![host(address)]);

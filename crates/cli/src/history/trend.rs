@@ -29,7 +29,7 @@ pub(super) fn execute(args: &ChangesArgs) -> Result<(), Failure> {
     let found = found(&history, args).map_err(Failure::failed)?;
     if found.is_empty() {
         return Err(Failure::usage(anyhow!(
-            "no test of that kind was saved {MIN_RUNS} times: fewer runs tell no change from chance"
+            "no test of that kind was saved {MIN_RUNS} times, as telling a change from chance takes"
         )));
     }
     let caveat = format!(

@@ -206,7 +206,7 @@ const OPTIONS: &[Entry] = {
         ("dont-fragment", None, Nothing, Nobody("linerate trace HOST finds the path MTU")),
         ("username", None, Value, Nobody(AUTH)),
         ("rsa-public-key-path", None, Value, Nobody(AUTH)),
-        ("time-skew-threshold", None, Value, Nobody("tokens are taken for 10 seconds")),
+        ("time-skew-threshold", None, Value, Nobody("tokens are valid for 10 seconds")),
         ("idle-timeout", None, Value, Nobody("start it by timeout N")),
     ]
 };

@@ -134,7 +134,7 @@ mod with {
         if path.exists() {
             let seed = fs::read_to_string(&path).with_context(named)?;
             return nats::public_key(&seed)
-                .ok_or_else(|| anyhow!("it holds no seed of a user's NKey"))
+                .ok_or_else(|| anyhow!("it has no seed of a user's NKey"))
                 .with_context(named);
         }
         let [seed, public] = nats::new_key()?;

@@ -19,6 +19,10 @@ pub(super) fn hint(command: &str, option: &str) -> Option<&'static str> {
 
 /// What to type instead of a word that a command does not take.
 pub(super) fn excess(command: &str, word: &str) -> Option<String> {
+    let of_filters = FILTER_WORDS.iter().find(|(words, _)| words.contains(&word));
+    if let Some((_, hint)) = of_filters.filter(|_| command == "connections") {
+        return Some((*hint).to_owned());
+    }
     let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     let mut hints = EXCESS.iter();
     let (.., hint) = hints.find(|(commands, of_numbers, _)| {
@@ -50,15 +54,22 @@ const IPERF3: &str =
 
 /// Other programs, and commands that are other programs now, with what does what they do.
 const PROGRAMS: Hints = &[
-    (&["mtr", "ping", "fping", "ping6"], "linerate trace HOST --watch"),
+    (&["mtr", "ping", "fping", "ping6", "hping3"], "linerate trace HOST --watch"),
     (&["traceroute", "traceroute6", "tracepath", "tcptraceroute"], "linerate trace HOST"),
     (&["iperf", "nuttcp", "ttcp"], "linerate stream HOST"),
     (&["netperf", "neper", "sockperf", "qperf"], "linerate stream HOST or linerate rr HOST"),
     (&["netserver"], "linerate serve --netperf"),
     (&["flent"], "linerate load HOST"),
     (&["speedtest", "test"], "linerate check HOST"),
-    (&["ss", "netstat"], "linerate connections"),
-    (&["tcpdump", "tshark", "tcptrace"], "linerate explain FILE"),
+    (&["ss", "netstat", "lsof"], "linerate connections"),
+    (&["iftop", "nethogs", "tcptop"], "linerate connections --watch"),
+    (&["tcpdump", "tshark", "wireshark", "tcptrace"], "linerate explain FILE, with their capture"),
+    (&["tc", "netem"], "linerate qos apply FILE for classes, linerate lab up to emulate a path"),
+    (&["nc", "ncat", "netcat", "socat"], "linerate serve there and linerate stream HOST here"),
+    (&["dig", "nslookup"], "linerate trace HOST, which resolves the name; dig shows its records"),
+    (&["owping", "twping", "irtt"], "linerate rr HOST -u --stamp --rate 10"),
+    (&["ab", "wrk", "hey"], "linerate crr HOST"),
+    (&["ethtool", "sysctl"], "linerate host show"),
     (&["perf"], "linerate profile HOST"),
     (&["server", "listen"], "linerate serve"),
     (&["client"], "linerate stream HOST"),
@@ -107,7 +118,10 @@ const OPTIONS: &[(&[&str], Hints)] = &[
     (&["report"], &[(&["--png"], "charts are SVG, by --svg; rsvg-convert makes PNG of it")]),
 ];
 
-const EXCHANGE: Hints = &[(&["-n", "--num", "-k"], "a number of transactions is --count")];
+const EXCHANGE: Hints = &[
+    (&["-n", "--num", "-k"], "a number of transactions is --count"),
+    (&["-r"], "the sizes are --request and --response"),
+];
 
 const CAPACITY: Hints = &[
     (&["-c"], "the number of connections is --connections"),
@@ -184,6 +198,23 @@ const CONNECTIONS: Hints = &[
     (&["-t", "--tcp"], "all that are listed are TCP"),
     (&["-l"], "listening sockets: linerate connections --listen"),
     (&["-n", "--numeric"], "addresses are always numeric"),
+    (
+        &["-a", "--all"],
+        "listening sockets: linerate connections --listen; in other states: linerate connections \
+         --state STATE",
+    ),
+    (&["--processes", "-e", "--extended", "-m", "--memory"], "all that is known is --details"),
+    (&["-s", "--summary"], "linerate connections --by cause sums them up"),
+    (&["-4", "-6"], "a family is a network: --peer 0.0.0.0/0 or --peer ::/0"),
+];
+
+/// Words of ss's filters, and the option for each.
+const FILTER_WORDS: Hints = &[
+    (&["dport", "sport"], "a local or remote port is --port 443"),
+    (&["dst", "src"], "the other end is --peer 10.0.0.0/8"),
+    (&["state", "exclude"], "a state is --state established"),
+    (&["established", "time-wait", "close-wait", "syn-sent"], "a state is --state established"),
+    (&["listening"], "listening sockets are --listen"),
 ];
 
 /// Commands, whether the word that they do not take is a number, and the hint; `{}` stands for
@@ -233,10 +264,34 @@ mod tests {
                 assert_eq!(unknown(command, own), [""; 0], "{}: {hint}", command.get_name());
             }
         }
+        let connections = cli.find_subcommand("connections").unwrap();
+        for (_, hint) in FILTER_WORDS {
+            assert_eq!(unknown(connections, hint), [""; 0], "{hint}");
+        }
         for (commands, _, hint) in EXCESS {
             for command in *commands {
                 let command = cli.find_subcommand(command).unwrap();
                 assert_eq!(unknown(command, hint), [""; 0], "{}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_for_those_who_come_from_other_tools_names_what_there_is() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/from-other-tools.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let cli = Cli::whole();
+        for tool in ["iperf3", "flent", "netperf", "nuttcp", "mtr", "ping", "ss"] {
+            let heading = format!("\n## From {tool}");
+            let section = page.split(&heading).nth(1).expect(tool).split("\n## ").next().unwrap();
+            let rows =
+                section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+            let mut lines = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).peekable();
+            assert!(lines.peek().is_some(), "no table for {tool}");
+            for line in lines {
+                let command = cli.find_subcommand(line.split(' ').next().unwrap());
+                let unknown = command.map_or(Vec::new(), |command| unknown(command, line));
+                assert_eq!(unknown, [""; 0], "{line}");
             }
         }
     }

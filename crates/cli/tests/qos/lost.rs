@@ -57,7 +57,7 @@ fn is_told_and_mended(bench: &Bench, words: &str, spoil: impl Fn()) {
 #[test]
 fn lost_pins_are_reported_and_restored_by_apply() {
     let Some(bench) = bench() else { return };
-    is_told_and_mended(&bench, "counters were taken away", || {
+    is_told_and_mended(&bench, "counters were removed", || {
         fs::remove_dir_all(bench.pins()).unwrap();
     });
 }

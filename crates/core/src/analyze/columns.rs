@@ -46,7 +46,9 @@ impl Columns {
         for (name, own) in given {
             let known = KNOWN.iter().find(|(_, known, _)| known == name).ok_or_else(|| {
                 let hint = quantity_hint(name);
-                AnalyzeError::new(format!("`{name}` is no quantity that a column can be; {hint}"))
+                AnalyzeError::new(format!(
+                    "`{name}` is not a quantity that a column can have; {hint}"
+                ))
             })?;
             columns.insert(*known, table.column(own)?);
         }

@@ -136,7 +136,7 @@ impl ResolvedOptions {
             let measure = throughput.ok_or_else(|| {
                 let hint = table.column_hint("");
                 AnalyzeError::new(format!(
-                    "no column has a name that is known to be a throughput: choose one with \
+                    "no column has the name of a throughput: choose one with \
                      --metric; {hint}"
                 ))
             })?;

@@ -11,7 +11,7 @@ use crate::record::{
 };
 use crate::session::message::{FlowHalf, Train};
 use crate::stats::{LatencyBuckets, LatencyHistogram};
-use crate::units::{BitRate, ByteCount, End, Span};
+use crate::units::{BitRate, ByteCount, End, Span, digits};
 
 /// Share of a CPU from which on a thread has all of it, percent.
 const THREAD_FULL: f64 = 95.0;
@@ -52,7 +52,7 @@ pub(super) fn caveats(run: &Run, record: &Record) -> Vec<Caveat> {
 }
 
 fn partial(record: &Record) -> Option<Caveat> {
-    let message = "the run ended before its time; the figures are of what there was";
+    let message = "the run ended early; its figures cover only the part that ran";
     let caveat = Caveat::new(CaveatKind::Partial, message, "run it again");
     (record.status == Status::Partial).then_some(caveat)
 }
@@ -103,9 +103,11 @@ fn hardly_a_datagram(record: &Record) -> Option<Caveat> {
     let seconds = record.plan.seconds().filter(|_| asked > 0.0)?;
     let takes = bytes as f64 * 8.0 / asked;
     let message = format!(
-        "at {} a datagram of {bytes} bytes leaves every {takes:.1} s, and the run lasts {seconds:.1} \
-         s: there is hardly a datagram to measure",
-        BitRate(asked as u64)
+        "at {} a datagram of {bytes} bytes leaves every {} s, and the run lasts {} s: there is \
+         hardly a datagram to measure",
+        BitRate(asked as u64),
+        digits(takes),
+        digits(seconds)
     );
     let remedy = "give a higher --rate (1000 is 1000 bit/s; 1000mbit has a unit), a longer --time, \
                   or a smaller --size";

@@ -249,8 +249,8 @@ fn unexplained(view: &View<'_>, candidates: &[Candidate]) -> Verdict {
         evidence.insert(0, ONE_BY_ONE.to_owned());
     }
     if evidence.is_empty() {
-        let seen = if view.is_of_packets() { "packets" } else { "kernels' figures" };
-        evidence.push(format!("the {seen} point to no cause"));
+        let seen = if view.is_of_packets() { "the packets" } else { "what the kernels counted" };
+        evidence.push(format!("no cause explains {seen}"));
     }
     if view.protocol != Protocol::Udp && !view.knows_sender() {
         evidence.push(SENDER_UNKNOWN.to_owned());
@@ -313,7 +313,7 @@ fn disagreement(view: &View<'_>, candidate: &Candidate) -> String {
 }
 
 const SENDER_UNKNOWN: &str =
-    "what the sender's kernel says of TCP is not known: it takes linerate at both ends";
+    "what the sender's kernel says of TCP is not known: run linerate at both ends";
 
 const ONE_BY_ONE: &str = "one segment is in flight at a time, and each waits for the reply to the \
                           one before: the program writes so, or its send buffer holds no more";
@@ -355,7 +355,7 @@ impl Next {
     pub(super) fn at_most(&self) -> Option<String> {
         (!self.is_promised).then(|| {
             format!(
-                "how much the remedy brings is not known; {} lets no more than {} through",
+                "what the remedy would bring is not known; {} allows {} at most",
                 self.cause.words(),
                 bps(self.limit_bps)
             )

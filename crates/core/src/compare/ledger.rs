@@ -356,7 +356,7 @@ impl Ledger {
         let early = metrics.find(|metric| metric.different && metric.pairs < self.max_pairs)?;
         let message = format!(
             "a difference was certain after {} pairs, and its effect is told as of there: an \
-             effect that is taken as soon as it is certain is, on average, overstated",
+             effect measured as soon as it is certain is, on average, overstated",
             early.pairs
         );
         Some(Caveat::new(CaveatKind::EarlyStop, message, ""))

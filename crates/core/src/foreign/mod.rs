@@ -178,7 +178,7 @@ impl ForeignRun {
         if self.there.is_none() && self.reports() {
             doubts.push(Caveat::new(
                 CaveatKind::Partial,
-                format!("{} has told nothing credible of its half", self.tool),
+                format!("{} reported nothing credible of its half", self.tool),
                 "run it again, or linerate at both ends",
             ));
         }
@@ -373,7 +373,7 @@ mod tests {
                 let record = record(role, direction, true);
                 let here_sends = (role == Role::Used) == (direction == Direction::Up);
                 let verdict = record.verdict().expect("a verdict");
-                let is_unknown = |line: &String| line.contains("it takes linerate at both ends");
+                let is_unknown = |line: &String| line.contains("run linerate at both ends");
                 assert_eq!(verdict.evidence.iter().any(is_unknown), !here_sends);
                 let is_of_kernel = |key: &String| key.contains("rtt") || key.contains("mss");
                 let mut inputs = record.legs[0].ceilings.iter().flat_map(|c| c.inputs.keys());

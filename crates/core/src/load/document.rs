@@ -10,6 +10,7 @@ use serde_with_macros::skip_serializing_none;
 
 use crate::one_way::{ClockOffset, Probe};
 use crate::plan::{Direction, Protocol};
+use crate::qoo::Outcome;
 use crate::record::{Caveat, Environment, Record, Status};
 use crate::stats::LatencySummary;
 use crate::units::Dscp;
@@ -131,6 +132,10 @@ pub struct ClassLatency {
     pub loaded_up_us: Option<LatencySummary>,
     /// On the way down under the load.
     pub loaded_down_us: Option<LatencySummary>,
+    /// Quality of Outcome under the load, by application: of these round trips, of the requests
+    /// without an answer over UDP, and of the slower direction's throughput.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<Outcome>,
 }
 
 /// One-way delays in each direction, from all STAMP probes.

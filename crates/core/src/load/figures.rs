@@ -9,8 +9,10 @@ use super::document::{
 use super::mix::{Member, Mix};
 use crate::one_way::{Clock, Probe};
 use crate::plan::{Direction, Protocol, Workload};
+use crate::qoo::outcomes;
 use crate::record::{Caveat, CaveatKind, FlowRecord, Leg, Record, Status};
 use crate::stats::LatencySummary;
+use crate::units::digits;
 
 /// What a column or a finding of an experiment can be of, each in the unit that its name says; of
 /// calls the worst direction.
@@ -90,6 +92,15 @@ impl LoadDocument {
         self.idle_latency_us = idle;
         self.caveats.extend(self.busy_before());
         self.calls = calls(mix, self);
+        let totals = [self.up, self.down].into_iter().flatten();
+        let slower_bps = totals.map(|total| total.throughput_bps).reduce(f64::min);
+        for class in &mut self.latency {
+            let Some(loaded) = &class.loaded_us else { continue };
+            let lost = class.failed.filter(|_| class.protocol == Protocol::Udp);
+            let sent = |lost: u64| lost.saturating_add(loaded.count) as f64;
+            let loss_percent = lost.map(|lost| 100.0 * lost as f64 / sent(lost));
+            class.outcomes = outcomes(loaded, loss_percent, slower_bps);
+        }
         self.start_skew_us = self.spread_us(|flow| flow.first_sent_us);
         self.arrival_skew_us = self.spread_us(|flow| flow.first_received_us);
     }
@@ -103,11 +114,11 @@ impl LoadDocument {
         let min_us = probes.map(|idle| idle.min).chain(streams).reduce(f64::min)?;
         let is_high = idle_us > BUSY_TIMES * min_us && idle_us > min_us + BUSY_US;
         let message = format!(
-            "the idle latency of {:.1} ms is {:.0} times the path's minimum of {:.1} ms: the path \
+            "the idle latency of {} ms is {} times the path's minimum of {} ms: the path \
              or a host was busy before the load began, and what the load adds is understated",
-            idle_us / 1e3,
-            idle_us / min_us,
-            min_us / 1e3
+            digits(idle_us / 1e3),
+            digits(idle_us / min_us),
+            digits(min_us / 1e3)
         );
         let remedy = "run it again while the path and both hosts do nothing else";
         is_high.then(|| Caveat::new(CaveatKind::BusyHost, message, remedy))
@@ -225,6 +236,7 @@ impl LoadMember {
             failed: self.record.failed,
             loaded_up_us: ways.map(|[up, _]| up),
             loaded_down_us: ways.map(|[_, down]| down),
+            outcomes: Vec::new(),
         })
     }
 }

@@ -315,7 +315,7 @@ fn an_idle_latency_far_above_the_paths_minimum_is_called_out() {
     };
     assert_eq!(doubt(39e3), None);
     let found = doubt(100e3).expect("100 ms are five times 20 ms");
-    let says = "the idle latency of 100.0 ms is 5 times the path's minimum of 20.0 ms";
+    let says = "the idle latency of 100 ms is 5.00 times the path's minimum of 20.0 ms";
     assert!(found.message.starts_with(says), "{}", found.message);
 }
 

@@ -13,6 +13,7 @@ use super::{Baseline, Caveat, Environment, Proof, TcpEvidence, UdpEvidence};
 use crate::names::names;
 use crate::one_way::OneWay;
 use crate::plan::{Direction, Protocol, Test, Workload};
+use crate::qoo::Outcome;
 use crate::remedy::Remedy;
 use crate::responsiveness::Responsiveness;
 use crate::stats::{Figure, LatencyBuckets, LatencySummary};
@@ -402,6 +403,10 @@ pub struct Check {
     /// Round trips per minute under load, by the direction of the load.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub responsiveness: BTreeMap<String, Responsiveness>,
+    /// Quality of Outcome under load by application, by the direction of the load: of the loaded
+    /// round trips and the throughput, without loss.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outcomes: BTreeMap<String, Vec<Outcome>>,
     /// The fault of the demonstration path.
     pub hidden_fault: Option<HiddenFault>,
     /// Changes since an earlier document, if they were asked for.

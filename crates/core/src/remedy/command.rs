@@ -217,9 +217,10 @@ fn look(object: LookObject, end: Option<End>, run: Option<&Run<'_>>) -> (String,
             let profile = run.and_then(|run| again(run, Some("profile"), None));
             (profile.unwrap_or_else(|| "linerate profile HOST".to_owned()), "")
         }
-        (LookObject::Programs, _) => {
-            ("top -o %CPU".to_owned(), "shows which programs have the CPUs: run it while they rest")
-        }
+        (LookObject::Programs, _) => (
+            "top -o %CPU".to_owned(),
+            "shows which programs use the CPUs: measure when they are idle",
+        ),
         (LookObject::ReceiveBuffers, _) => ("linerate host show net.ipv4.tcp_rmem".to_owned(), ""),
         (LookObject::SendBuffers, _) => ("linerate host show net.ipv4.tcp_wmem".to_owned(), ""),
     }

@@ -381,7 +381,7 @@ fn less_unsent(host: &SendingHost<'_>) -> Option<Remedy> {
     let bytes = ((each * UNSENT_S) as u64).next_power_of_two().max(16 << 10);
     let now: u64 = host.sysctls.get(UNSENT_LIMIT)?.trim().parse().ok()?;
     let remedy = Remedy::host_setting(Some(host.end), UNSENT_LIMIT, &[bytes]);
-    (bytes < now).then(|| remedy.because("programs that set TCP_NOTSENT_LOWAT need it not"))
+    (bytes < now).then(|| remedy.because("not needed by programs that set TCP_NOTSENT_LOWAT"))
 }
 
 /// One that keeps queues short, in front of which `goodput_bps` lets the queue form, if that is not

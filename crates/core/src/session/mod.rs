@@ -138,7 +138,7 @@ pub enum SessionError {
     #[error("{}", .0.message)]
     Refused(Refusal),
     /// The peer sent a message that is not allowed now.
-    #[error("the peer sent a message that has no place here: {0}")]
+    #[error("the peer sent an unexpected message: {0}")]
     OutOfTurn(&'static str),
     /// The peer sent a message that cannot be read.
     #[error("the peer sent a message that cannot be read: {0}")]

@@ -205,7 +205,7 @@ fn keys_that_do_not_fit_are_told_apart() {
     let a = key("a");
     let b = key("b");
     let mut wrong = Pair::new(Some(&b), Some(&a), 100);
-    assert!(failure(&mut wrong).contains("key is another one"));
+    assert!(failure(&mut wrong).contains("has another key"));
     let mut missing = Pair::new(None, Some(&a), 100);
     assert!(failure(&mut missing).contains("give --key-file"));
     let mut needless = Pair::new(Some(&a), None, 100);

@@ -51,7 +51,7 @@ pub enum WireError {
         limit: usize,
     },
     /// The peer has another key or none, or the bytes were altered.
-    #[error("the peer's key is another one (or the bytes were altered on the way)")]
+    #[error("the peer has another key (or the bytes were altered on the way)")]
     WrongKey,
     /// The cipher could not be set up.
     #[error("the cipher could not be set up")]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::plan::{Direction, Test};
 use linerate_core::proof::{ProofBudget, ProofRun, words};
+use linerate_core::qoo::outcomes;
 use linerate_core::record::{Caveat, CaveatKind, Check, Record};
 use linerate_core::stats::{LatencyHistogram, LatencySummary};
 
@@ -414,6 +415,13 @@ impl<'a> Examination<'a> {
         }
         self.check.up = up.median();
         self.check.down = down.median();
+        for (key, direction) in [("up", Direction::Up), ("down", Direction::Down)] {
+            let loaded = self.check.loaded_latency_by_direction_us.get(key);
+            let throughput_bps = self.check.throughput_bps(direction);
+            let found = loaded.map(|loaded| outcomes(loaded, None, throughput_bps));
+            let found = found.filter(|found| !found.is_empty());
+            self.check.outcomes.extend(found.map(|found| (key.to_owned(), found)));
+        }
         if self.options.quick {
             self.check.caveats.push(Caveat::new(
                 CaveatKind::FewRuns,

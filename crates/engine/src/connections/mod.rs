@@ -146,7 +146,7 @@ fn caveats(document: &ConnectionsDocument, stop: &Stop) -> Vec<Caveat> {
     }
     let ended = document.connections.iter().filter(|one| one.ended).count();
     if ended > 0 {
-        let message = format!("{ended} of the connections ended meanwhile: what there is of them");
+        let message = format!("{ended} of the connections ended early: their figures end there");
         caveats.push(Caveat::new(CaveatKind::Partial, message, ""));
     }
     let unknown = |one: &&Connection| {

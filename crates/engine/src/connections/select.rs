@@ -185,7 +185,7 @@ pub enum ConnectionsError {
         name: String,
     },
     /// No process of that number.
-    #[error("process {pid}: there is none of that number")]
+    #[error("no process has the number {pid}")]
     NoProcess {
         /// Its number.
         pid: u32,

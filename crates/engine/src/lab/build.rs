@@ -366,7 +366,7 @@ pub enum LabError {
     #[error("cannot start the endpoint in the lab")]
     Endpoint(#[source] Box<MeasureError>),
     /// The text is not a valid name.
-    #[error("{name:?} is no name of a lab; it has 1 to 32 lower-case letters, digits and hyphens")]
+    #[error("{name:?} is not a lab's name: 1 to 32 lower-case letters, digits and hyphens")]
     Name {
         /// As given.
         name: String,

@@ -10,7 +10,7 @@ use linerate_core::lab::{Join, Topology};
 use linerate_core::link::PathSpec;
 use linerate_core::plan::Direction;
 use linerate_core::record::{Caveat, CaveatKind, Check, Environment, HiddenFault, LabFacts};
-use linerate_core::units::Family;
+use linerate_core::units::{Family, digits};
 use linerate_sys::netns::Namespace;
 
 use super::build::LabError;
@@ -159,10 +159,10 @@ impl LabPath {
             let lost: u64 = directions.iter().map(|way| way.overflowed).sum();
             if late > tolerance {
                 caveats.push(overload(format!(
-                    "the emulator of link {} fell behind: one packet in a hundred left {:.1} ms \
-                     late or more",
+                    "the emulator of link {} fell behind: one packet in a hundred left {} ms late \
+                     or more",
                     link.name,
-                    late / 1e3
+                    digits(late / 1e3)
                 )));
             }
             if lost > 0 {

@@ -187,7 +187,7 @@ fn record(
 
 /// The addresses of the endpoint that the test is run against.
 fn addresses(task: &Task) -> Result<Vec<SocketAddr>, String> {
-    let name: EndpointName = task.address.parse().map_err(|_| "its address is none")?;
+    let name: EndpointName = task.address.parse().map_err(|_| "its address is not valid")?;
     let found = (name.host.as_str(), name.port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
     Ok(found.map_err(|error| format!("{}: {error}", name.host))?.collect())
 }

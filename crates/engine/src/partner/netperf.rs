@@ -119,7 +119,7 @@ fn results(
         let results: Results = connection.results(&server.stop)?;
         let half = results.to_half(flow).ok_or_else(|| MeasureError::Foreign {
             peer: server.peer,
-            reason: "the netserver tells counts that this test cannot have had".to_owned(),
+            reason: "the netserver reports counts that this test cannot have had".to_owned(),
         })?;
         there.flows.push(half);
     }

@@ -135,7 +135,7 @@ fn left_out(site: &mut QosSite, chosen: &[(&Adapter, String)]) -> Result<Vec<Str
     let said = left.map(|name| {
         format!(
             "{name} is not in this file and keeps the policy that it has: `linerate qos remove \
-             {name}` takes it away"
+             {name}` removes it"
         )
     });
     Ok(said.collect())

@@ -53,7 +53,7 @@ pub(super) fn prepare(
     let mut change = QosChange { port, old, next, loaded: Vec::new(), notes: Vec::new() };
     let interface = change.port.name();
     if let Some(why) = change.old.as_ref().and_then(|old| old.lost.as_ref()) {
-        let note = format!("{interface}: {why}: counters begin anew");
+        let note = format!("{interface}: {why}: the counters begin again at 0");
         change.notes.push(note);
     }
     for direction in DIRECTIONS {
@@ -299,7 +299,7 @@ fn attach(
         old.maps.remove(COUNTERS);
         old.base.clear();
         let interface = change.port.name();
-        let note = format!("{interface}: its counters were taken away and begin anew");
+        let note = format!("{interface}: its counters were removed and begin again at 0");
         change.notes.push(note);
     }
     let map = |name: &str| {

@@ -150,7 +150,7 @@ pub(super) fn fault(
     let queues = leaves(netlink, port)?;
     for class in &state.classes {
         let Some((found, _)) = there.iter().find(|(found, _)| found.id == class.id) else {
-            let fault = "its classes are not there any more: somebody took them away";
+            let fault = "its classes are not there any more: somebody removed them";
             return Ok(Some(fault.to_owned()));
         };
         let id = written(class.id);

@@ -95,7 +95,7 @@ fn program_fault(
     let running = hooks.in_force(&mut site.netlink, port, direction)?;
     if wanted != running {
         let fault = match running {
-            None => "its program is not there any more: somebody took it away",
+            None => "its program is not there any more: somebody removed it",
             Some(_) => "another program stands in its place",
         };
         return Ok(Some(fault.to_owned()));
@@ -137,7 +137,7 @@ fn add_counters(
         let Some(map) = hooks.map(pin)? else {
             report.state = QosState::Failed;
             let fault =
-                "its counters are not there any more: somebody took them away; apply it again";
+                "its counters are not there any more: somebody removed them; apply it again";
             report.fault.get_or_insert_with(|| fault.to_owned());
             continue;
         };

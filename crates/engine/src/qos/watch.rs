@@ -44,7 +44,7 @@ pub fn watch(mut say: impl FnMut(&str)) -> Result<(), QosError> {
         let (words, until) = match watch.look() {
             Ok(words) => (words, SLOW),
             Err(error) if has_looked => {
-                let said = format!("looked in vain: {}", crate::words::chain(&error));
+                let said = format!("could not look: {}", crate::words::chain(&error));
                 (Vec::from_iter(watch.say_once(String::new(), said)), SECOND)
             }
             Err(error) => return Err(error),

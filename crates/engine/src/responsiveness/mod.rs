@@ -39,7 +39,7 @@ pub(crate) struct Request {
     pub(crate) most_intervals: u32,
 }
 
-/// What came of it.
+/// Result.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) responsiveness: Responsiveness,
@@ -78,7 +78,7 @@ pub(crate) fn of_load(client: &mut Client, load: &Test) -> Result<Record, Measur
     };
     let Measured { responsiveness, records } = measure(client, &request)?;
     let first = records.into_iter().next();
-    let unheard = || client.session_error(SessionError::Timeout("no load was told of"));
+    let unheard = || client.session_error(SessionError::Timeout("no load was reported"));
     Ok(Record {
         // It was ended when the path was.
         status: Status::Complete,

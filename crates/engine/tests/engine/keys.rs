@@ -24,7 +24,7 @@ fn a_client_with_the_key_measures_and_one_without_gets_an_error() {
     let outcome = client.run(&bytes(1 << 20), &mut |_| true).unwrap();
     assert!(outcome.error.is_none() && outcome.record.bytes() == 1 << 20);
     let wrong = served.client_with(Some(key("b"))).unwrap_err();
-    assert!(wrong.to_string().contains("key is another one"), "{wrong}");
+    assert!(wrong.to_string().contains("has another key"), "{wrong}");
     let none = served.client_with(None).unwrap_err();
     assert!(none.to_string().contains("--key-file"), "{none}");
 }

@@ -92,7 +92,7 @@ fn only_the_right_key_is_accepted_and_a_wrong_one_is_an_error() {
     let bench = Bench::with(limits(), Some(key("a")));
     assert!(
         words(&bench, Some(key("b")))
-            .ends_with("the peer's key is another one (or the bytes were altered on the way)")
+            .ends_with("the peer has another key (or the bytes were altered on the way)")
     );
     assert!(
         words(&bench, None)

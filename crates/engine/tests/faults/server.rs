@@ -155,7 +155,7 @@ fn frames_out_of_turn_or_too_long_end_the_session() {
     let ready = frame(br#"{"say":"ready"}"#);
     let report = frame(br#"{"say":"answer","operation":"end","reply":{"flows":[]}}"#);
     let huge = (1u32 << 24 | 0x0080_0001).to_be_bytes().to_vec();
-    let out_of_turn = "the peer sent a message that has no place here: from the endpoint";
+    let out_of_turn = "the peer sent an unexpected message: from the endpoint";
     let cases = [
         (Stage::Welcomed, ready.clone(), out_of_turn),
         (Stage::Asked, ready.clone(), out_of_turn),

@@ -109,7 +109,7 @@ fn what_does_not_fit_into_a_class_is_refused() {
     let said = |file: &PolicyFile| plan(file, None).unwrap_err().to_string();
     assert_eq!(
         said(&office([mbit(30), Some(Share::Percent(50.0)), None])),
-        "line 7: policy `office` has 40 Mbit/s for sure on adapter `eth0`, but those inside it \
+        "line 7: policy `office` is guaranteed 40 Mbit/s on adapter `eth0`, but those inside it \
          need \
          50.0 Mbit/s"
     );

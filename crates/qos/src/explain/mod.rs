@@ -282,7 +282,7 @@ impl<'a> Words<'a> {
             _ => return String::new(),
         };
         match protocol {
-            None => ": its transport header is not to be seen".to_owned(),
+            None => ": its transport header cannot be seen".to_owned(),
             Some(number) if carriers.iter().all(|one| u128::from(*one) != number) => {
                 format!(": its protocol is {}", self.value(Field::Protocol, number))
             }

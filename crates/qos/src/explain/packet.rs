@@ -111,7 +111,7 @@ impl<'a> Keys<'a> {
             return wrong(format!("there is no key `{}`", shortened(key)), hint);
         };
         if self.0.iter().any(|(other, _)| other == name) {
-            return wrong(format!("`{name}` stands there twice"), "give it once");
+            return wrong(format!("`{name}` is given twice"), "give it once");
         }
         self.0.push((name, value));
         Ok(())
@@ -145,7 +145,7 @@ impl<'a> Keys<'a> {
                     "give two digits for each byte, at most {MAX_FRAME} bytes, from the \
                      destination address on"
                 );
-                return wrong("that is no Ethernet frame in hexadecimal", hint);
+                return wrong("that is not an Ethernet frame in hexadecimal", hint);
             };
             let length = frame.len() as u32;
             return Ok((frame, length));
@@ -380,7 +380,7 @@ fn end(word: &str, has_port: bool) -> Result<SocketAddr, String> {
             (end, "write 198.18.0.1 or 2001:2::1; this packet has no ports")
         }
     };
-    end.map_or_else(|| wrong(format!("`{}` is no end of it", shortened(word)), hint), Ok)
+    end.map_or_else(|| wrong(format!("`{}` is not one of its ends", shortened(word)), hint), Ok)
 }
 
 fn hex(digits: &str) -> Option<Vec<u8>> {

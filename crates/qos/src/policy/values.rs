@@ -447,7 +447,7 @@ pub(super) fn flags(text: &str) -> Result<FlagTest> {
             return Err(no_value("TCP flag", word, hint));
         };
         if test.mask & flag != 0 {
-            let hint = "each flag stands there once";
+            let hint = "each flag is given once";
             return Err(no_value("test of TCP flags", text, hint));
         }
         test.mask |= flag;

@@ -11,7 +11,7 @@ use linerate_core::record::{ChangeResult, Check, Interval, Leg, Record, Sweep, m
 use linerate_core::stats::{LatencyBuckets, LatencySummary};
 
 use super::{fill, lowest, middle, unit_of};
-use crate::number::{count, ends, joined, micros, percent, rate, seconds};
+use crate::number::{count, ends, joined, micros, percent, rate, ratio, seconds};
 use crate::svg::{Bar, Bars, Chart, Fill, Mark, Panel, Plot, Series, Unit};
 
 pub(crate) fn record(record: &Record) -> Vec<Chart> {
@@ -83,7 +83,6 @@ pub(crate) fn check(check: &Check) -> Vec<Chart> {
 /// The rate with each change over the rate without, and what the verdict's cause predicts.
 fn changes(leg: &Leg) -> Option<Chart> {
     let verdict = leg.verdict.as_ref()?;
-    let ratio = |ratio: f64| format!("{ratio:.2}");
     let bar = |change: &ChangeResult| {
         let words = words(&change.change);
         let expected = change.predicted.get(&verdict.cause).copied();
@@ -191,7 +190,12 @@ pub(crate) fn load(load: &LoadDocument) -> Vec<Chart> {
     for (colour, class) in load.latency.iter().enumerate() {
         for (state, summary) in [("idle", &class.idle_us), ("loaded", &class.loaded_us)] {
             let name = format!("{} {state}", class.member);
-            let trip = |summary| Trips::new(&name, summary, state == "idle", colour);
+            let mut members = load.members.iter().filter(|_| state == "loaded");
+            let member = members.find(|member| member.name == class.member);
+            let trip = |summary| Trips {
+                buckets: member.and_then(|it| it.record.latency_histogram.as_ref()),
+                ..Trips::new(&name, summary, state == "idle", colour)
+            };
             trips.extend(summary.as_ref().map(trip));
         }
     }
@@ -253,21 +257,20 @@ pub(super) fn ceilings(
 }
 
 fn bar(ceiling: &Ceiling, measured: f64, is_bottleneck: bool) -> Bar {
-    let reached = percent(100.0 * measured / ceiling.limit_bps);
-    let proves = if ceiling.independent {
-        ""
+    let reached = if ceiling.independent {
+        format!("{} of it reached", percent(100.0 * measured / ceiling.limit_bps))
     } else {
-        "; derived from the measured rate, so it cannot confirm"
+        "derived from the measured rate, so it cannot confirm".to_owned()
     };
     Bar {
         label: ceiling.cause.words().to_owned(),
         value: ceiling.limit_bps,
         colour: match (is_bottleneck, ceiling.independent) {
-            (true, _) => Fill::Accent,
+            (_, false) => Fill::Hollow,
+            (true, true) => Fill::Accent,
             (false, true) => Fill::Plain,
-            (false, false) => Fill::Hollow,
         },
-        tip: format!("{}; {reached} of it reached{proves}", ceiling.formula),
+        tip: format!("{}; {reached}", ceiling.formula),
         ..Bar::default()
     }
 }

@@ -9,7 +9,7 @@ use linerate_core::record::Baseline;
 
 use crate::charts::{self, PastRun};
 use crate::document::StoredDocument;
-use crate::number::begun;
+use crate::number::{begun, ends, if_known, span, writer};
 use crate::style::{Form, Style};
 use crate::svg::{escaped, spark};
 use crate::text::{self, SavedRun, SeriesChange, series_change};
@@ -75,9 +75,10 @@ pub struct Running {
 
 /// A whole page; `body` and `more` are HTML.
 fn page(title: &str, body: &str, more: &str) -> String {
-    let head = head(&escaped(title), more);
+    let head = head(&format!("{} · linerate", escaped(title)), more);
     format!(
-        "{head}<nav class=\"site\"><a href=\"/\">Paths</a> <a href=\"/running\">Running</a></nav>\n\
+        "{head}<nav class=\"site\"><b>linerate</b> <a href=\"/\">Paths</a> \
+         <a href=\"/running\">Running</a></nav>\n\
          {body}</main></body></html>\n"
     )
 }
@@ -88,8 +89,9 @@ pub fn notice(title: &str, words: &str) -> String {
     page(title, &body, "")
 }
 
-/// The overview: each path with its tests. `token` is sent with every form.
-pub fn overview(all: &[Overview], is_running: bool, token: &str) -> String {
+/// The overview: each path with its tests. `token` is sent with every form; `place` is where the
+/// runs are kept.
+pub fn overview(all: &[Overview], is_running: bool, token: &str, place: &str) -> String {
     let mut body = "<h1>Paths</h1>\n".to_owned();
     if is_running {
         body.push_str("<p class=\"doubt\">A test is <a href=\"/running\">running</a>.</p>\n");
@@ -107,6 +109,9 @@ pub fn overview(all: &[Overview], is_running: bool, token: &str) -> String {
         of_path.iter().for_each(|one| line(&mut body, one, token));
         body.push_str("</tbody></table></section>\n");
     }
+    let version = env!("CARGO_PKG_VERSION");
+    let _ =
+        writeln!(body, "<footer>linerate {version}. The runs are in {}.</footer>", escaped(place));
     page("Paths", &body, "")
 }
 
@@ -140,12 +145,17 @@ fn line(body: &mut String, one: &Overview, token: &str) {
     };
     let says = format!("{} newest of {} runs, {}", one.values.len(), one.runs, one.metric);
     let picture = if one.values.len() > 1 { spark(&one.values, &says) } else { String::new() };
+    let newest = if_known(one.values.last().copied(), |newest| {
+        let [low, high] = ends(one.values.iter().copied()).map(writer(&one.metric));
+        format!("{}<br>{}", writer(&one.metric)(newest), span(&low, &high, "–"))
+    });
     let last = one.last.as_ref().map_or_else(String::new, |(id, at, answer)| {
         format!("<a href=\"/run?id={id}\">{}</a><br>{}", escaped(&begun(at)), escaped(answer))
     });
     let _ = writeln!(
         body,
-        "<tr><th>{named}{start}</th><td class=\"words\">{status}</td><td>{picture}</td><td>{last}</td></tr>"
+        "<tr><th>{named}{start}</th><td class=\"words\">{status}</td><td>{picture} \
+         {newest}</td><td>{last}</td></tr>"
     );
 }
 
@@ -168,11 +178,11 @@ pub fn time_line(line: &TimeLine<'_>) -> String {
         let _ =
             writeln!(body, "<p class=\"point\"><a href=\"/run?id={}\">{says}</a></p>", change.id);
     }
-    let why = "What else is another since then need not be why.";
+    let why = "What else changed at the same time need not be the reason.";
     let words = match (line.changes.is_empty(), line.exact) {
-        (true, _) => "None is plain.".to_owned(),
+        (true, _) => "No change is clear.".to_owned(),
         (false, 1) => why.to_owned(),
-        (false, exact) => format!("Exact to {exact} runs. {why}"),
+        (false, exact) => format!("The place of each is known to {exact} runs. {why}"),
     };
     let _ = writeln!(body, "<p>{words}</p></section>");
     runs(&mut body, line);
@@ -201,7 +211,7 @@ fn metrics(body: &mut String, line: &TimeLine<'_>) {
 fn runs(body: &mut String, line: &TimeLine<'_>) {
     body.push_str(
         "<form action=\"/compare\"><section class=\"ends\"><h2>Runs</h2><table class=\"stack\"><thead><tr>\
-         <th>A</th><th>B</th><th>Run</th><th>Labels</th><th>What came of it</th></tr></thead><tbody>\n",
+         <th>A</th><th>B</th><th>Run</th><th>Labels</th><th>Result</th></tr></thead><tbody>\n",
     );
     for (place, run) in line.listed.iter().enumerate() {
         let radio = |name: &str, chosen: usize| {

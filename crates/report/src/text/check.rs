@@ -345,6 +345,9 @@ fn responsiveness_table(page: &mut Page, check: &Check) {
         let remedies = found.queues.iter().filter_map(|queue| queue.remedy.clone());
         remedies.for_each(|remedy| page.command(&remedy.typed(None).command));
     }
+    for (direction, found) in check.outcomes.iter().rev() {
+        page.facts(&format!("QoO {direction}"), [parts::qoo([found])]);
+    }
 }
 
 /// Smallest growth of latency under load that is mentioned, as a multiple of the idle latency.

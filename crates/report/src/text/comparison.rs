@@ -40,7 +40,7 @@ impl Document for Comparison {
         page.gap();
         page.table(&metric_table(&self.metrics));
         if page.has_details() && !self.metrics.is_empty() {
-            page.plain("  below each figure its interval; of A and B that of the median");
+            page.plain("  below each figure: its interval; for A and B, of the median");
         }
         if let Some(would) = &self.would_decide {
             page.words(&would_decide(self, would));
@@ -122,7 +122,7 @@ fn headline(comparison: &Comparison) -> String {
     let metric = comparison.metrics.first();
     let words = match metric {
         Some(metric) => answer(metric, comparison.margin_percent),
-        None => "INCONCLUSIVE: no pair counts".to_owned(),
+        None => "INCONCLUSIVE: every pair was excluded".to_owned(),
     };
     let is_partial = comparison.status == Status::Partial;
     words + if is_partial { " (STOPPED EARLY)" } else { "" }
@@ -188,11 +188,11 @@ fn would_decide(comparison: &Comparison, would: &WouldDecide) -> String {
         }
         (None, _) => None,
     };
-    let more = named("a difference like that so far takes", more, |more| more);
+    let more = more.map(|more| format!("{more}, for a difference like the one so far"));
     let margin = would.margin_percent;
     let asks_less = comparison.margin_percent.is_none_or(|asked| asked < margin);
     let margin = (asks_less && margin <= GREATEST_MARGIN)
-        .then(|| format!("--margin {margin}% asks whether it is less than that"));
+        .then(|| format!("--margin {margin}% tests whether the difference is smaller than that"));
     let ways = some_joined([more, margin], "; or ");
     let ways = ways.unwrap_or_else(|| "a quieter path or host".to_owned());
     format!("Undecided: pairs scatter by {scatter}. To decide it: {ways}.")

@@ -425,8 +425,8 @@ fn explained(page: &mut Page, document: &ConnectionsDocument) {
     baseline(page, document.baseline.as_ref());
 }
 
-/// `The path to 198.18.0.2 gave a flow of its own 94.1 Mbit/s (path rate, proved); this connection
-/// carried 24.2 Mbit/s: its limit is its own (receive window).`
+/// `On the path to 198.18.0.2, a test flow carried 94.1 Mbit/s (path rate, proved); this connection
+/// carried 24.2 Mbit/s: it is limited by its own ends (receive window).`
 fn path(page: &mut Page, document: &ConnectionsDocument) {
     let path = document.path.as_ref().and_then(|record| Some((record, record.leg()?)));
     let known = document.beside_path().zip(document.connections.first());
@@ -439,16 +439,18 @@ fn path(page: &mut Page, document: &ConnectionsDocument) {
     let found = connection.verdict.as_ref().map(|verdict| verdict.cause);
     let cause = found.filter(|cause| *cause != Cause::Unexplained);
     let meaning = match (beside, cause) {
-        (BesidePath::Own, Some(cause)) => format!("its limit is its own ({})", cause.words()),
-        (BesidePath::Own, None) => "its limit is its own, and not the path".to_owned(),
-        (BesidePath::Full, _) => "it has what a flow gets there".to_owned(),
-        (BesidePath::More, _) => "a flow beside it has less, they share the path".to_owned(),
-        (BesidePath::Shared, _) => "others were on the path, too".to_owned(),
+        (BesidePath::Own, Some(cause)) => {
+            format!("it is limited by its own ends ({})", cause.words())
+        }
+        (BesidePath::Own, None) => "it is limited by its own ends, not by the path".to_owned(),
+        (BesidePath::Full, _) => "it gets what the path gives a flow".to_owned(),
+        (BesidePath::More, _) => "a flow beside it gets less: they share the path".to_owned(),
+        (BesidePath::Shared, _) => "other traffic was on the path, too".to_owned(),
     };
     let [gave, carried] = [leg.throughput_bps.unwrap_or(0.0), connection.throughput_bps].map(rate);
     page.gap();
     page.verdict(&format!(
-        "The path to {} gave a flow of its own {gave}{limit}; this connection carried {carried}: \
+        "On the path to {}, a test flow carried {gave}{limit}; this connection carried {carried}: \
          {meaning}.",
         record.host
     ));
@@ -571,7 +573,7 @@ fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
         Direction::Up | Direction::Both => format!("sends {local} → {remote}"),
     };
     let ended = match (connection.ended && watched, document.status) {
-        (true, _) => ", IT ENDED MEANWHILE",
+        (true, _) => ", ENDED WHILE WATCHED",
         (false, Status::Partial) => ", STOPPED EARLY",
         (false, Status::Complete) => "",
     };

@@ -69,7 +69,7 @@ fn runs(document: &ExperimentDocument) -> String {
     let is_partial = document.status == Status::Partial;
     let facts = [
         Some(format!("{made} made, {each}")),
-        (counted < made).then(|| format!("{} do not count", made - counted)),
+        (counted < made).then(|| format!("{} excluded", made - counted)),
         Some(format!("seed {}", document.seed)),
         document.quick.then(|| "quick form".to_owned()),
         is_partial.then(|| "STOPPED EARLY".to_owned()),
@@ -246,5 +246,5 @@ fn in_unit(value: f64, finding: &DocumentFinding, table: &DocumentTable) -> Stri
     scaled(value, own) + &unit.unwrap_or_default()
 }
 
-const OTHER_MACHINES: &str = "Other machines, kernels and paths than the report's: what can agree \
-    is the kind, not the figure.";
+const OTHER_MACHINES: &str = "These machines, kernels and paths are not the report's: what can \
+    agree is the kind of effect, not its figure.";

@@ -141,7 +141,7 @@ pub fn saved_runs(runs: &[SavedRun<'_>], style: Style) -> String {
         left "begun" => begun(run.started_at);
         left "test" => run.workload;
         left @1 "labels" => Some(run.labels).filter(|labels| !labels.is_empty());
-        left "what came of it" => shortened(run.answer, 2 * room);
+        left "result" => shortened(run.answer, 2 * room);
     });
     page.finish()
 }

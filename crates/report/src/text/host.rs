@@ -48,7 +48,7 @@ fn answer(page: &mut Page, document: &HostDocument, wrong: &[&SettingReport]) {
     };
     match wrong.len() {
         0 if document.settings.is_empty() => {}
-        0 => page.title("nothing is to be changed"),
+        0 => page.title("nothing needs to be changed"),
         1 => page.title(&format!("1 setting is not right{sets}")),
         number => page.title(&format!("{number} settings are not right{sets}")),
     }
@@ -222,7 +222,7 @@ fn changes(page: &mut Page, document: &HostDocument) {
     if document.dry_run {
         let planned = plural(document.changes.len() as u64, "setting");
         page.title(&match document.changes.is_empty() {
-            true => "nothing is to be changed".to_owned(),
+            true => "nothing needs to be changed".to_owned(),
             false => format!("{planned} would be set; nothing was changed: --apply does it"),
         });
     }
@@ -230,7 +230,7 @@ fn changes(page: &mut Page, document: &HostDocument) {
         let (emphasis, outcome) = match change.outcome {
             ChangeOutcome::Planned => (Emphasis::Strong, "would be set"),
             ChangeOutcome::Set => (Emphasis::Strong, "set"),
-            ChangeOutcome::Already => (Emphasis::Strong, "was so already"),
+            ChangeOutcome::Already => (Emphasis::Strong, "already had that value"),
             ChangeOutcome::Restored => (Emphasis::Strong, "put back"),
             ChangeOutcome::LeftAlone => (Emphasis::Warning, "left alone"),
             ChangeOutcome::Gone => (Emphasis::Strong, "gone"),

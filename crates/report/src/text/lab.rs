@@ -3,7 +3,7 @@
 use linerate_core::lab::{Inhabitant, LabShown, LabsDocument, LinkStatus};
 use linerate_core::record::LabDirection;
 
-use super::number::{joined, some_joined};
+use super::number::{joined, micros, some_joined};
 use crate::document::Document;
 use crate::page::{Emphasis, Page};
 
@@ -55,7 +55,7 @@ fn counters(direction: &LabDirection) -> String {
     let causes = drops.map(|(cause, count)| format!("{cause} {count}"));
     let dropped = some_joined(causes, ", ").unwrap_or_else(|| "none".to_owned());
     let lateness = match (direction.lateness_p50_us, direction.lateness_p99_us) {
-        (Some(p50), Some(p99)) => format!("; late by {p50:.0} µs, p99 {p99:.0} µs"),
+        (Some(p50), Some(p99)) => format!("; late by {}, p99 {}", micros(p50), micros(p99)),
         _ => String::new(),
     };
     let delivered = direction.delivered;

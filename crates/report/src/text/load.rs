@@ -10,7 +10,7 @@ use super::evidence::in_short;
 use super::number::{
     counted, digits, joined, micros, named, percent, plural, rate, seconds, some_joined,
 };
-use super::parts::{caveats, clock, destination, emulated, protocol_name, verdict, video};
+use super::parts::{self, caveats, clock, destination, emulated, protocol_name, verdict, video};
 use crate::document::{Document, Rate, Surroundings};
 use crate::page::{Page, Table, table};
 
@@ -28,6 +28,7 @@ impl Document for LoadDocument {
         for call in &self.calls {
             page.facts(&format!("call {}", call.direction.word()), call_facts(call));
         }
+        page.facts("QoO", [parts::qoo(self.latency.iter().map(|class| &class.outcomes))]);
         for member in self.members.iter().filter(|member| is_exchange(member)) {
             page.entry("requests", &exchange(member));
         }
@@ -138,7 +139,7 @@ fn call_facts(call: &CallQuality) -> [Option<String>; 6] {
         Some(format!("MOS {:.2} (R {:.0})", call.mos, call.r)),
         Some(format!("{} lost", percent(call.loss_percent))),
         call.late_percent.filter(|late| *late > 0.0).map(|late| format!("{} late", percent(late))),
-        in_bursts.map(|ratio| format!("in bursts {ratio:.1} times as long as random ones")),
+        in_bursts.map(|ratio| format!("in bursts {} times as long as random ones", digits(ratio))),
         Some(format!("jitter {}", micros(call.jitter_us))),
         Some(format!("delay {}", micros(call.delay_us))),
     ]

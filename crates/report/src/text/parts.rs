@@ -8,6 +8,7 @@ use linerate_core::ceilings::{Cause, Ceiling, Verdict};
 use linerate_core::one_way::ClockOffset;
 use linerate_core::plan::{Direction, Protocol, Workload};
 use linerate_core::proof::{intervention, words};
+use linerate_core::qoo::Outcome;
 use linerate_core::record::{
     Caveat, CaveatKind, CaveatRemedy, ChangeResult, Environment, Leg, Proof, ProofDoubt,
     ProofLevel, Record,
@@ -17,8 +18,8 @@ use linerate_core::stats::{CONFIDENCE, Figure, LatencySummary, MedianInterval};
 use linerate_core::video::Playback;
 
 use super::number::{
-    NBSP, bar, counted, if_known, joined, micros, named, percent, plural, rate, seconds,
-    some_joined, span, sure, with_unit,
+    NBSP, bar, counted, ends, grouped, if_known, joined, micros, named, percent, plural, rate,
+    ratio, seconds, some_joined, span, sure, with_unit,
 };
 use crate::charts;
 use crate::document::Document;
@@ -36,7 +37,9 @@ pub(super) fn ceilings(
         left "" => if ceiling.independent { " " } else { "*" };
         left "ceiling" => ceiling.cause.words();
         right "limit" => rate(ceiling.limit_bps);
-        right "reached" => share_of(measured_bps, ceiling).map(|share| percent(100.0 * share));
+        right "reached" => percent(
+            100.0 * share_of(measured_bps, ceiling).filter(|_| ceiling.independent)?
+        );
         left "formula" => ceiling.formula.clone();
     });
     let is_derived = shown.iter().any(|ceiling| !ceiling.independent);
@@ -91,11 +94,12 @@ pub(super) fn changes(page: &mut Page, verdict: &Verdict, leg: &Leg) {
     };
     page.table(&table! { &leg.experiments, change =>
         left "change" => in_words(change);
-        right "rate ×" => format!("{:.2}", change.ratio);
-        left ["", "95 %"] => format!("{:.2}–{:.2}", change.interval[0], change.interval[1]);
+        right "rate ×" => ratio(change.ratio);
+        left ["", "95 %"] => joined(change.interval.map(|end| Some(ratio(end))), "–");
         right "runs" => u64::from(change.runs);
-        right ["predicted", "by it"] => change.predicted.get(&cause).map(|it| format!("{it:.2}"));
-        left ["else", ""] => rival(change).map(|(rival, it)| format!("{it:.2} by {}", rival.words()));
+        right ["predicted", "by it"] => change.predicted.get(&cause).copied().map(ratio);
+        left ["else", ""] =>
+            rival(change).map(|(rival, it)| format!("{} by {}", ratio(it), rival.words()));
     });
     let not_made = leg
         .experiments_not_made
@@ -114,7 +118,7 @@ fn runner_up(page: &mut Page, verdict: &Verdict) {
     };
     let words = match (is_unexplained, next.cause) {
         (true, Cause::Unexplained) => "The run that would tell more:".to_owned(),
-        (true, cause) => format!("Nearest: {}; the run that would tell:", cause.words()),
+        (true, cause) => format!("Nearest: {}; the run that would decide:", cause.words()),
         (false, Cause::Unexplained) => "The run that would confirm it:".to_owned(),
         (false, cause) => format!("Else: {}; the run that tells them apart:", cause.words()),
     };
@@ -123,7 +127,8 @@ fn runner_up(page: &mut Page, verdict: &Verdict) {
 }
 
 /// Draws the lowest ceilings, one of each cause, as bars. A ceiling that is derived from the
-/// measured rate is left out, unless it is the verdict's; that is the last to be spared.
+/// measured rate is left out, unless it is the verdict's, which is the last to be spared: it has no
+/// bar, which would look like a confirmation.
 pub(super) fn bars(page: &mut Page, leg: &Leg) {
     if page.has_pictures() {
         return;
@@ -144,11 +149,22 @@ pub(super) fn bars(page: &mut Page, leg: &Leg) {
     let bars = table! { lowest, ceiling =>
         left "" => ceiling.cause.words();
         right "" => rate(ceiling.limit_bps);
-        left "" => share(ceiling).map(bar);
-        right "" => percent(100.0 * share(ceiling)?);
+        left "" => if ceiling.independent {
+            share(ceiling).map(bar)
+        } else {
+            Some(DERIVED.to_owned())
+        };
+        right "" => if ceiling.independent {
+            percent(100.0 * share(ceiling)?)
+        } else {
+            String::new()
+        };
     };
     page.table(&bars.spare_rows(|one| rank(one.cause).map_or(1, |place| place as u8 + first)));
 }
+
+/// In place of the bar of a ceiling that is derived from the measured rate.
+const DERIVED: &str = "from the measured rate";
 
 /// Maximum number of ceilings that are drawn.
 const MAX_BARS: usize = 3;
@@ -176,7 +192,7 @@ fn shown_by(verdict: &Verdict, leg: &Leg) -> Option<String> {
     let mut changes = told.iter().take(MAX_CHANGES).enumerate().map(|(at, (change, _))| {
         let gave = if at == 0 { " gave" } else { "" };
         let unit = if at == 0 { " of the rate" } else { "" };
-        format!("{}{gave} {:.2}{unit}", in_words(change), change.ratio)
+        format!("{}{gave} {}{unit}", in_words(change), ratio(change.ratio))
     });
     let first = changes.next()?;
     Some(changes.fold(first, |all, next| format!("{all}, {next}")))
@@ -186,7 +202,7 @@ fn shown_by(verdict: &Verdict, leg: &Leg) -> Option<String> {
 /// asked for.
 fn in_words(change: &ChangeResult) -> String {
     match change.window_ratio {
-        Some(ratio) if !(1.95..2.05).contains(&ratio) => format!("{ratio:.1} of the window"),
+        Some(times) if !(1.95..2.05).contains(&times) => format!("{times:.1} of the window"),
         _ => words(&change.change).to_owned(),
     }
 }
@@ -517,6 +533,17 @@ pub(super) fn latencies<'a>(
         right "max" => micros(all.max);
         right "count" => all.count;
     });
+}
+
+/// `voice call 100, game 63 of 100`: the Quality of Outcome of each application, of several lists
+/// the least.
+pub(super) fn qoo<'a>(lists: impl IntoIterator<Item = &'a Vec<Outcome>>) -> Option<String> {
+    let all = lists.into_iter().flatten().map(|one| (one.application.as_str(), one.score_percent));
+    let scores = grouped(all).into_iter().map(|(application, scores)| {
+        let [least, _] = ends(scores);
+        Some(format!("{application} {least:.0}"))
+    });
+    some_joined(scores, ", ").map(|scores| format!("{scores} of 100"))
 }
 
 /// `video of 5.2 Mbit/s, 3 rate changes, 1 stall (2.1 s)`

@@ -106,13 +106,13 @@ pub fn folded(document: &ProfileDocument) -> String {
 }
 
 const FOOT: &str = "Shares are of the end's CPU time for the transfer, ± half their interval at 95 \
-    %: how well this run's \
-    samples tell them, not how another run would differ. Packets are those that carry data, as on \
+    %: the error of \
+    sampling, not how much another run would differ. Packets are those that carry data, as on \
     the wire; bytes are \
     payload. In soft interrupts: of the layer's own time.";
 
 const NO_KERNEL: &str =
-    "Shares are of the end's samples, not of its CPU time: the kernel's functions are not told.";
+    "Shares are of the end's samples, not of its CPU time: the kernel's functions are not shown.";
 
 fn ends(document: &ProfileDocument) -> impl Iterator<Item = (&'static str, &EndLayers)> {
     let [sender, receiver] = [&document.sender, &document.receiver].map(Option::as_ref);
@@ -142,8 +142,8 @@ fn samples(end: &EndLayers) -> Vec<String> {
     }
     let [own, foreign] = [end.samples, end.foreign_samples].map(count);
     let took = match profile.overhead.percent {
-        Some(took) => format!("the profiler took {}", percent(took)),
-        None => "what the profiler took is not known".to_owned(),
+        Some(took) => format!("the profiler used {}", percent(took)),
+        None => "what the profiler used is not known".to_owned(),
     };
     let facts = [
         Some(format!("{own} samples of its own, {foreign} of others")),

@@ -7,7 +7,7 @@ use linerate_core::profile::projection::{
 };
 
 use super::Style;
-use super::number::{NBSP, digits, joined, named, percent, rate, some_joined, span};
+use super::number::{NBSP, digits, joined, named, percent, plural, rate, some_joined, span};
 use crate::page::{Emphasis, Page, Table, table};
 
 /// A page of cost models, projections, their proofs and doubts, and changes that are not projected.
@@ -35,7 +35,7 @@ pub(super) fn write(
     page.section("What a change would bring: throughput");
     page.table(&throughput(projections));
     if page.has_details() && !projections.is_empty() {
-        page.section("What a change would bring: CPU time for each KiB that arrives, µs");
+        page.section("What a change would bring: CPU time for each KiB received, µs");
         page.table(&cpu(projections));
         page.words(FOOT);
     }
@@ -49,10 +49,9 @@ pub(super) fn write(
 }
 
 const FOOT: &str = "Intervals are at 95 %. CPU time is of the sender and the receiver, or of both \
-    where they have one \
-    kernel. Basis: model, the change itself was never run; design, it was, at these or other \
-    sizes; layers, from the \
-    profile's shares; assumed, nothing that was measured bears on it.";
+    where they have one kernel. Basis: model = computed, the change itself was not run; design = \
+    it was run, at these or other sizes; layers = from the profile's shares; assumed = from no \
+    measurement.";
 
 fn costs(page: &mut Page, model: &CostModel) {
     let transport = match model.protocol {
@@ -132,7 +131,7 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
     let all = projections.iter();
     let with_proof = all.filter_map(|one| Some((one, one.proof.as_ref()?)));
     let proved: Vec<(&Projection, &Proof)> = with_proof.collect();
-    page.section("Projected and then done: with the change over without it");
+    page.section("Projected and then measured: with the change over without it");
     page.table(&proved_table(&proved));
     let cpu = median_cpu_error_percent(projections);
     let medians = [
@@ -141,8 +140,8 @@ fn proofs(page: &mut Page, projections: &[Projection]) {
     ];
     let medians = some_joined(medians, ", ").filter(|_| !proved.is_empty());
     if let Some(medians) = medians {
-        let number = proved.len();
-        page.words(&format!("Median error over the {number} that could be had: {medians}."));
+        let number = plural(proved.len() as u64, "measured change");
+        page.words(&format!("Median error over {number}: {medians}."));
     }
 }
 

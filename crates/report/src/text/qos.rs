@@ -43,7 +43,7 @@ fn head(page: &mut Page, adapter: &AdapterReport) {
         QosState::Filtering => "enabled and filtering",
         QosState::PassingThrough => "enabled, passing through",
         QosState::Disabled => "disabled",
-        QosState::Failed => "not as it should be",
+        QosState::Failed => "not as applied",
     };
     let emphasis = match adapter.state {
         QosState::Failed => Emphasis::Warning,
@@ -111,7 +111,7 @@ fn policies(adapter: &AdapterReport) -> Table<(Option<&PolicyReport>, &FilterRep
         left "protocol" => some_joined(filter.protocols.clone(), ", ").unwrap_or("any".to_owned());
         right @1 "priority" => filter.priority.to_string();
         left "takes" =>
-            some_joined(filter.conditions.clone(), "; ").unwrap_or("everything of it".to_owned());
+            some_joined(filter.conditions.clone(), "; ").unwrap_or("all packets".to_owned());
     }
 }
 
@@ -287,7 +287,7 @@ fn explanation(page: &mut Page, explanation: &ExplanationReport) {
     effects.for_each(|effect| page.point(effect));
     if !explanation.refused.is_empty() {
         page.gap();
-        page.plain("asked before, and why not:");
+        page.plain("why the earlier filters did not take it:");
     }
     page.table(&table! { &explanation.refused, refusal =>
         right "priority" => refusal.asked.priority.to_string();

@@ -15,7 +15,8 @@ use linerate_core::units::{End, Family};
 
 use super::Style;
 use super::number::{
-    ends, exact_bytes, if_known, joined, micros, percent, plural, rate, seconds, some_joined,
+    digits, ends, exact_bytes, if_known, joined, micros, percent, plural, rate, seconds,
+    some_joined,
 };
 use super::parts::caveats;
 use crate::document::Document;
@@ -189,7 +190,7 @@ fn all_paths(page: &mut Page, paths: &PathsDocument) {
     let sure = percent(100.0 * paths.confidence);
     let complete = match paths.is_complete {
         true => "",
-        false => "; some answers stayed out, so that there may be more",
+        false => "; some probes were not answered, so there may be more",
     };
     let (probes, time) = (paths.probes_sent, seconds(paths.seconds));
     let (number, what) = match paths.paths.len() {
@@ -219,9 +220,8 @@ fn one_path(page: &mut Page, number: usize, path: &RoutedPath, paths: &PathsDocu
         }
         let balanced = paths.levels.get(place).filter(|level| level.is_by_packet);
         let rtts = path.rtt_us.get(place).map_or(&[][..], Vec::as_slice);
-        let least = if_known(rtts.iter().copied().min_by(f64::total_cmp), |us| {
-            format!("  {:.2} ms", us / 1e3)
-        });
+        let least =
+            if_known(rtts.iter().copied().min_by(f64::total_cmp), |us| format!("  {} ms", ms(us)));
         let router = match (address, balanced) {
             (Some(address), _) => address.to_string(),
             (None, Some(level)) => {
@@ -433,7 +433,8 @@ fn rounds(watch: &WatchDocument) -> Table<&WatchRow> {
 }
 
 fn ms(us: f64) -> String {
-    format!("{:.2}", us / 1e3)
+    let ms = us / 1e3;
+    if ms < 99.995 { format!("{ms:.2}") } else { digits(ms) }
 }
 
 /// A character for each of the last probes, its height between the smallest and the largest RTT;
@@ -460,7 +461,7 @@ fn changes(page: &mut Page, watch: &WatchDocument) {
     }
     let shown = watch.changes.len().saturating_sub(MAX_CHANGES);
     for PathChange { at_s, ttl, from, to, .. } in &watch.changes[shown..] {
-        let words = format!("after {at_s:.1} s: hop {ttl} was {from} and is {to}");
+        let words = format!("after {}: hop {ttl} was {from} and is {to}", seconds(*at_s));
         page.line(Emphasis::Warning, &words);
     }
 }

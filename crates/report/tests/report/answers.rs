@@ -76,6 +76,20 @@ fn the_share_and_the_limit_of_a_sentence_are_of_one_ceiling() {
 }
 
 #[test]
+fn a_ceiling_derived_from_the_measured_rate_has_no_bar() {
+    let mut check = samples::check();
+    let leg = &mut check.up.as_mut().unwrap().legs[0];
+    leg.verdict.as_mut().unwrap().cause = Cause::SegmentSize;
+    let text = answer(&check);
+    let line = text.lines().find(|line| line.trim().starts_with("segment size")).expect(&text);
+    assert!(line.ends_with("from the measured rate"), "{line}");
+    let whole = check.text(Style { details: true, ..Style::default() });
+    let line = whole.lines().find(|line| line.trim().starts_with('*')).expect(&whole);
+    assert!(!line.contains('%'), "{line}");
+    assert!(whole.contains("congestion") && text.contains("[####"), "{text}");
+}
+
+#[test]
 fn a_hidden_fault_whose_direction_was_not_measured_is_kept() {
     let mut check = samples::demonstration();
     check.hidden_fault.as_mut().unwrap().direction = Direction::Down;

@@ -109,14 +109,14 @@ fn what_the_path_itself_gave_says_whether_the_limit_of_the_connection_is_its_own
     };
     let window = Cause::ReceiveWindow;
     for (cause, ratio, meaning) in [
-        (window, 3.9, "its limit is its own (receive window)."),
-        (Cause::Unexplained, 3.9, "its limit is its own, and not the path."),
-        (Cause::PathRate, 3.9, "others were on the path, too."),
-        (window, 1.1, "it has what a flow gets there."),
-        (Cause::PathRate, 0.5, "a flow beside it has less, they share the path."),
+        (window, 3.9, "it is limited by its own ends (receive window)."),
+        (Cause::Unexplained, 3.9, "it is limited by its own ends, not by the path."),
+        (Cause::PathRate, 3.9, "other traffic was on the path, too."),
+        (window, 1.1, "it gets what the path gives a flow."),
+        (Cause::PathRate, 0.5, "a flow beside it gets less: they share the path."),
     ] {
         let page = page(cause, ratio);
-        assert!(page.contains("gave a flow of its own") && page.contains(meaning), "{page}");
+        assert!(page.contains("a test flow carried") && page.contains(meaning), "{page}");
         assert!(page.contains("(receive window, proved); this connection carried"), "{page}");
     }
 }

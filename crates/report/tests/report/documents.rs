@@ -58,7 +58,7 @@ pub(crate) fn documents() -> Vec<Box<dyn Document>> {
 fn a_document_of_a_kind_that_is_gone_is_refused_with_what_reads_it() {
     let stored = r#"{"schema": "linerate.qos_cost/1", "status": "complete", "rows": []}"#;
     let Err(error) = read(stored.as_bytes()) else { panic!("no command explains it") };
-    assert!(error.to_string().contains("`linerate analyze` has its figures"), "{error}");
+    assert!(error.to_string().contains("`linerate analyze` reads it"), "{error}");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_time_that_is_none_is_refused_wherever_it_stands_in_a_document() {
             let wrong = format!("{before}2026-99-99T00:00:00Z\"{rest}");
             let error = read(wrong.as_bytes()).map(|_| at).unwrap_err();
             let why = std::error::Error::source(&error).unwrap().to_string();
-            assert!(why.contains("it is no time in UTC such as"), "{why}");
+            assert!(why.contains("it is not a time in UTC such as"), "{why}");
         }
     }
 }

@@ -4,7 +4,9 @@ use insta::assert_snapshot;
 use linerate_core::load::{LoadDocument, LoadMember, Member, Mix, MixChoice, built_in};
 use linerate_core::plan::{Direction, Workload};
 use linerate_core::record::{FlowRecord, Leg, Record, UdpEvidence};
+use linerate_core::stats::LatencyBuckets;
 use linerate_report::Document;
+use linerate_report::document::Charted;
 use linerate_report::text::Style;
 
 use crate::samples::{both, latency, rr, whole};
@@ -69,6 +71,22 @@ fn the_answer_of_a_mix_is_its_totals_its_latencies_and_the_bottleneck() {
         assert!(text.lines().count() <= 24, "{text}");
         assert_snapshot!(format!("load_{name}"), text);
     }
+}
+
+#[test]
+fn the_latency_under_load_is_drawn_from_the_histogram() {
+    let mut document = document("voip");
+    let drawn = |document: &LoadDocument| {
+        let charts = document.charts();
+        let latency = charts.iter().find(|chart| chart.name == "latency").expect("it has probes");
+        latency.svg(900)
+    };
+    let of_quantiles = drawn(&document);
+    for member in &mut document.members {
+        let buckets = (1..200).map(|at| (2000.0 * f64::from(at), 3)).collect();
+        member.record.latency_histogram = Some(LatencyBuckets(buckets));
+    }
+    assert!(drawn(&document).len() > of_quantiles.len() + 1000);
 }
 
 #[test]

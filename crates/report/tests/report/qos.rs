@@ -46,7 +46,7 @@ pub(crate) fn sample(packets: u64) -> QosDocument {
             {"name": "tun0", "index": 5, "addresses": [], "kind": "raw_ip", "state": "passing_through",
              "attached": "clsact", "ingress": true, "policies": []},
             {"name": "eth1\u{1b}[2J", "index": 3, "addresses": [], "kind": "ethernet", "state": "failed",
-             "fault": "its program is not there any more: somebody took it away; apply it again",
+             "fault": "its program is not there any more: somebody removed it; apply it again",
              "ingress": false, "policies": []}],
     });
     serde_json::from_value(document).expect("the document that was just written")

@@ -10,6 +10,7 @@ use linerate_core::compare::{
 use linerate_core::plan::{
     Closer, Direction, ExchangeTest, Extent, Protocol, SocketOptions, StreamTest, Test, Traffic,
 };
+use linerate_core::qoo::outcomes;
 use linerate_core::record::{
     Baseline, BottleneckChange, Caveat, CaveatKind, Change, ChangeResult, Check, CpuFacts,
     CpuSeconds, DeviceFacts, EndReport, Environment, FlowRecord, GapSummary, HiddenFault,
@@ -586,6 +587,10 @@ pub(crate) fn check() -> Check {
             ("up".to_owned(), responsiveness(29_300.0)),
             ("down".to_owned(), responsiveness(268_000.0)),
         ]),
+        outcomes: BTreeMap::from([(
+            "down".to_owned(),
+            outcomes(&latency(268_000.0, 290), None, Some(93_900_000.0)),
+        )]),
         hidden_fault: None,
         baseline: None,
         route: None,

@@ -105,7 +105,7 @@ fn a_comparison_without_a_pair_that_counts_says_so() {
     none.runs.retain(|pair| !pair.counts());
     (none.pairs, none.effect_percent, none.interval_percent) = (0, None, None);
     let text = none.text(whole());
-    assert!(text.starts_with("INCONCLUSIVE: no pair counts\n"), "{text}");
+    assert!(text.starts_with("INCONCLUSIVE: every pair was excluded\n"), "{text}");
 }
 
 #[test]

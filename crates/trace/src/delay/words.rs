@@ -213,7 +213,7 @@ fn unknown(analysis: &DelayAnalysis) -> Option<String> {
     let step = unknown.max_by(|a, b| a.added_us.total_cmp(&b.added_us))?;
     let (what, place, [low, high]) = (ms(step.added_us), place(step), step.interval_us.map(ms));
     let but = if step.interval_us[0] > 0.0 {
-        "that takes more answers to be known".to_owned()
+        "more answers are needed to know it".to_owned()
     } else {
         format!("its interval is {low} to {high}: that cannot be said")
     };

@@ -312,14 +312,14 @@ pub fn end_in_words(end: &PathEnd, target: IpAddr) -> String {
             format!("the probes do not fit a link: the answer at hop {ttl} allows {mtu} bytes")
         }
         PathEnd::Loop { from_ttl, length } => {
-            format!("the path goes in a circle of {length} hops from hop {from_ttl} on")
+            format!("the path loops: {length} hops, again and again from hop {from_ttl} on")
         }
         PathEnd::HopLimit => format!("{target} is farther than the highest TTL"),
         PathEnd::Silent { after_ttl } => format!(
-            "nobody answers beyond hop {after_ttl}: {target} is silent, or the path is cut or \
+            "nothing answers beyond hop {after_ttl}: {target} is silent, or packets are lost or \
              filtered there"
         ),
-        PathEnd::NoAnswer => "nobody answers at all".into(),
+        PathEnd::NoAnswer => "neither a router nor the target answers".into(),
     }
 }
 

@@ -52,7 +52,7 @@ fn figures(claim: &Claim, table: &Table) -> Result<Vec<ClaimRow>, AnalyzeError> 
     let rows = (0..table.len()).filter(is_meant);
     let mut grouping = Grouping::new(table, rows, &split)?;
     if grouping.groups.is_empty() {
-        return Err(AnalyzeError::new("no row is what its `where` says"));
+        return Err(AnalyzeError::new("no row matches its `where`"));
     }
     let level = |word: &super::Word| grouping.level(&entry.factor, &word.text());
     let chosen = [level(&entry.a)?, level(&entry.b)?];

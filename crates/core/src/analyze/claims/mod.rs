@@ -212,7 +212,7 @@ fn stated(figure: &Spanned<f64>, text: &str) -> Result<Written, Fault> {
     let written = text.get(span.clone()).unwrap_or_default().trim().to_owned();
     let value = *figure.get_ref();
     if !value.is_finite() {
-        let problem = format!("`{written}` is no finite number");
+        let problem = format!("`{written}` is not a finite number");
         return Err(Fault::new(span.start, problem));
     }
     let digits = |after: &str| after.bytes().take_while(u8::is_ascii_digit).count();

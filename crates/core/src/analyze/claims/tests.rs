@@ -90,7 +90,7 @@ fn a_file_that_is_none_is_refused_with_its_place() {
         refusal(&format!("{whole}valu = 1")).contains("line 8, column 1: unknown field `valu`")
     );
     assert!(refusal(&format!("{whole}value = \"1\"")).contains("line 8, column 9"));
-    assert!(refusal(&format!("{whole}value = nan")).contains("`nan` is no finite number"));
+    assert!(refusal(&format!("{whole}value = nan")).contains("`nan` is not a finite number"));
     assert!(refusal(&format!("{whole}between = [2, 1]")).contains("from the smaller"));
     assert!(refusal("[[claim]\n").contains("line 1, column"));
 }
@@ -109,5 +109,5 @@ fn a_claim_that_does_not_fit_the_table_is_refused() {
     let other = "metric = \"rate\"\nfactor = \"checksum\"\ntable = \"u.csv\"";
     assert!(refusal(other).contains("no claim is about t.csv; those of this file are about u.csv"));
     let nowhere = "metric = \"rate\"\nfactor = \"checksum\"\nwhere = { path = 1 }";
-    assert!(refusal(nowhere).contains("no row is what its `where` says"));
+    assert!(refusal(nowhere).contains("no row matches its `where`"));
 }

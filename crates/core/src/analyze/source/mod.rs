@@ -73,7 +73,7 @@ fn text(bytes: &[u8]) -> Result<&str, SourceFault> {
 }
 
 const EMPTY: &str = "there are no figures in it";
-const NOT_TEXT: &str = "it is no UTF-8 text";
+const NOT_TEXT: &str = "it is not UTF-8 text";
 
 /// Problem of a file, with its place.
 #[derive(Debug)]

@@ -44,7 +44,7 @@ fn a_broken_table_is_refused_with_its_line() {
         assert_eq!(refusal(empty), "f: there are no figures in it");
     }
     let binary = read(&[Input { file: "f", label: "f", bytes: b"a,b\n\xff,1\n" }]);
-    assert_eq!(binary.unwrap_err().to_string(), "f: line 2: it is no UTF-8 text");
+    assert_eq!(binary.unwrap_err().to_string(), "f: line 2: it is not UTF-8 text");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::remedy::{self, Wanted};
 use super::{Buffers, LimitEnd, LimitKind, LimitRow, LimitView};
 use crate::capacity::{CapacityHalf, DESCRIPTOR_RESERVE, MAX_AT_PORT, MAX_PORTS};
+use crate::units::digits;
 
 /// Every known limit: the one that is reached first at the top, and at the end those that do not
 /// depend on the number of connections.
@@ -151,7 +152,7 @@ fn host_memory(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Opti
     let used = kernel.saturating_add(user);
     let each = each_of(view, used)?;
     let draft = LimitDraft(LimitKind::HostMemory, end, available, Some(used));
-    let formula = format!("MemAvailable before ÷ {each:.0} B for each");
+    let formula = format!("MemAvailable before ÷ {} B for each", digits(each));
     Some(draft.bounding(view, each, formula))
 }
 
@@ -163,7 +164,7 @@ fn group_memory(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Opt
     Some(draft.shared(
         view,
         half.memory.before.cgroup_bytes,
-        |each| format!("{key}; {each:.0} B for each"),
+        |each| format!("{key}; {} B for each", digits(each)),
         format!("{key}; it has not grown"),
     ))
 }
@@ -173,7 +174,7 @@ fn buffers(view: &LimitView<'_>, end: LimitEnd, half: &CapacityHalf) -> Option<L
     Some(LimitDraft(limit, end, most, height).shared(
         view,
         before,
-        |each| format!("net.ipv4.{key}; {each:.2} pages for each"),
+        |each| format!("net.ipv4.{key}; {} pages for each", digits(each)),
         // Nothing waits in the buffers of idle sockets.
         format!("net.ipv4.{key}; idle sockets hold no pages"),
     ))
@@ -227,7 +228,8 @@ fn ports(view: &LimitView<'_>) -> Option<LimitRow> {
         1 => "1 address".to_owned(),
         several => format!("{several} addresses"),
     };
-    let formula = format!("{ports} ports × {addresses} here × {far} ports there");
+    let there = if far == 1 { "port" } else { "ports" };
+    let formula = format!("{ports} ports × {addresses} here × {far} {there} there");
     Some(draft.bounding(view, 1.0, formula))
 }
 

@@ -69,7 +69,7 @@ fn send_signs(view: &View<'_>) -> Option<Signs> {
     let idle = busy.is_some_and(|share| share < USUAL_STATE);
     let starved = idle || nothing_waits(view) || app_limited.is_none_or(|s| s >= USUAL_STATE);
     let mut say = vec![format!(
-        "the writer slept in send for {} of the time and was idle for {}",
+        "the writer was blocked in send for {} of the time and was idle for {}",
         percent(writer.blocked),
         percent(writer.idle)
     )];
@@ -110,7 +110,7 @@ fn receive_signs(view: &View<'_>) -> Option<Signs> {
 pub(super) fn reader_is_late(view: &View<'_>) -> Option<(bool, Vec<String>)> {
     let reader = view.reader()?;
     let slept = percent(reader.blocked);
-    let waits = format!("the reader slept in recv for {slept} of the time");
+    let waits = format!("the reader waited for data (in recv) for {slept} of the time");
     if let Some(drops) = view.datagrams_dropped() {
         let dropped = format!("its socket dropped {} of the datagrams", percent(drops));
         return Some((drops >= SOCKET_DROPS, vec![waits, dropped]));

@@ -100,4 +100,4 @@ fn remedy_of_each_flow(view: &View<'_>, target_bps: f64) -> Option<Remedy> {
 }
 
 /// A run that is paced at a policer's rate shows nothing of it.
-const UNLESS: &str = "unless it spares a policer's losses";
+const UNLESS: &str = "unless it avoids losses at a policer";

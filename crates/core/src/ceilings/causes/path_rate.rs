@@ -12,6 +12,7 @@ use super::super::view::{View, bps, percent};
 use super::{Basis, Cause, Ceiling, Rule, Signs, policer};
 use crate::record::{DeviceFacts, HostFacts};
 use crate::remedy::{Remedy, RunOption};
+use crate::units::digits;
 
 /// The link of one of the two hosts.
 pub(super) const LINK: Rule = Rule {
@@ -223,9 +224,9 @@ fn received_signs(view: &View<'_>) -> Option<Signs> {
     Signs::new(
         queue && waits && room,
         [format!(
-            "data came {:.1} ms after it was due, by the receiver's own round trips, and the reader \
-             slept in recv for {} of the time",
-            (mean - shortest) / 1e3,
+            "data came {} ms after it was due, by the receiver's own round trips, and the reader \
+             waited for data (in recv) for {} of the time",
+            digits((mean - shortest) / 1e3),
             percent(reader.blocked)
         )],
     )
@@ -239,9 +240,9 @@ fn received_ceiling(view: &View<'_>) -> Option<Ceiling> {
 
 fn queue_sentences(view: &View<'_>, inflation: Inflation) -> Vec<String> {
     let mut say = vec![format!(
-        "the RTT under load is {:.2} times the smallest (+{:.1} ms)",
-        inflation.ratio,
-        inflation.delay_us / 1e3
+        "the RTT under load is {} times the smallest (+{} ms)",
+        digits(inflation.ratio),
+        digits(inflation.delay_us / 1e3)
     )];
     say.extend(view.plateau().zip(view.delivery_bps()).map(|(share, rate)| {
         let (share, rate) = (percent(share), bps(rate));
@@ -263,16 +264,16 @@ fn datagram_signs(view: &View<'_>) -> Option<Signs> {
         Some(DatagramLosses::Bucket | DatagramLosses::ByChance) | None => false,
     };
     let by = match view.datagrams_delayed_us() {
-        Some(us) => format!("behind a queue that added {:.1} ms", us / 1e3),
+        Some(us) => format!("behind a queue that added {} ms", digits(us / 1e3)),
         None => "by a full queue or a policer".to_owned(),
     };
     let grows = view.datagrams_delay_growth().filter(|growth| *growth >= DATAGRAMS_OVER);
     let grows = grows.map(|growth| {
-        format!("their delay grew by {:.1} ms each second: a queue filled", growth * 1e3)
+        format!("their delay grew by {} ms each second: a queue filled", digits(growth * 1e3))
     });
     let say = format!(
-        "{} of the datagrams were lost on the path, {by}; the sender slept in send for {} of the \
-         time",
+        "{} of the datagrams were lost on the path, {by}; the sender was blocked in send for {} \
+         of the time",
         percent(lost),
         percent(blocked)
     );
@@ -286,9 +287,9 @@ fn queue_remedy(view: &View<'_>, _: f64) -> Option<Remedy> {
     let each = BELOW_THE_LINK * view.throughput_bps / view.flow_count() as f64;
     let remedy = Remedy::option(RunOption::Pacing, rate(each).typed());
     Some(remedy.because(format!(
-        "no faster, but without the queue of {:.0} ms; fq_codel or cake on the router before the \
+        "no faster, but without the queue of {} ms; fq_codel or cake on the router before the \
          link does the same",
-        queue.delay_us / 1e3
+        digits(queue.delay_us / 1e3)
     )))
 }
 

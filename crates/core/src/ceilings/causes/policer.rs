@@ -10,6 +10,7 @@ use super::super::thresholds::{
 use super::super::view::{View, bps, percent};
 use super::{Basis, Cause, Ceiling, Rule, Signs};
 use crate::remedy::{Remedy, RunOption};
+use crate::units::digits;
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::Policer,
@@ -61,8 +62,9 @@ pub(super) fn signs(view: &View<'_>) -> Option<Signs> {
         format!("{} of the segments were lost", percent(loss)),
         format!("the intervals' rates vary by {}", percent(variation)),
     ];
-    let trains =
-        view.loss_train().map(|segments| format!("each loss event took {segments:.1} segments"));
+    let trains = view
+        .loss_train()
+        .map(|segments| format!("each loss event took {} segments", digits(segments)));
     let windows = view
         .mean(|tcp| tcp.loss_window_variation)
         .map(|cv| format!("the windows at which losses came vary by {}", percent(cv)));

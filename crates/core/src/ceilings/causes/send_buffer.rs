@@ -179,7 +179,9 @@ fn signs(view: &View<'_>) -> Option<Signs> {
     let buffer = bytes(view.sum(|flow| Some(flow.tcp.send_buffer_bytes as f64))?);
     let waited = percent(unsent);
     let mut say = vec![format!("of a send buffer of {buffer} ({by}), {waited} waited unsent")];
-    say.extend(blocked.map(|b| format!("the writer slept in send for {} of the time", percent(b))));
+    say.extend(
+        blocked.map(|b| format!("the writer was blocked in send for {} of the time", percent(b))),
+    );
     let fits = !view.has_queue(DEEP_QUEUE);
     let holds = (drained || bursts) && (blocked_long || counted) && fits;
     Signs::new(holds, say)

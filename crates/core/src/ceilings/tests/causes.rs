@@ -175,7 +175,7 @@ fn the_remedy_of_a_window_is_what_the_next_ceiling_needs() {
     // Thirty times as much is nobody's to promise.
     assert_eq!(explained.verdict.predicted_bps, None);
     let most = explained.verdict.evidence.last().unwrap();
-    assert!(most.ends_with("path rate lets no more than 941 Mbit/s through"), "{most}");
+    assert!(most.ends_with("path rate allows 941 Mbit/s at most"), "{most}");
     // 941 Mbit/s · 20.3 ms · 2 is 4.78 MB; the kernel's maximum of 32 MiB is not lowered, and
     // large enough: the window has to begin there.
     assert_eq!(
@@ -275,7 +275,7 @@ fn loss_whose_model_is_far_off_stays_unexplained() {
 fn silent_kernels_leave_it_unexplained() {
     let mut scene = tcp(100e6);
     let explained = scene.is(Cause::Unexplained);
-    assert_eq!(explained.verdict.evidence, ["the kernels' figures point to no cause"]);
+    assert_eq!(explained.verdict.evidence, ["no cause explains what the kernels counted"]);
     scene.tcp.clear();
     let mut record = scene.record();
     record.legs[0] = Leg { throughput_bps: record.throughput_bps(), ..Leg::new(Direction::Up) };
@@ -715,7 +715,7 @@ fn the_next_ceiling_after_a_slow_reader_ignores_the_small_window_and_its_queue()
     let verdict = scene.is(Cause::ApplicationReceive).verdict;
     assert_eq!((verdict.predicted_bps, verdict.next_cause), (None, None));
     let most = verdict.evidence.last().unwrap();
-    assert!(most.contains("receive window lets no more than"), "{most}");
+    assert!(most.contains("receive window allows "), "{most}");
     scene.flow().rwnd_limited_us = Some(3_960_000);
     assert!(limit(&scene.explain(), Cause::ReceiveWindow) > 1e9);
 }

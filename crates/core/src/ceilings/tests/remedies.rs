@@ -23,7 +23,7 @@ fn a_pacing_rate_is_left_out() {
     let found = verdict(&scene, Cause::Pacing);
     assert_eq!(
         found.command(),
-        "linerate stream mauchly  # without --pacing, unless it spares a policer's losses"
+        "linerate stream mauchly  # without --pacing, unless it avoids losses at a policer"
     );
 }
 

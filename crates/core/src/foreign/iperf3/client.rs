@@ -42,7 +42,7 @@ pub enum ClientError {
     #[error("the iperf3 server is busy with another client")]
     Denied,
     /// The connection ended before the server sent anything: it is between two clients.
-    #[error("the iperf3 server closed the connection without a word")]
+    #[error("the iperf3 server closed the connection without an answer")]
     Unanswered,
     /// The server refuses the test.
     #[error("the iperf3 server refuses: {} (error {})", .0.words(), .0.0)]
@@ -51,7 +51,7 @@ pub enum ClientError {
     #[error("the iperf3 server was stopped")]
     Terminated,
     /// The server sent a state byte that is not allowed now.
-    #[error("the server sent {0}, which has no place here: it is no iperf3 server")]
+    #[error("the server sent {0}, unexpected here: it is not an iperf3 server")]
     OutOfTurn(u8),
     /// A deadline has passed.
     #[error("timed out: {0}")]

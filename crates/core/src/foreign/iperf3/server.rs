@@ -32,7 +32,7 @@ pub enum ServerError {
     #[error("{1}")]
     Refused(ErrorCode, String),
     /// The client sent a state byte that is not allowed now.
-    #[error("the client sent {0}, which has no place here")]
+    #[error("the client sent {0}, which is unexpected here")]
     OutOfTurn(u8),
     /// The client has given up.
     #[error("the client has given up")]

@@ -71,7 +71,7 @@ impl End {
             Self::Gone => "the client closed the control connection".into(),
             Self::Timeout(what) => format!("timed out: {what}"),
             Self::Passphrase => "no passphrase, or another one".into(),
-            Self::OutOfTurn => "the client sent a message that has no place here".into(),
+            Self::OutOfTurn => "the client sent an unexpected message".into(),
         })
     }
 }
@@ -148,7 +148,7 @@ impl Server {
         // The deadline first: reading a block now would put it off.
         if now >= self.deadline {
             self.close(End::Timeout(match self.state {
-                ServerState::Greeting => "nothing that can be read came",
+                ServerState::Greeting => "nothing readable was received",
                 ServerState::Idle => "no test was asked for",
                 _ => "the test did not end",
             }));

@@ -107,7 +107,7 @@ pub(in super::super) fn syn_queue(q: &Question<'_>) -> Advice {
 
 /// `tcp_max_tw_buckets`, `tcp_max_orphans`: all connections closed at once.
 pub(in super::super) fn closing(q: &Question<'_>) -> Advice {
-    let why = "closing them all at once, those above it are cut off without their state";
+    let why = "if all close at once, those above it are closed without their state";
     enough(q, |count| count, why)
 }
 

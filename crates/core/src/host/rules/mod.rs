@@ -41,7 +41,7 @@ rules! {
 
 /// Advises nothing.
 pub(super) fn not_judged(_: &Question<'_>) -> Advice {
-    answer(SettingState::Shown, "nothing is advised of it")
+    answer(SettingState::Shown, "there is no advice for it")
 }
 
 impl Advice {

@@ -35,7 +35,7 @@ pub(in super::super) fn probing(q: &Question<'_>) -> Advice {
             "a path that swallows \"packet too big\" stalls connections for good; 1 probes only \
              then",
         ),
-        _ => fine("path MTU discovery is by ICMP, or helps itself"),
+        _ => fine("path MTU discovery works by ICMP, or by probes of its own"),
     }
 }
 

@@ -228,7 +228,7 @@ pub(super) fn allocate(drafts: &mut [Draft<'_>]) -> Result<(), Fault> {
         match Some(number).filter(is_free).or_else(|| spare.next()) {
             Some(number) => draft.wanted.number(number),
             None => {
-                let hint = "those that are given leave none in 198.18.0.0/15 and 2001:2::/48";
+                let hint = "the given ones leave none free in 198.18.0.0/15 and 2001:2::/48";
                 return Fault::contradiction(draft.offset, "no addresses are left", hint);
             }
         }

@@ -34,8 +34,8 @@ impl<'a> HpuxBlock<'a> {
             return Ok(None);
         };
         if let Some(again) = found.next() {
-            let what = format!("`{word}` is there twice");
-            let hint = "each attribute stands in a block once";
+            let what = format!("`{word}` is given twice");
+            let hint = "each attribute occurs once in a block";
             return Fault::contradiction(again.word.offset, what, hint);
         }
         match attribute.values.as_slice() {
@@ -78,7 +78,7 @@ impl<'a> HpuxBlock<'a> {
 
 fn syntax(at: At<&str>, expected: &'static str) -> Fault {
     let found = shortened(at.value);
-    Fault::new(at.offset, format!("`{found}` stands where {expected} is expected"))
+    Fault::new(at.offset, format!("`{found}` is where {expected} is expected"))
 }
 
 impl<'a> HpuxBlock<'a> {
@@ -101,7 +101,7 @@ impl<'a> HpuxBlock<'a> {
 
 /// A statement that ends too early.
 fn cut(offset: usize, expected: &'static str) -> Fault {
-    let problem = format!("the end of the line stands where {expected} is expected");
+    let problem = format!("the line ends where {expected} is expected");
     Fault::new(offset, problem)
 }
 

@@ -14,7 +14,7 @@ type Result<T> = std::result::Result<T, Fault>;
 
 pub(super) fn conditions(block: &HpuxBlock<'_>, names: &mut dyn Names) -> Result<Conditions> {
     if block.count_without(&["pri"]) == 0 {
-        let what = format!("filter `{}` asks nothing", block.name.value);
+        let what = format!("filter `{}` has no conditions", block.name.value);
         let hint = "give at least one attribute";
         return Fault::contradiction(block.name.offset, what, hint);
     }
@@ -207,7 +207,7 @@ fn service_ports(
         // The reason is unclear if only the filter's protocols were asked for.
         let none = || {
             let hint = "name it otherwise, or write a filter for each protocol";
-            format!("`{}` is no service with the filter's protocols: {hint}", at.value)
+            format!("`{}` is not a service with the filter's protocols: {hint}", at.value)
         };
         let why = values::ports(service, &allowed, names).err();
         let refused = why.filter(|_| conditions.protocol.is_empty());
@@ -235,7 +235,7 @@ fn service_of(at: At<&str>) -> Result<(&str, Vec<u8>)> {
     match known {
         Some(protocol) => Ok((service, vec![protocol])),
         None => {
-            let hint = "behind a service stands tcp, udp, sctp, dccp or udplite";
+            let hint = "after a service comes tcp, udp, sctp, dccp or udplite";
             Fault::malformed(at.map(|_| transport), "protocol", hint)
         }
     }

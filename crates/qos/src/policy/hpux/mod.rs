@@ -156,7 +156,7 @@ impl<'a> HpuxReader<'a, '_> {
         for (draft, policies) in self.drafts.iter().zip(users) {
             if policies.is_empty() {
                 let what = format!("filter `{}` has no policy", draft.name.value);
-                let hint = "name it behind a policy's `uses`, or leave it away";
+                let hint = "name it behind a policy's `uses`, or leave it out";
                 return Fault::contradiction(draft.name.offset, what, hint);
             }
             for (number, policy) in policies.into_iter().enumerate() {
@@ -201,14 +201,14 @@ fn policy(block: &HpuxBlock<'_>, name: String, place: Place) -> Result<Policy> {
     let (dscp, vlan_priority) = (dscp.transpose()?, vlan_priority.transpose()?);
     if block.has("max") && !block.has("res") {
         let what = "`max` without `res`: IPQoS reserved 0 then, and dropped every packet";
-        let hint = "give `res` too, or leave `max` away";
+        let hint = "give `res` too, or leave `max` out";
         return Fault::contradiction(block.offset("max"), what, hint);
     }
     let marks = ["dscp", "vpr", "max"].into_iter().find(|word| block.has(word));
     let drop = reserve.is_none() && (block.has("res") || marks.is_none());
     if let Some(word) = marks.filter(|_| drop) {
         let what = format!("`{word}` with `res 0`: IPQoS dropped every packet then");
-        let hint = "give a reservation, or leave the rest away";
+        let hint = "give a reservation, or leave the rest out";
         return Fault::contradiction(block.offset("res"), what, hint);
     }
     if let (None, Some(at)) = (&limit, block.value("max")?) {
@@ -278,7 +278,7 @@ fn indices(
             return Err(Fault::new(at.offset, problem));
         };
         if !taken.insert(*found) {
-            let what = format!("{what} `{}` is there twice", at.value);
+            let what = format!("{what} `{}` is given twice", at.value);
             return Fault::contradiction(at.offset, what, "each is used once");
         }
         indices.push(*found);

@@ -218,7 +218,7 @@ fn list<T>(
     let values = match value.get_ref() {
         DeValue::Array(values) if values.is_empty() => {
             let what = format!("`{key}` is an empty list");
-            let hint = "leave the key away where every packet matches";
+            let hint = "leave the key out where every packet matches";
             return Fault::contradiction(value.span().start, what, hint);
         }
         DeValue::Array(values) => values.iter().collect(),
@@ -279,7 +279,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
         let (what, hint) = match (filtered[at] || file.holds(at), adapted[at]) {
             (true, true) => continue,
             (false, _) => ("filter", NO_FILTER),
-            (true, false) => ("adapter", "name it in the `policies` of one, or leave it away"),
+            (true, false) => ("adapter", "name it in the `policies` of one, or leave it out"),
         };
         let problem = format!("policy `{}` has no {what}; {hint}", policy.name);
         return Err(Fault::new(offsets[at], problem));
@@ -287,7 +287,7 @@ pub(super) fn unused(file: &PolicyFile, offsets: &[usize]) -> Result<(), Fault> 
     Ok(())
 }
 
-const NO_FILTER: &str = "give one with its name as `policy`, or leave the policy away";
+const NO_FILTER: &str = "give one with its name as `policy`, or leave the policy out";
 const KEYS: &str = "filter policy adapter set fragments";
 
 /// Enough for 8,192 filters of 500 bytes.
@@ -327,7 +327,7 @@ fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Result<(), Fau
     let around: Vec<usize> = file.around(at).take(MAX_AROUND + 1).collect();
     if around.contains(&at) {
         let what = format!("policy `{name}` is inside itself");
-        return refuse("parent", what, "leave `parent` away from one of them");
+        return refuse("parent", what, "leave `parent` out of one of them");
     }
     // A parent inside itself is reported at its own place.
     let is_circle = (1..around.len()).any(|n| around[..n].contains(&around[n]));
@@ -355,7 +355,7 @@ fn nested(file: &PolicyFile, at: usize, section: &Section<'_>) -> Result<(), Fau
     }
     if policy.reserve.is_none() && policy.limit.is_none() {
         let what = format!("policy `{name}` has others inside, and neither `reserve` nor `limit`");
-        return refuse("reserve", what, "give it one, or leave it away");
+        return refuse("reserve", what, "give it one, or leave it out");
     }
     Ok(())
 }
@@ -450,7 +450,7 @@ fn policies_of(section: &Section<'_>, policies: &Index) -> Result<Vec<usize>, Fa
     for name in names {
         let index = policy_of(&name, policies)?;
         if indices.contains(&index) {
-            let what = format!("policy `{}` is there twice", name.value);
+            let what = format!("policy `{}` is given twice", name.value);
             let hint = "an adapter has each policy once";
             return Fault::contradiction(name.offset, what, hint);
         }

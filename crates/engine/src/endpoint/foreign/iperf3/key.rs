@@ -10,7 +10,7 @@ use linerate_core::foreign::iperf3::from_base64;
 
 use super::AccessError;
 
-const NOT_RSA: AccessError = AccessError::Key("it is no RSA key of 2048 to 8192 bits");
+const NOT_RSA: AccessError = AccessError::Key("it is not an RSA key of 2048 to 8192 bits");
 
 /// The key, for both paddings.
 pub(super) struct PrivateKey {
@@ -63,7 +63,7 @@ fn pkcs8(pem: &str) -> Result<Vec<u8>, AccessError> {
     }
     match inside("RSA PRIVATE KEY") {
         Some(key) => Ok(wrapped(&key)),
-        None => Err(AccessError::Key("it is no private key in PEM")),
+        None => Err(AccessError::Key("it is not a private key in PEM")),
     }
 }
 
