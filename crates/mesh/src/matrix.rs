@@ -1,7 +1,7 @@
 //! The last result of each pair of sites as a document, `linerate.matrix/1`, and the sites,
 //! directions of a site and groups that explain bad pairs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use linerate_core::record::{Cause, Proof};
@@ -33,6 +33,8 @@ pub struct MatrixDocument {
     pub cells: Vec<MatrixCell>,
     /// Number of ordered pairs without a result.
     pub missing_pairs: u64,
+    /// The only site that all of several missing pairs have.
+    pub missing_site: Option<String>,
     /// Number of pairs that each cause holds back, the largest first.
     pub causes: Vec<CauseCount>,
     /// The sites, directions of sites and groups that explain bad pairs, the surest first. For each
@@ -112,7 +114,7 @@ impl MatrixDocument {
             }
         }
         let cells: Vec<MatrixCell> = last.into_values().map(|(_, cell)| cell).collect();
-        let sites = mesh.tests[test].sites.len() as u64;
+        let missing = missing(&mesh.tests[test].sites, &cells);
         let mut document = Self {
             schema: MATRIX_SCHEMA.to_owned(),
             until: until.to_owned(),
@@ -120,7 +122,8 @@ impl MatrixDocument {
             sites: Vec::from_iter(
                 (0..mesh.sites.len()).map(|at| MatrixSite::new(mesh, at, &cells)),
             ),
-            missing_pairs: (sites * (sites - 1)).saturating_sub(cells.len() as u64),
+            missing_pairs: missing.len() as u64,
+            missing_site: only_site(&missing).map(|site| mesh.sites[site].name.clone()),
             causes: causes(&cells),
             suspects: Vec::new(),
             cells,
@@ -137,6 +140,20 @@ impl MatrixDocument {
             suspect.proof = known.and_then(|it| it.proof.clone());
         }
         self.suspects = suspects;
+    }
+
+    /// The one site that all pairs slower than half of the fastest have, and no other pair has, with
+    /// their number. Of a few sites that may be chance, and makes no suspect.
+    pub fn slow_site(&self) -> Option<(&str, u64)> {
+        let slowest = self.slowest();
+        let least = slowest.last()?.throughput_bps? / 2.0;
+        let is_slow = |cell: &&MatrixCell| cell.throughput_bps.is_some_and(|bps| bps < least);
+        let (slow, others): (Vec<_>, Vec<_>) = slowest.into_iter().partition(is_slow);
+        let ends = |cell: &&MatrixCell| (cell.from as usize, cell.to as usize);
+        let site = only_site(&slow.iter().map(ends).collect::<Vec<_>>())?;
+        let has = |cell: &&MatrixCell| [cell.from as usize, cell.to as usize].contains(&site);
+        let is_apart = !others.is_empty() && !others.iter().any(has);
+        is_apart.then(|| (self.name(site as u32), slow.len() as u64))
     }
 
     /// The cells with a throughput, the slowest first.
@@ -165,6 +182,22 @@ impl MatrixDocument {
     pub fn name(&self, site: u32) -> &str {
         self.sites.get(site as usize).map_or("?", |it| &it.name)
     }
+}
+
+/// The ordered pairs of these sites without a result.
+fn missing(sites: &[usize], cells: &[MatrixCell]) -> Vec<(usize, usize)> {
+    let known: BTreeSet<(usize, usize)> =
+        cells.iter().map(|cell| (cell.from as usize, cell.to as usize)).collect();
+    let pairs = sites.iter().flat_map(|from| sites.iter().map(move |to| (*from, *to)));
+    pairs.filter(|pair| pair.0 != pair.1 && !known.contains(pair)).collect()
+}
+
+/// The site that all of several pairs have, if it is one alone.
+fn only_site(pairs: &[(usize, usize)]) -> Option<usize> {
+    let (first, rest) = pairs.split_first()?;
+    let is_in_all = |site: &usize| rest.iter().all(|pair| [pair.0, pair.1].contains(site));
+    let all: Vec<usize> = [first.0, first.1].into_iter().filter(is_in_all).collect();
+    all.first().copied().filter(|_| all.len() == 1 && !rest.is_empty())
 }
 
 impl MatrixSite {
@@ -465,7 +498,7 @@ mod tests {
         ];
         let matrix = MatrixDocument::new(&mesh, 0, "2026-11-24T02:00:00Z", results);
         assert_eq!(matrix.cells.len(), 2);
-        assert_eq!(matrix.missing_pairs, 4);
+        assert_eq!((matrix.missing_pairs, matrix.missing_site.as_deref()), (4, None));
         // Neither the result of tomorrow nor that of no day.
         assert_eq!(matrix.sites[0].median_out_bps, Some(3e6));
         assert_eq!(matrix.sites[0].median_in_bps, None);
@@ -529,6 +562,7 @@ mod tests {
             sites: (0..sites).map(site).collect(),
             cells,
             missing_pairs: 0,
+            missing_site: None,
             causes: Vec::new(),
             suspects: Vec::new(),
         }
@@ -573,6 +607,28 @@ mod tests {
         assert_eq!(slow.suspects[0].proof.as_ref().unwrap().run, 7);
         let json = serde_json::to_value(&slow).unwrap();
         assert_eq!(json["suspects"][0]["proof"]["proof"], "open");
+    }
+
+    #[test]
+    fn of_few_sites_the_one_in_all_slow_pairs_is_named_without_a_probability() {
+        let mut few = matrix(4, Planted::None, 1);
+        assert_eq!(few.slow_site(), None);
+        few.cells.retain(|cell| cell.from < 3 && cell.to < 3);
+        for cell in &mut few.cells {
+            let is_slow = cell.from == 1 || cell.to == 1;
+            cell.throughput_bps = Some(if is_slow { 1e7 } else { 1e8 });
+        }
+        assert_eq!((few.slow_site(), suspects(&few).len()), (Some(("s1", 4)), 0));
+        few.cells.iter_mut().for_each(|cell| cell.throughput_bps = Some(1e8));
+        assert_eq!(few.slow_site(), None);
+    }
+
+    #[test]
+    fn the_site_of_all_missing_pairs_is_named() {
+        assert_eq!(only_site(&[(0, 1), (1, 2), (1, 0)]), Some(1));
+        for pairs in [&[][..], &[(0, 1)], &[(0, 1), (1, 0)], &[(0, 1), (2, 3)]] {
+            assert_eq!(only_site(pairs), None);
+        }
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub enum CaveatKind {
     EarlyStop,
     /// Pairs of a comparison were left out for a fault.
     ExcludedPairs,
+    /// A treatment of a comparison changed the load beside its runs, too.
+    LoadChanged,
     /// A treatment is at an end that does not do what the treatment is about.
     Misplaced,
     /// The other end is another tool: what its host has seen is not known.

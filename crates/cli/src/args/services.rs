@@ -251,7 +251,7 @@ pub(crate) struct MeshUpArgs {
     /// Emulate the hosts of FILE, a lab; the sites are its hosts
     #[arg(long, value_name = "FILE", conflicts_with = "bus", help_heading = "Mesh")]
     pub(crate) lab: Option<PathBuf>,
-    /// End when each test has measured each pair once, or cannot
+    /// End when each test has measured each pair both ways, or cannot
     #[arg(long, help_heading = "Mesh")]
     pub(crate) once: bool,
     /// Send each result by OTLP to a collector or a store, such as http://HOST:4318

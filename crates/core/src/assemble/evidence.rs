@@ -38,6 +38,7 @@ pub(super) fn caveats(run: &Run, record: &Record) -> Vec<Caveat> {
     doubts.extend(hardly_a_datagram(record).or_else(|| rate_not_reached(record)));
     doubts.extend(requests_not_sent(record));
     doubts.extend(window_not_taken(run, record));
+    doubts.extend(mss_not_taken(record));
     doubts.extend(discarded(record));
     doubts.extend(no_fast_open(run));
     doubts.extend(socket_drops(record));
@@ -145,6 +146,23 @@ fn window_not_taken(run: &Run, record: &Record) -> Option<Caveat> {
     });
     Some(Caveat::new(CaveatKind::SettingNotTaken, message, remedy))
 }
+
+/// Segments are smaller than what was asked for, by more than their options.
+fn mss_not_taken(record: &Record) -> Option<Caveat> {
+    let asked = record.plan.options.mss_bytes?;
+    let senders = record.legs.iter().filter_map(Leg::tcp_sender);
+    let seen = senders.map(|sender| sender.mss_bytes).find(|seen| *seen > 0)?;
+    let message = format!(
+        "an MSS of {asked} bytes was asked for and segments carry {seen}: the path, or the other \
+         end, takes no larger ones"
+    );
+    let remedy = "leave --mss out, or raise the MTU of the whole path first";
+    let is_smaller = seen + MAX_TCP_OPTIONS < asked;
+    is_smaller.then(|| Caveat::new(CaveatKind::SettingNotTaken, message, remedy))
+}
+
+/// Options of a TCP header at most, bytes (RFC 9293, section 3.1).
+const MAX_TCP_OPTIONS: u32 = 40;
 
 /// What to do where the receiver's host allows no such window.
 fn without_window(receiver: &HostFacts, limit: u64, wanted: u64) -> String {

@@ -144,9 +144,10 @@ impl Run {
         let udp: Vec<&UdpEvidence> = flows.iter().filter_map(|f| f.udp.as_ref()).collect();
         let bytes = part.bytes();
         let is_stream = matches!(self.test.traffic, Traffic::Stream(_));
+        let is_measured = part.seconds() > 0.0;
         let (sender, receiver) = self.ends(part.direction, bytes);
         Leg {
-            throughput_bps: is_stream.then(|| rate(bytes, part.seconds())),
+            throughput_bps: (is_stream && is_measured).then(|| rate(bytes, part.seconds())),
             bytes,
             steps: part.steps().filter(|_| is_stream),
             tcp: merge_tcp(&tcp),

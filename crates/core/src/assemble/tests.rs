@@ -307,3 +307,24 @@ fn the_quartiles_of_the_steps_are_those_of_an_even_rate_that_others_disturb_at_t
     receiver.steps.truncate(10);
     assert_eq!(halves(receiver), None);
 }
+
+#[test]
+fn a_run_without_measured_time_has_no_rate() {
+    let still =
+        |sends| FlowHalf { seconds: 0.0, steps: Vec::new(), ..flow(Direction::Up, sends, 0) };
+    let [client, server] = [(true, "a"), (false, "b")].map(|(it, id)| half(vec![still(it)], id));
+    let record = record(test(Protocol::Tcp, Direction::Up), client, Some(server));
+    assert_eq!(record.throughput_bps(), None);
+}
+
+#[test]
+fn an_mss_that_the_path_does_not_take_is_told() {
+    for (asked, is_told) in [(9000, true), (1460, false), (536, false)] {
+        let mut test = test(Protocol::Tcp, Direction::Up);
+        test.options.mss_bytes = Some(asked);
+        let sender = FlowHalf { tcp: Some(sent(1448)), ..flow(Direction::Up, true, 1_000_000) };
+        let receiver = flow(Direction::Up, false, 1_000_000);
+        let record = record(test, half(vec![sender], "a"), Some(half(vec![receiver], "b")));
+        assert_eq!(kinds(&record).contains(&CaveatKind::SettingNotTaken), is_told, "{asked}");
+    }
+}

@@ -10,7 +10,7 @@ use super::{
     Conclusion, Design, Fault, Metric, MetricConclusion, Order, Sequential, Side, WouldDecide,
 };
 use crate::record::{Caveat, CaveatKind, Record};
-use crate::stats::{Figure, StatsError, figure};
+use crate::stats::{Figure, StatsError, figure, median};
 
 /// A fault that a run showed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -277,7 +277,7 @@ impl Ledger {
 
     /// What to keep in mind of the answer.
     pub fn caveats(&self) -> Vec<Caveat> {
-        let caveats = [self.stopped_early(), self.gave_up()];
+        let caveats = [self.load_changed(), self.stopped_early(), self.gave_up()];
         caveats.into_iter().flatten().collect()
     }
 
@@ -351,6 +351,27 @@ impl Ledger {
         )
     }
 
+    /// A treatment that changes the load beside the runs by more than half: they differ in two
+    /// things then.
+    fn load_changed(&self) -> Option<Caveat> {
+        let of = |side: fn(&ComparedPair) -> &BTreeMap<String, f64>| {
+            let counted = self.pairs.iter().filter(|pair| pair.counts()).flat_map(side);
+            let figures = counted.filter(|(path, _)| path.starts_with("with."));
+            let figures: Vec<f64> = figures.map(|(_, value)| *value).collect();
+            (!figures.is_empty()).then(|| median(&figures))
+        };
+        let (a, b) = (of(|pair| &pair.a)?, of(|pair| &pair.b)?);
+        let message = format!(
+            "the load of --with had under B {:.2} times what it had under A: part of the effect \
+             is that of another load",
+            b / a
+        );
+        let remedy = "pace the load below what either lets through (--with \"stream --pacing \
+                      RATE\"), or write the link's own rate into the policy";
+        let is_other = a > 0.0 && !(0.5..=1.5).contains(&(b / a));
+        is_other.then(|| Caveat::new(CaveatKind::LoadChanged, message, remedy))
+    }
+
     fn stopped_early(&self) -> Option<Caveat> {
         let mut metrics = self.conclusion.as_ref()?.metrics.iter();
         let early = metrics.find(|metric| metric.different && metric.pairs < self.max_pairs)?;
@@ -420,6 +441,18 @@ mod tests {
         assert!((metrics[0].conclusion.effect_percent - 10.0).abs() < 0.8);
         assert!(matches!(metrics[0].b, Figure::One(one) if one.median == 1.1e6));
         assert_eq!(ledger.caveats()[0].kind, CaveatKind::EarlyStop);
+    }
+
+    #[test]
+    fn a_load_that_a_treatment_changes_by_more_than_half_is_told() {
+        for (b_bps, is_told) in [(9e6, false), (4e6, true), (16e6, true)] {
+            let mut ledger = ledger("throughput_bps", &[]);
+            ledger.enter(Order::AFirst, &record(1e6), &record(1e6)).unwrap();
+            let load = |bps| ("with.throughput_bps".to_owned(), bps);
+            ledger.add_load(load(1e7), load(b_bps));
+            let told = ledger.caveats().iter().any(|it| it.kind == CaveatKind::LoadChanged);
+            assert_eq!(told, is_told, "{b_bps}");
+        }
     }
 
     #[test]

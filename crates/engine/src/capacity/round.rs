@@ -277,7 +277,9 @@ impl<'a> Round<'a> {
         document.udp = run::pool_result(udp, &reports[UDP], &own.udp);
         let test = &document.test;
         document.churn = run::churn_result(test.churn_per_s, &reports[TCP], self.hold_seconds);
-        document.load = test.load.as_ref().map(|_| run::load_result(&reports[TCP]));
+        let load = test.load.as_ref().map(|_| run::load_result(&reports[TCP]));
+        // A run that was stopped before its load has none.
+        document.load = load.filter(|load| load.connections > 0);
         run::add_server(&mut document, self.client, server);
         document.status = Status::new(error.is_none());
         capacity::annotate(&mut document);

@@ -228,7 +228,9 @@ impl<'a> Examination<'a> {
             Some(proof) if error.is_none() => proof.record(&asked, &record, seconds),
             _ => {}
         }
-        if is_plain {
+        // A run that was stopped counts where there is no other, if something of it was measured.
+        let counts = runs.records.is_empty() && record.throughput_bps().is_some();
+        if is_plain && (error.is_none() || counts) {
             runs.records.push(record);
         }
         if let Some(error) = error {

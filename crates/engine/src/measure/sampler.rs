@@ -83,6 +83,12 @@ pub(crate) fn watch(
     let warm_ns = shared.began_ns.saturating_add(warm_up);
     let begin_ns = settle(shared, &mut course.probes, warm_ns);
     course.begin(shared, begin_ns, warm_up == 0);
+    if begin_ns < warm_ns && shared.stop.is_requested() {
+        // The run was stopped within its warm-up: a rate over an instant would be none.
+        course.cut_short = true;
+        course.end(shared, begin_ns, begin_ns);
+        return course;
+    }
     if let Some(profiler) = profiler {
         profiler.begin(threads_begun(shared));
     }
@@ -518,6 +524,16 @@ mod tests {
             assert_eq!((course.flows[0].bytes, course.cut_short), (0, false));
             assert!(course.measured_ns < nanos(Duration::from_secs(60)));
         }
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_within_its_warm_up_was_not_measured_for_an_instant() {
+        let mut test = linerate_core::plan::Test::stream().resolve(7).unwrap();
+        test.warm_up = Span(Duration::from_secs(3600));
+        let shared = Shared::alone(End::Client, &test, FlowSource::Bound);
+        shared.stop.request();
+        let course = watch(&shared, None, None);
+        assert_eq!((course.measured_ns, course.cut_short), (0, true));
     }
 
     fn class(minor: u32, parent: Option<u32>) -> HtbClass {

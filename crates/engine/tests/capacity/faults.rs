@@ -86,22 +86,27 @@ pub(crate) fn a_worker_that_is_killed_is_counted() {
 
 pub(crate) fn a_run_that_is_stopped_reports_what_it_held() {
     let served = Served::start();
-    let stop = Stop::new();
-    let outcome = client(served.address, stop.clone())
-        .capacity(&long(600, 0), &CapacityOptions::default(), &mut |live| {
-            if live.phase == CapacityPhase::Holding {
-                stop.request();
-            }
-            true
-        })
-        .expect("it has begun");
-    assert!(outcome.error.is_some(), "it was interrupted");
-    let document = &outcome.document;
-    assert_eq!(document.status, Status::Partial);
-    let tcp = document.tcp.as_ref().expect("it was asked for");
-    assert_eq!((tcp.opened, tcp.alive, tcp.lost), (600, 600, 0), "{tcp:?}");
-    assert!(document.server.is_some(), "there was time to ask the endpoint");
-    assert_clean(&outcome);
+    for phase in [CapacityPhase::Opening, CapacityPhase::Holding] {
+        let stop = Stop::new();
+        let test = CapacityTest { latency: true, ..long(600, 0) };
+        let outcome = client(served.address, stop.clone())
+            .capacity(&test, &CapacityOptions::default(), &mut |live| {
+                if live.phase == phase {
+                    stop.request();
+                }
+                true
+            })
+            .expect("it has begun");
+        assert!(outcome.error.is_some(), "it was interrupted");
+        let document = &outcome.document;
+        assert_eq!(document.status, Status::Partial);
+        assert_eq!(document.stopped_by, None, "{phase:?}: a user is no limit");
+        let tcp = document.tcp.as_ref().expect("it was asked for");
+        assert_eq!((tcp.alive, tcp.lost), (tcp.opened, 0), "{tcp:?}");
+        assert!(phase == CapacityPhase::Opening || tcp.opened == 600, "{tcp:?}");
+        assert!(document.server.is_some(), "there was time to ask the endpoint");
+        assert_clean(&outcome);
+    }
 }
 
 /// To a process that this one has started.

@@ -74,6 +74,11 @@ pub enum Input {
         /// Its index.
         site: usize,
     },
+    /// No run of a test is wanted any more, but those of proofs.
+    Enough {
+        /// Index in [`Mesh::tests`].
+        test: usize,
+    },
     /// A run of a proof is wanted, before other runs of these sites.
     Prove {
         /// Index in [`Mesh::tests`]; a bandwidth test.
@@ -121,6 +126,19 @@ pub struct Missed {
     pub cycle: u64,
     /// Why.
     pub why: MissReason,
+}
+
+impl Missed {
+    /// The sites that the pair was to be tested from and to.
+    pub fn ends(&self) -> (usize, usize) {
+        ends(self.cycle, self.pair.0, self.pair.1)
+    }
+}
+
+/// The sites that a pair is tested from and to in a cycle; the next cycle swaps them.
+fn ends(cycle: u64, a: usize, b: usize) -> (usize, usize) {
+    let (low, high) = (a.min(b), a.max(b));
+    if (cycle as usize + a + b).is_multiple_of(2) { (low, high) } else { (high, low) }
 }
 
 /// Why a pair was not measured in a cycle.
@@ -202,6 +220,8 @@ struct PlannedTest {
     largest: u64,
     /// Its counts; the rest is the tournament's.
     progress: Progress,
+    /// No run of it is wanted any more.
+    is_over: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -254,6 +274,7 @@ impl Schedule {
             share: 0,
             largest: 0,
             progress: Progress::default(),
+            is_over: false,
         });
         let sites = mesh.sites.iter().map(|site| SiteState {
             ledger: site.bytes_per_day.map(Ledger::new),
@@ -317,6 +338,11 @@ impl Schedule {
         is_of_cycle
     }
 
+    /// Has each cycle follow the results of the one before without a pause: it may be the last.
+    pub fn hurry(&mut self) {
+        self.tests.iter_mut().for_each(|it| it.tournament.hurry());
+    }
+
     /// Takes an event. A time before the last one counts as the last one.
     pub fn handle_input(&mut self, now: Nanos, input: Input) {
         self.now = now.max(self.now);
@@ -334,6 +360,7 @@ impl Schedule {
                 self.excuse(site);
                 self.refresh(site);
             }
+            Input::Enough { test } => self.tests[test].is_over = true,
             Input::Prove { test, from, to } => self.proofs.push((test, from, to)),
             Input::Started(task) => {
                 // The first time: an agent that says so again and again does not get more of its

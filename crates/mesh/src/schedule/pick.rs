@@ -9,7 +9,7 @@ use super::links::{Ledger, direction, members};
 use super::{
     Assignment, BEGINS_WITHIN, Failure, GRACE, HOUR, ILL_FOR, MAX_ATTEMPTS, MAX_ILL_FOR,
     MissReason, PATIENCE, PairKey, PlannedTest, RETRY_AFTER, Retry, RunningTask, STRIKES, Schedule,
-    TaskId, TestKind, pair_key,
+    TaskId, TestKind, ends, pair_key,
 };
 use crate::limits::max_bytes;
 
@@ -65,8 +65,10 @@ impl Schedule {
     }
 
     fn wants_round(&mut self, test: usize) -> bool {
-        let tournament = &mut self.tests[test].tournament;
-        tournament.wants_round(self.now, &self.present)
+        let planned = &mut self.tests[test];
+        let wants = planned.tournament.wants_round(self.now, &self.present);
+        let waits = planned.tournament.waits_for_results() && planned.progress.running > 0;
+        wants && !waits && !planned.is_over
     }
 
     fn open_round(&mut self, test: usize) {
@@ -162,15 +164,18 @@ impl Schedule {
             self.kept = Some(pair_key(*test, *from, *to));
             return;
         }
-        self.kept =
-            self.kept.filter(|(test, a, b)| self.tests[*test].tournament.is_awaited(*a, *b));
+        self.kept = self.kept.filter(|(test, a, b)| {
+            let planned = &self.tests[*test];
+            !planned.is_over && planned.tournament.is_awaited(*a, *b)
+        });
         if self.kept.is_some() {
             return;
         }
         let planned = self.tests.iter().zip(&self.mesh.tests).enumerate();
         let stuck = planned.filter(|(_, (planned, test))| {
             let waits = self.now - planned.tournament.stuck_since;
-            test.kind == TestKind::Bandwidth && waits.0 > PATIENCE * test.max_duration().0
+            let is_late = waits.0 > PATIENCE * test.max_duration().0;
+            test.kind == TestKind::Bandwidth && !planned.is_over && is_late
         });
         let longest = stuck.min_by_key(|(_, (planned, _))| planned.tournament.stuck_since);
         self.kept = longest.and_then(|(test, (planned, _))| {
@@ -211,7 +216,7 @@ impl Schedule {
     /// runs of each site.
     fn has_share(&self, test: usize) -> bool {
         let waiting = |(index, it): (usize, &PlannedTest)| {
-            let is_waiting = self.is_bandwidth(index) && it.tournament.is_waiting();
+            let is_waiting = it.tournament.is_waiting() && !it.is_over && self.is_bandwidth(index);
             is_waiting.then_some(it.share)
         };
         let least = self.tests.iter().enumerate().filter_map(waiting).min();
@@ -234,8 +239,8 @@ impl Schedule {
 
     /// The oldest pair of a site that can begin: its age and the other site.
     fn oldest(&self, test: usize, site: usize) -> Option<(u64, usize)> {
-        let tournament = &self.tests[test].tournament;
-        if !tournament.has(site) || !self.is_free(test, site) {
+        let PlannedTest { tournament, is_over, .. } = &self.tests[test];
+        if *is_over || !tournament.has(site) || !self.is_free(test, site) {
             return None;
         }
         let free = if self.is_bandwidth(test) { &self.idle } else { &self.present };
@@ -289,11 +294,9 @@ impl Schedule {
         has_room && leaves_kept_room && self.links.are_free(from, to, direction)
     }
 
-    /// The sites that a pair is tested from and to in this cycle; the next cycle swaps them.
+    /// The sites that a pair is tested from and to in this cycle.
     fn ends(&self, test: usize, a: usize, b: usize) -> (usize, usize) {
-        let cycle = self.tests[test].tournament.cycle_of(a, b);
-        let (low, high) = (a.min(b), a.max(b));
-        if (cycle as usize + a + b).is_multiple_of(2) { (low, high) } else { (high, low) }
+        ends(self.tests[test].tournament.cycle_of(a, b), a, b)
     }
 
     /// Begins a due pair.

@@ -26,7 +26,12 @@ fn a_pair_costs_less_than_a_byte() {
 
 /// All sites are there, and the first assignments given.
 fn begun(mesh: &Mesh) -> Schedule {
+    begun_as(mesh, |_| ())
+}
+
+fn begun_as(mesh: &Mesh, prepare: impl FnOnce(&mut Schedule)) -> Schedule {
     let mut schedule = Schedule::new(mesh, BEGIN);
+    prepare(&mut schedule);
     for site in 0..mesh.sites.len() {
         schedule.handle_input(Nanos::ZERO, Input::Joined { site, reachable: true });
     }
@@ -119,6 +124,44 @@ fn a_saved_result_of_this_cycle_is_not_measured_again() {
     let second = schedule.poll_transmit().unwrap();
     schedule.handle_input(later(24), Input::Finished { task: second.id, bytes: 1 });
     assert_eq!(schedule.poll_transmit(), None);
+}
+
+#[test]
+fn in_a_hurry_each_pair_is_tested_both_ways_and_then_nothing_more() {
+    let tests = BULK.replace("[[test]]", "[[test]]\nevery = \"1h\"");
+    let mut schedule = begun_as(&mesh(3, 0, &tests), Schedule::hurry);
+    let (mut now, mut ways) = (BEGIN, std::collections::BTreeSet::new());
+    while let Some(next) = schedule.poll_transmit() {
+        assert!(ways.insert((next.from, next.to)), "{next:?} again");
+        now = now + Nanos::from_millis(10_000);
+        if ways.len() == 6 {
+            schedule.handle_input(now, Input::Enough { test: 0 });
+        }
+        schedule.handle_input(now, Input::Finished { task: next.id, bytes: 1 });
+    }
+    assert_eq!(ways.len(), 6);
+}
+
+#[test]
+fn in_a_hurry_no_cycle_begins_before_the_results_of_the_last_one() {
+    let ping = "[[test]]\nname = \"ping\"\nworkload = { command = \"rr\", time = \"1s\" }\n";
+    let mut schedule = begun_as(&mesh(4, 0, ping), Schedule::hurry);
+    let mut open = Vec::from_iter(std::iter::from_fn(|| schedule.poll_transmit()));
+    let first = open[0].cycle;
+    for second in 1..=10 {
+        while let Some(next) = open.pop() {
+            let is_same = open.iter().all(|other| other.cycle == next.cycle);
+            assert!(is_same, "cycle {first}: {next:?}, {open:?}");
+            schedule.handle_input(later(second), Input::Finished { task: next.id, bytes: 1 });
+            open.extend(std::iter::from_fn(|| schedule.poll_transmit()));
+            if next.cycle > first {
+                return;
+            }
+        }
+        schedule.handle_timeout(later(second));
+        open.extend(std::iter::from_fn(|| schedule.poll_transmit()));
+    }
+    panic!("no second cycle: {:?}", schedule.progress());
 }
 
 #[test]

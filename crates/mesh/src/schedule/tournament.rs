@@ -34,6 +34,8 @@ pub(super) struct Tournament {
     /// When the cycle began.
     began: Nanos,
     every: Nanos,
+    /// Each cycle may be the last.
+    is_hurried: bool,
     /// Length of a cycle in which no test is delayed.
     duration: Nanos,
     /// How long the next cycle waits for pairs to be made up: a twentieth of `duration`, and at
@@ -74,6 +76,7 @@ impl Tournament {
             began: if every.0 == 0 { begin } else { Nanos(cycle * every.0) },
             is_begun: false,
             every,
+            is_hurried: false,
             duration,
             makes_up: Nanos(duration.0 / 20).max(test.max_duration()),
             look_ahead: look_ahead(rounds.count(), at_once as usize),
@@ -81,6 +84,17 @@ impl Tournament {
             is_incomplete: false,
             stuck_since: begin,
         }
+    }
+
+    /// Has each cycle follow the results of the one before without a pause.
+    pub(super) fn hurry(&mut self) {
+        self.every = Nanos::ZERO;
+        self.is_hurried = true;
+    }
+
+    /// Whether the next round waits for the results of all that have begun.
+    pub(super) fn waits_for_results(&self) -> bool {
+        self.is_hurried && self.is_whole()
     }
 
     /// Whether a site takes part.

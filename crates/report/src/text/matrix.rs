@@ -28,14 +28,25 @@ impl Document for MatrixDocument {
         let held = self.causes.iter();
         let causes = held.map(|it| format!("{}: {}", it.cause.words(), plural(it.pairs, "pair")));
         page.facts("held by", causes);
+        let slow = self.slow_site().filter(|_| self.suspects.is_empty());
+        if let Some((site, slow)) = slow {
+            page.point(&format!(
+                "site {site}: at one end of all {} slower than half of the fastest, and of no \
+                 other; of so few sites it may be chance",
+                plural(slow, "pair")
+            ));
+        }
         if self.missing_pairs > 0 {
-            page.doubt(&format!("{} not measured", plural(self.missing_pairs, "pair")));
+            let by =
+                self.missing_site.as_ref().map(|site| format!("all of them from or to {site}"));
+            let missing = format!("{} not measured", plural(self.missing_pairs, "pair"));
+            page.doubt(&joined([Some(missing), by], ", "));
         }
         page.gap();
         let details = page.has_details();
         let most = |few: usize| if details { usize::MAX } else { few };
         if self.sites.len() <= FEW_SITES {
-            page.plain(&format!("{}, rows send, columns receive", unit(self).1));
+            page.plain(&format!("{}, rows send, columns receive", CellUnit::of(self).name));
             page.table(&grid(self));
         } else {
             page.table(&pairs(self, most(WORST_PAIRS)));
@@ -88,9 +99,19 @@ pub fn pair_runs(runs: &[(i64, MatrixCell)], style: Style) -> String {
 }
 
 fn middle(document: &MatrixDocument) -> Option<f64> {
-    let rates = document.cells.iter().filter_map(|cell| cell.throughput_bps);
-    let rates = Vec::from_iter(rates);
-    (!rates.is_empty()).then(|| median(&rates))
+    middle_of(document, |cell| cell.throughput_bps)
+}
+
+fn middle_rtt(document: &MatrixDocument) -> Option<f64> {
+    middle_of(document, |cell| cell.rtt_us)
+}
+
+fn middle_of(
+    document: &MatrixDocument,
+    figure: impl FnMut(&MatrixCell) -> Option<f64>,
+) -> Option<f64> {
+    let figures: Vec<f64> = document.cells.iter().filter_map(figure).collect();
+    (!figures.is_empty()).then(|| median(&figures))
 }
 
 /// `bulk between 10 sites: 90 pairs, median 94.1 Mbit/s, the slowest oslo to rome, 9.41 Mbit/s`
@@ -103,8 +124,13 @@ fn headline(document: &MatrixDocument) -> String {
         let (from, to) = (document.name(cell.from), document.name(cell.to));
         format!("the slowest {from} to {to}, {least}")
     });
+    let longest = document.worst().first().filter(|_| slowest.is_none()).and_then(|cell| {
+        let (from, to) = (document.name(cell.from), document.name(cell.to));
+        Some(format!("the longest {from} to {to}, {}", micros(cell.rtt_us?)))
+    });
+    let rtt = named("median RTT", middle_rtt(document).filter(|_| slowest.is_none()), micros);
     let median = named("median", middle(document), rate);
-    joined([Some(what), median, slowest], ", ")
+    joined([Some(what), median, slowest, rtt, longest], ", ")
 }
 
 /// `what s3 sends: 0.51 times the throughput of the others, 9 pairs (p below 0.0001)`
@@ -134,27 +160,42 @@ fn accused(suspect: &Suspect) -> String {
     format!("{what}: {figure}, {pairs} (p {p_value})")
 }
 
-/// The unit for all cells: its size and its name.
-fn unit(document: &MatrixDocument) -> (f64, &'static str) {
-    match middle(document) {
-        Some(bps) if bps >= 1e9 => (1e9, "Gbit/s"),
-        Some(bps) if bps < 1e6 => (1e3, "kbit/s"),
-        _ => (1e6, "Mbit/s"),
+/// The figure and the unit of all cells: throughputs, or round trips where there are none.
+#[derive(Clone, Copy)]
+struct CellUnit {
+    figure: fn(&MatrixCell) -> Option<f64>,
+    size: f64,
+    name: &'static str,
+}
+
+impl CellUnit {
+    fn of(document: &MatrixDocument) -> Self {
+        let (size, name) = match (middle(document), middle_rtt(document)) {
+            (Some(bps), _) if bps >= 1e9 => (1e9, "Gbit/s"),
+            (Some(bps), _) if bps < 1e6 => (1e3, "kbit/s"),
+            (None, Some(us)) if us < 1e3 => (1.0, "RTT in µs"),
+            (None, Some(_)) => (1e3, "RTT in ms"),
+            _ => (1e6, "Mbit/s"),
+        };
+        let is_rate = middle(document).is_some();
+        let figure: fn(&MatrixCell) -> Option<f64> =
+            if is_rate { |cell| cell.throughput_bps } else { |cell| cell.rtt_us };
+        Self { figure, size, name }
     }
 }
 
 fn grid(document: &MatrixDocument) -> Table<usize> {
-    let (one, _) = unit(document);
+    let unit = CellUnit::of(document);
     let name = |site: usize| document.sites[site].name.chars().take(LETTERS);
-    let rate_of = |from: usize, to: usize| {
+    let figure_of = move |from: usize, to: usize| {
         let is = |cell: &&MatrixCell| cell.from as usize == from && cell.to as usize == to;
-        document.cells.iter().find(is)?.throughput_bps
+        document.cells.iter().find(is).and_then(|cell| Some((unit.figure)(cell)? / unit.size))
     };
     let sites = 0..document.sites.len();
     let numbered = |from: &usize| format!("{} {}", from + 1, String::from_iter(name(*from)));
     sites.clone().fold(Table::of(sites).left("", numbered), |table, to| {
-        table.right((to + 1).to_string().as_str(), move |from| match rate_of(*from, to) {
-            Some(bps) => digits(bps / one),
+        table.right((to + 1).to_string().as_str(), move |from| match figure_of(*from, to) {
+            Some(figure) => digits(figure),
             None if *from == to => String::new(),
             None => UNKNOWN.to_owned(),
         })

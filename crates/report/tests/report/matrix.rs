@@ -42,6 +42,16 @@ fn a_few_sites_are_a_matrix() {
 }
 
 #[test]
+fn where_there_is_no_throughput_the_matrix_is_of_round_trips() {
+    let mut document = document(4);
+    document.cells.iter_mut().for_each(|cell| cell.throughput_bps = None);
+    let page = document.text(Style::default());
+    for words in ["RTT in ms", "median RTT 10.1 ms", "the longest s3 to", "10.2"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+#[test]
 fn a_proof_stands_below_its_suspect() {
     let mut document = document(10);
     let proof = Proof {

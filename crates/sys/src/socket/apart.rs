@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use super::accept_with_handshake;
 use super::option::set;
 
 /// A listener at the address of `listener`, which gets all connections from `source` from now on,
 /// until [`take_no_more`]; those that it has not given out when it is dropped are reset. It is
-/// plain TCP and may be set up otherwise than the first. Its waits are bounded by `slice`, and so
+/// plain TCP and may be set up otherwise than the first; connections may begin with their data if
+/// this host lets them. Its waits are bounded by `slice`, and so
 /// are those of the connections that it gives out. One at a time.
 ///
 /// Until then `SO_REUSEPORT` lets other programs of this user listen there, too.
@@ -68,6 +70,8 @@ fn join(local: SocketAddr, backlog: u32, slice: Duration) -> io::Result<Socket> 
     socket.set_write_timeout(Some(slice))?;
     socket.bind(&local.into())?;
     socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    // Without it a connection begins with a plain SYN, which is only slower.
+    let _ = accept_with_handshake(&socket, backlog);
     Ok(socket)
 }
 
@@ -110,7 +114,8 @@ fn step(code: u16, jf: u8, k: u32) -> libc::sock_filter {
 mod tests {
     use super::*;
     use crate::socket::{
-        ListenOptions, Mptcp, accept_blocking, connect, listen, mptcp_supported, tcp_socket,
+        ListenOptions, Mptcp, accept_blocking, connect, listen, mptcp_supported, read_bytes,
+        tcp_socket,
     };
     use linerate_testkit::PATIENCE;
     use std::io::Read;
@@ -180,6 +185,17 @@ mod tests {
             takes_from_one_peer("127.0.0.1:0", ["127.0.0.1", "127.0.0.2"], mptcp);
             takes_from_one_peer("0.0.0.0:0", ["127.0.0.3", "127.0.0.1"], mptcp);
         }
+    }
+
+    #[test]
+    fn connections_may_begin_with_their_data_at_the_second_listener_too() {
+        let options = ListenOptions { backlog: 8, mptcp: Mptcp::Off };
+        let first = listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let second = listen_apart(&first, "127.0.0.1".parse().unwrap(), 8, SLICE).unwrap();
+        let mut waiting = [0; 4];
+        read_bytes(&second, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, &mut waiting).unwrap();
+        assert_eq!(i32::from_ne_bytes(waiting), 8);
+        end(&second);
     }
 
     #[test]

@@ -226,8 +226,8 @@ struct Buffers {
 /// user ended the run.
 fn stopped_by(view: &LimitView<'_>, limits: &[LimitRow]) -> Option<StoppedBy> {
     let kept = view.pool().is_some_and(|pool| pool.alive >= pool.asked);
-    let mut halves = view.halves();
-    let failed = halves.any(|(_, half)| failures(view, half).next().is_some());
+    // When a run ends, the client resets its own probe: only to the endpoint that is a loss.
+    let failed = failures(view, &view.document.client).next().is_some();
     let was_ended = view.document.status == Status::Partial && !failed;
     if kept || was_ended {
         return None;

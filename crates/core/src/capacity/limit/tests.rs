@@ -73,6 +73,19 @@ fn a_run_that_held_all_connections_was_stopped_by_nothing() {
 }
 
 #[test]
+fn a_run_that_the_user_ended_was_stopped_by_no_limit() {
+    let mut value = sample();
+    value["status"] = json!("partial");
+    value["tcp"] = json!({"asked": 20_000, "opened": 12_000, "alive": 12_000});
+    // The client's probe, which it closes at the end.
+    value["server"]["tcp"]["lost"] = json!([{"cause": "reset", "count": 1}]);
+    assert_eq!(annotated(value.clone()).stopped_by, None);
+    value["client"]["tcp"]["failures"] = failed("descriptors");
+    let by = annotated(value).stopped_by.expect("the client has met a limit");
+    assert_eq!(by.limit, LimitKind::ProcessDescriptors);
+}
+
+#[test]
 fn on_one_kernel_each_connection_takes_two_files_and_the_host_has_one_limit() {
     let mut value = sample();
     value["environment"] = json!({"client": {}, "shared_kernel": true});

@@ -104,9 +104,14 @@ struct OfferedTask {
 
 /// The progress of `--once`.
 struct Once {
+    is_asked: bool,
     wanted: usize,
-    /// Tests and pairs, the lower site first, that were measured or given up.
+    /// Number of pairs of each test that are neither measured nor given up.
+    left: Vec<usize>,
+    /// Tests and pairs, each way for itself, that were measured or given up.
     settled: HashSet<(usize, [usize; 2])>,
+    /// Tests of which nothing is left.
+    ended: Vec<usize>,
     /// How many cycles had no time for a pair.
     crowded_out: HashMap<(usize, [usize; 2]), u32>,
     given_up: usize,
@@ -167,6 +172,11 @@ impl<'a> Coordinator<'a> {
     /// # Errors
     /// With `once`: a pair was not measured.
     pub fn run(&mut self, stop: &Stop, once: bool) -> Result<(), MeshError> {
+        if once {
+            // The other way of each pair comes in the next cycle.
+            self.schedule.hurry();
+            self.once.is_asked = true;
+        }
         while !stop.is_requested() {
             if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
                 self.look();
@@ -179,6 +189,7 @@ impl<'a> Coordinator<'a> {
                 self.offer();
             }
             self.gather(WAIT);
+            self.end_tests();
             if once && self.proofs.is_empty() && self.once.is_over(self.open.is_empty()) {
                 self.end();
                 return self.once.verdict();
@@ -186,6 +197,16 @@ impl<'a> Coordinator<'a> {
         }
         self.end();
         Ok(())
+    }
+
+    /// With `--once`, makes no more runs of the tests whose pairs are all measured.
+    fn end_tests(&mut self) {
+        let now = self.now();
+        while self.once.is_asked
+            && let Some(test) = self.once.ended.pop()
+        {
+            self.schedule.handle_input(now, Input::Enough { test });
+        }
     }
 
     /// Deletes the runs of this mesh that are older than `keep` of its file.
@@ -365,9 +386,13 @@ impl<'a> Coordinator<'a> {
 
 impl Once {
     fn new(mesh: &Mesh) -> Self {
-        let pairs = |count: usize| count * (count - 1) / 2;
+        let pairs = |count: usize| count * (count - 1);
+        let left: Vec<usize> = mesh.tests.iter().map(|test| pairs(test.sites.len())).collect();
         Self {
-            wanted: mesh.tests.iter().map(|test| pairs(test.sites.len())).sum(),
+            is_asked: false,
+            wanted: left.iter().sum(),
+            left,
+            ended: Vec::new(),
             settled: HashSet::new(),
             crowded_out: HashMap::new(),
             given_up: 0,
@@ -375,15 +400,26 @@ impl Once {
         }
     }
 
-    fn measured(&mut self, test: usize, mut pair: [usize; 2]) {
-        pair.sort_unstable();
-        self.settled.insert((test, pair));
+    /// A pair was measured from its first site to its second.
+    fn measured(&mut self, test: usize, ends: [usize; 2]) {
+        self.settle(test, ends);
+    }
+
+    /// Whether the pair was neither measured nor given up before.
+    fn settle(&mut self, test: usize, ends: [usize; 2]) -> bool {
+        let is_new = self.settled.insert((test, ends));
+        if is_new {
+            self.left[test] -= 1;
+            self.ended.extend((self.left[test] == 0).then_some(test));
+        }
+        is_new
     }
 
     /// A pair that other tests left no time in a cycle is made up in the next ones.
     fn missed(&mut self, missed: &Missed) {
         self.idle = Instant::now();
-        let key = (missed.test, [missed.pair.0, missed.pair.1]);
+        let (from, to) = missed.ends();
+        let key = (missed.test, [from, to]);
         if missed.why == MissReason::NoTime {
             let cycles = self.crowded_out.entry(key).or_default();
             *cycles += 1;
@@ -391,7 +427,7 @@ impl Once {
                 return;
             }
         }
-        self.given_up += usize::from(self.settled.insert(key));
+        self.given_up += usize::from(self.settle(missed.test, [from, to]));
     }
 
     fn is_over(&self, nothing_runs: bool) -> bool {
@@ -467,7 +503,10 @@ mod tests {
     #[test]
     fn once_waits_for_a_pair_that_cycles_left_no_time_and_gives_it_up_in_the_end() {
         let once = || Once {
+            is_asked: true,
             wanted: 1,
+            left: vec![1],
+            ended: Vec::new(),
             settled: HashSet::new(),
             crowded_out: HashMap::new(),
             given_up: 0,
@@ -476,8 +515,10 @@ mod tests {
         let mut made_up = once();
         made_up.missed(&missed(MissReason::NoTime));
         assert!(!made_up.is_over(false));
-        made_up.measured(0, [1, 0]);
+        let (from, to) = missed(MissReason::NoTime).ends();
+        made_up.measured(0, [from, to]);
         assert!(made_up.is_over(false) && made_up.verdict().is_ok());
+        assert_eq!(made_up.ended, [0], "it is not run any more");
         let mut given_up = once();
         for cycle in 1..=MAX_CROWDED_OUT {
             given_up.missed(&missed(MissReason::NoTime));

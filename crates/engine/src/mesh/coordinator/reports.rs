@@ -140,6 +140,8 @@ impl Coordinator<'_> {
         self.open.remove(&report.id);
         if bytes.is_some() {
             self.once.measured(assignment.test, [assignment.from, assignment.to]);
+            // Before the schedule begins another cycle.
+            self.end_tests();
         }
         self.schedule.handle_input(now, input);
     }
