@@ -377,7 +377,7 @@ mod tests {
             let path = Path { carries, queue_s: 0.0, generates: f64::INFINITY };
             let disturbed = |trial: usize, offer: Offer| {
                 let outcome = path.trial(offer);
-                let lost = if (trial + seed) % 5 == 0 { 1e-5 } else { 0.0 };
+                let lost = if (trial + seed).is_multiple_of(5) { 1e-5 } else { 0.0 };
                 Outcome { lost_share: outcome.lost_share.max(lost), ..outcome }
             };
             let search = searched(disturbed, Goal { trials: 5, ..GOAL });
@@ -457,7 +457,7 @@ mod tests {
         let path = Path { carries: 50_000.0, queue_s: 0.005, generates: f64::INFINITY };
         let wandering = |trial: usize, offer: Offer| {
             let outcome = path.trial(offer);
-            let drift = if trial % 2 == 0 { 0.006 } else { -0.006 };
+            let drift = if trial.is_multiple_of(2) { 0.006 } else { -0.006 };
             let growth = outcome.growth.map(|growth| growth + drift);
             Outcome { growth, growth_error: 0.006, ..outcome }
         };
