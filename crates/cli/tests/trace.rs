@@ -107,7 +107,7 @@ fn a_trace_that_cannot_be_read_is_said_with_its_line() {
     let site = site();
     let inner = site.path().join("inner");
     fs::write(inner.join("cell.txt"), "0 20mbit\n1 fast\n2 end\n").unwrap();
-    let words = "cell.txt: line 2: `1 fast` is no rate";
+    let words = "cell.txt: line 2: `1 fast` is not a rate";
     let up: &[&str] = &["lab", "up", "inner/lab.toml"];
     let stream: &[&str] = &["stream", "--lab", "trace=inner/cell.txt"];
     for arguments in [up, stream] {

@@ -82,12 +82,10 @@ fn article(page: &mut String, number: usize, document: &mut StoredDocument, pixe
         "<article id=\"d{number}\">\n<header><p>{about}</p><h1>{answer}</h1></header>\n<section>\n"
     );
     let form = |details| Style { details, form: Form::Html, ..Style::default() };
-    let said = format!("<p class=\"strong\">{answer}</p>\n");
     let text = document.text(form(false));
-    // A first line that only repeats the answer above is left out.
     let (first, rest) = text.split_once('\n').unwrap_or_default();
-    let repeats = format!("{first}\n").replace('\u{a0}', " ") == said.replace('\u{a0}', " ");
-    page.push_str(if repeats { rest } else { &text });
+    page.push_str(&unrepeated(first, &answer.replace('\u{a0}', " ")));
+    page.push_str(rest);
     page.push_str("</section>\n");
     for chart in document.charts() {
         figure(page, &chart, pixels);
@@ -102,6 +100,21 @@ fn article(page: &mut String, number: usize, document: &mut StoredDocument, pixe
     // In JSON, these characters occur only in strings, where they can be escaped.
     let inert = json.trim_end().replace('<', "\\u003c").replace('>', "\\u003e");
     let _ = writeln!(page, "{OPEN}{inert}{CLOSE}\n</article>");
+}
+
+/// The first line of a page without what the answer above it has said: all of it, or the figure
+/// before a colon.
+fn unrepeated(first: &str, answer: &str) -> String {
+    let plain = |words: &str| words.replace('\u{a0}', " ");
+    let paragraph = first.strip_suffix("</p>").and_then(|line| line.split_once('>'));
+    let Some((open, line)) = paragraph else { return format!("{first}\n") };
+    match line.split_once(": ") {
+        _ if answer == plain(line) => String::new(),
+        Some((figure, more)) if answer.starts_with(&plain(figure)) => {
+            format!("{open}>{more}</p>\n")
+        }
+        _ => format!("{first}\n"),
+    }
 }
 
 /// Enclose the JSON of each document in a page.

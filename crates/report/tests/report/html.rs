@@ -44,6 +44,18 @@ fn every_document_makes_a_page_that_has_it() {
 }
 
 #[test]
+fn a_page_says_its_figure_once() {
+    for document in documents() {
+        let page = page_of(document);
+        let heading = page.split("<h1>").nth(1).unwrap();
+        let section = page.split("</header>\n<section>\n").nth(1).unwrap();
+        let first = section.lines().next().unwrap().split('>').nth(1).unwrap_or_default();
+        let figure = first.split([':', '<']).next().unwrap().replace('\u{a0}', " ");
+        assert!(figure.is_empty() || !heading.starts_with(&figure), "{figure}: {heading:.200}");
+    }
+}
+
+#[test]
 fn a_page_of_several_documents_names_each_and_holds_each() {
     let mut all: Vec<StoredDocument> = documents().into_iter().map(Into::into).collect();
     let count = all.len();
