@@ -2,7 +2,7 @@
 
 use linerate_units::Nanos;
 
-use crate::frames::{Segment, mixed};
+use crate::segment::{Segment, mixed};
 
 /// The last packets of a direction.
 #[derive(Debug, Default)]

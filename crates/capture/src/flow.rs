@@ -6,9 +6,10 @@ use linerate_units::Nanos;
 
 use crate::copies::Copies;
 use crate::evenness::Evenness;
-use crate::frames::{ACK, FIN, RST, SYN, Segment};
+use crate::headers::Encapsulation;
 use crate::recovery::Retransmitted;
 use crate::rtt::{Facts, Reading};
+use crate::segment::{ACK, FIN, RST, SYN, Segment};
 use crate::stream::{Counts, Stream};
 
 /// An end of a connection; also the index of its half of a pair.
@@ -68,6 +69,8 @@ pub struct Flow {
     pub ended: Nanos,
     /// Packets that were recorded a second time, and count once.
     pub copies: u64,
+    /// The encapsulations of its packets; of several the deepest.
+    pub inside: Encapsulation,
 }
 
 /// What one end sent and how it was answered.
@@ -151,6 +154,9 @@ pub(crate) struct Tracker {
     is_simultaneous: bool,
     recorded: [Copies; 2],
     copies: u64,
+    /// The encapsulations of each end's packets with the latest data, and the deepest of all.
+    inside: [Encapsulation; 2],
+    deepest: Encapsulation,
 }
 
 impl Tracker {
@@ -180,6 +186,8 @@ impl Tracker {
             is_simultaneous: false,
             recorded: Default::default(),
             copies: 0,
+            inside: [Encapsulation::default(); 2],
+            deepest: Encapsulation::default(),
         }
     }
 
@@ -214,7 +222,8 @@ impl Tracker {
     pub(crate) fn handle(&mut self, segment: &Segment) {
         let side = self.side_of(segment);
         let (from, to) = (side as usize, side.other() as usize);
-        if self.recorded[from].has(segment) {
+        self.deepest = self.deepest.max(segment.inside);
+        if self.recorded[from].has(segment) || self.was_seen_outside(segment, side) {
             self.copies += 1;
             return;
         }
@@ -238,6 +247,24 @@ impl Tracker {
             self.guess_mss(from, segment.payload);
         }
         self.time();
+    }
+
+    /// Whether a segment in another encapsulation than those before it has nothing new: it was
+    /// recorded before or after a tunnel, too, where segments may be larger or smaller.
+    fn was_seen_outside(&mut self, segment: &Segment, side: Side) -> bool {
+        let (from, to) = (side as usize, side.other() as usize);
+        if segment.inside == self.inside[from] {
+            return false;
+        }
+        let is_reset = segment.flags & RST != 0 && self.reset_by.is_none();
+        let is_new = is_reset
+            || self.segments[from] == 0
+            || self.streams[from].is_beyond(segment)
+            || self.streams[to].is_acknowledged_by(segment);
+        if is_new {
+            self.inside[from] = segment.inside;
+        }
+        !is_new
     }
 
     fn handle_syn(&mut self, segment: &Segment, side: Side) {
@@ -377,6 +404,7 @@ impl Tracker {
             closed,
             ended: self.ended,
             copies: self.copies,
+            inside: self.deepest,
         }
     }
 }

@@ -6,8 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use linerate_units::Nanos;
 
+use crate::error::{CaptureError, PacketKind};
 use crate::flow::{Flow, Tracker};
-use crate::frames::{CaptureError, Dissected, Frame, Frames, Segment, dissect};
+use crate::fragments::Fragments;
+use crate::frames::{Frame, Frames};
+use crate::headers::{Encapsulation, What};
+use crate::segment::{Dissected, Segment, dissect};
 
 /// The TCP part of a capture.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +20,8 @@ pub struct Capture {
     pub flows: Vec<Flow>,
     /// Packets read.
     pub packets: u64,
+    /// What the packets are, the most frequent kind first; at most 64 kinds.
+    pub kinds: Vec<PacketKind>,
     /// Size of the file, bytes.
     pub file_bytes: u64,
     /// Link type of the first interface (`LINKTYPE_…`).
@@ -41,12 +47,10 @@ pub struct LeftOut {
     pub flows: u64,
     /// Their payload, bytes.
     pub flow_bytes: u64,
-    /// Fragments of IP packets.
+    /// Fragments of IP packets with TCP whose other fragments are not there.
     pub fragments: u64,
-    /// TCP segments with too few bytes kept.
+    /// Packets with too few bytes kept.
     pub cut: u64,
-    /// Packets of other protocols.
-    pub other: u64,
     /// Packets without a time, which have that of the one before.
     pub untimed: u64,
 }
@@ -75,26 +79,27 @@ pub fn follow<R: Read + Send + 'static>(
         }
         !stopped
     })?;
-    if table.packets == 0
-        && let Some(number) = frames.unknown_link
-    {
+    if let Some(number) = table.kinds.unread_link() {
         return Err(CaptureError::LinkType(number));
     }
+    let packets = table.packets;
+    let kinds = table.kinds.finish();
     if table.trackers.is_empty() {
-        let packets = table.packets;
-        return Err(CaptureError::NoTcp { packets });
+        return Err(CaptureError::NoTcp { packets, kinds, truncated: frames.truncated });
     }
+    let fragments = table.fragments.finish();
     Ok(Capture {
-        packets: table.packets,
+        packets,
+        kinds,
         file_bytes: frames.position(),
         link: frames.first_link,
         snap_bytes: Some(frames.snap_bytes).filter(|bytes| *bytes > 0),
         began: table.began.unwrap_or_default(),
         ended: table.ended,
-        left_out: LeftOut { untimed: frames.untimed, ..table.left_out },
+        left_out: LeftOut { untimed: frames.untimed, fragments, ..table.left_out },
         truncated: frames.truncated,
         stopped,
-        flows: table.finish(),
+        flows: flows(table.trackers),
     })
 }
 
@@ -130,6 +135,8 @@ struct ConnectionTable {
     /// The last lookup: consecutive segments are often of one connection.
     last: Option<(ConnectionKey, usize)>,
     left_out: LeftOut,
+    fragments: Fragments,
+    kinds: Kinds,
     packets: u64,
     began: Option<Nanos>,
     ended: Nanos,
@@ -144,14 +151,28 @@ impl ConnectionTable {
         self.packets += 1;
         self.began.get_or_insert(frame.at);
         self.ended = self.ended.max(frame.at);
-        let segment = match dissect(frame.at, frame.link, frame.bytes, frame.wire_bytes) {
-            Dissected::Segment(segment) => segment,
-            Dissected::Fragment => return self.left_out.fragments += 1,
-            Dissected::Cut => return self.left_out.cut += 1,
-            Dissected::Other => return self.left_out.other += 1,
-        };
-        let place = self.place(&segment);
-        self.trackers[place].1.handle(&segment);
+        match dissect(frame) {
+            Dissected::Segment(segment) => {
+                self.kinds.add(What::Tcp, segment.inside);
+                self.follow(&segment);
+            }
+            Dissected::Fragment(fragment) => {
+                self.kinds.add(What::Named("fragments of TCP"), fragment.inside);
+                if let Some(segment) = self.fragments.add(fragment) {
+                    self.follow(&segment);
+                }
+            }
+            Dissected::Cut => {
+                self.left_out.cut += 1;
+                self.kinds.add(What::Named("cut"), Encapsulation::default());
+            }
+            Dissected::Other(what, inside) => self.kinds.add(what, inside),
+        }
+    }
+
+    fn follow(&mut self, segment: &Segment) {
+        let place = self.place(segment);
+        self.trackers[place].1.handle(segment);
     }
 
     fn place(&mut self, segment: &Segment) -> usize {
@@ -194,15 +215,69 @@ impl ConnectionTable {
         let places = self.trackers.iter().enumerate();
         self.places = places.map(|(place, (key, _))| (*key, place)).collect();
     }
+}
 
-    fn finish(self) -> Vec<Flow> {
-        let trackers = self.trackers.into_iter();
-        let mut flows: Vec<Flow> = trackers.map(|(_, tracker)| tracker.finish()).collect();
-        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.began));
-        flows
+/// The connections, largest payload first.
+fn flows(trackers: Vec<(ConnectionKey, Tracker)>) -> Vec<Flow> {
+    let mut flows: Vec<Flow> = trackers.into_iter().map(|(_, tracker)| tracker.finish()).collect();
+    flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.began));
+    flows
+}
+
+/// How many packets of which kind there are.
+#[derive(Default)]
+struct Kinds {
+    /// TCP without an encapsulation, which most packets are.
+    plain: u64,
+    counts: Vec<((What, Encapsulation), u64)>,
+    /// Packets beyond the largest number of kinds.
+    more: u64,
+}
+
+impl Kinds {
+    #[inline]
+    fn add(&mut self, what: What, inside: Encapsulation) {
+        if what == What::Tcp && inside.is_none() {
+            self.plain += 1;
+        } else {
+            self.add_other((what, inside));
+        }
+    }
+
+    fn add_other(&mut self, kind: (What, Encapsulation)) {
+        let known = self.counts.iter().position(|(known, _)| *known == kind);
+        match known {
+            Some(place) => self.counts[place].1 += 1,
+            None if self.counts.len() < MAX_KINDS => self.counts.push((kind, 1)),
+            None => self.more += 1,
+        }
+    }
+
+    /// A link type, if all packets are of types that are not read.
+    fn unread_link(&self) -> Option<i32> {
+        let links = self.counts.iter().map(|((what, _), _)| match what {
+            What::Link(number) => Some(*number),
+            _ => None,
+        });
+        links.reduce(Option::and).flatten().filter(|_| self.plain == 0)
+    }
+
+    fn finish(self) -> Vec<PacketKind> {
+        let none = Encapsulation::default();
+        let plain = ((What::Tcp, none), self.plain);
+        let more = ((What::Named("other packets"), none), self.more);
+        let counts = self.counts.into_iter().chain([plain, more]);
+        let mut kinds: Vec<PacketKind> = counts
+            .filter(|(_, packets)| *packets > 0)
+            .map(|((what, inside), packets)| PacketKind { what: what.to_string(), inside, packets })
+            .collect();
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.packets));
+        kinds
     }
 }
 
+/// Kinds that are told apart, with TCP itself.
+const MAX_KINDS: usize = 62;
 const TOLD_BYTES: u64 = 16 << 20;
 /// A connection silent for this long is dropped first.
 const SILENT: Nanos = Nanos(60_000_000_000);

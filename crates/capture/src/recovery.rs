@@ -2,7 +2,7 @@
 
 use linerate_units::Nanos;
 
-use super::frames::Segment;
+use super::segment::Segment;
 
 /// A retransmission.
 #[derive(Debug, Clone, Copy)]

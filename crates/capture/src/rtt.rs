@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use linerate_units::Nanos;
 
-use super::frames::Segment;
+use super::segment::Segment;
 use crate::recovery::Retransmitted;
 use crate::stamps::{Lead, Stamps};
 

@@ -3,7 +3,7 @@
 
 use linerate_units::Nanos;
 
-use crate::frames::Segment;
+use crate::segment::Segment;
 
 /// What a sender's timestamps tell (RFC 7323). Their clock ticks as its system likes, which the
 /// whole connection tells; until then each of the usual ticks is tried.

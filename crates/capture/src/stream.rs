@@ -6,9 +6,9 @@ use linerate_units::Nanos;
 
 use crate::copies::SendingOrder;
 use crate::evenness::Course;
-use crate::frames::{ECE, FIN, SYN, Segment};
 use crate::recovery::{Holes, Recovery, Retransmission, Skipping, unwrap_seq};
 use crate::rtt::{Echo, Facts, Now, Readings, Round, Rtt};
+use crate::segment::{ACK, ECE, FIN, SYN, Segment};
 
 /// What the sender knew of its peer when it sent, as far as the capture tells.
 #[derive(Debug, Clone, Copy, Default)]
@@ -179,6 +179,17 @@ impl Stream {
             self.handle_new(start, end, segment, facts);
         }
         self.mark_full(facts);
+    }
+
+    /// Whether a segment of the sender has data or an end that was not seen yet.
+    pub(crate) fn is_beyond(&self, segment: &Segment) -> bool {
+        let end = unwrap_seq(segment.seq, self.near()) + u64::from(segment.payload);
+        segment.payload > 0 && end > self.next || segment.flags & FIN != 0 && !self.sent_fin
+    }
+
+    /// Whether a segment of the peer acknowledges what none before it did.
+    pub(crate) fn is_acknowledged_by(&self, segment: &Segment) -> bool {
+        segment.flags & ACK != 0 && unwrap_seq(segment.ack, self.near()) > self.seen_ack
     }
 
     /// The first segment with data. What the handshake shows to be before it was overtaken.

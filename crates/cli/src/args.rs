@@ -254,7 +254,8 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A document as --json or --output wrote it, or a packet capture (pcap, pcapng); - is stdin
+    /// A document as --json or --output wrote it, or a packet capture (pcap, pcapng, snoop), packed
+    /// or not; - is stdin
     #[arg(conflicts_with_all = ["process", "netns", "container", "time", "before", "prove"])]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]

@@ -14,16 +14,18 @@ use crate::args::{CaptureOptions, ExplainArgs};
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::progress::Progress;
+use crate::unpack::unpacked;
 use crate::{connections, run};
 
 /// A file, or standard input, whose first bytes were read.
 pub(crate) struct Opened {
     /// Its name in messages.
     pub(crate) name: String,
+    /// Its size, unless it is unpacked.
     size: Option<u64>,
     head: [u8; 4],
     is_empty: bool,
-    /// All its bytes, from the beginning.
+    /// All its bytes, from the beginning; those in a gzip or zstd file.
     pub(crate) bytes: Box<dyn Read + Send>,
 }
 
@@ -36,33 +38,31 @@ impl Opened {
         let name = path.display().to_string();
         let is_stdin = name == "-";
         let name = if is_stdin { "standard input".to_owned() } else { name };
-        let (size, mut bytes): (_, Box<dyn Read + Send>) = if is_stdin {
+        let (size, bytes): (_, Box<dyn Read + Send>) = if is_stdin {
             (None, Box::new(io::stdin()))
         } else {
             let file = File::open(path).with_context(|| name.clone())?;
             let size = file.metadata().ok().filter(|file| file.is_file());
             (size.map(|file| file.len()), Box::new(file))
         };
-        let mut head = Vec::new();
-        let begin = (&mut bytes).take(4);
-        { begin }.read_to_end(&mut head).with_context(|| name.clone())?;
-        let mut four = [0; 4];
-        four[..head.len()].copy_from_slice(&head);
-        Ok(Self {
-            name,
-            size,
-            head: four,
-            is_empty: head.is_empty(),
-            bytes: Box::new(Cursor::new(head).chain(bytes)),
-        })
+        let (begin, bytes) = begun(bytes).with_context(|| name.clone())?;
+        let (size, (begin, bytes)) = match unpacked(&begin, bytes) {
+            Ok(bytes) => (None, begun(bytes).with_context(|| name.clone())?),
+            Err(bytes) => (size, (begin, bytes)),
+        };
+        let mut head = [0; 4];
+        head[..begin.len()].copy_from_slice(&begin);
+        Ok(Self { name, size, head, is_empty: begin.is_empty(), bytes })
     }
 
-    /// Whether it begins like pcap, in both byte orders and resolutions, or pcapng.
+    /// Whether it begins like pcap, in both byte orders and resolutions, pcapng or snoop.
     pub(crate) fn is_capture(&self) -> bool {
         let magic = u32::from_be_bytes(self.head);
         let either = [magic, magic.swap_bytes()];
         let pcap = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34];
-        magic == 0x0a0d_0d0a || either.iter().any(|magic| pcap.contains(magic))
+        magic == 0x0a0d_0d0a
+            || self.head == *b"snoo"
+            || either.iter().any(|magic| pcap.contains(magic))
     }
 
     /// Whether it begins like JSON or HTML, or is empty.
@@ -71,15 +71,28 @@ impl Opened {
         matches!(begin, None | Some(b'{' | b'[' | b'<' | 0xef)) || self.is_empty
     }
 
-    /// The command that decompresses it, if it is compressed.
-    pub(crate) fn unpacked_by(&self) -> Option<&'static str> {
-        match self.head {
-            [0x1f, 0x8b, ..] => Some("gzip -dc"),
-            [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd -dc"),
-            [0xfd, b'7', b'z', b'X'] => Some("xz -dc"),
+    /// What it is, and the command that makes of it what is read.
+    pub(crate) fn converted_by(&self) -> Option<(&'static str, &'static str)> {
+        let unpack = |command| Some(("it is compressed", command));
+        match &self.head {
+            [0xfd, b'7', b'z', b'X'] => unpack("xz -dc FILE"),
+            [b'B', b'Z', b'h', _] => unpack("bzip2 -dc FILE"),
+            [0x04, 0x22, 0x4d, 0x18] => unpack("lz4 -dc FILE"),
+            // Network Monitor, Sniffer, iptrace.
+            b"GMBU" | b"RTSS" | b"TRSN" | b"iptr" => {
+                Some(("a capture of another format", "editcap -F pcapng FILE -"))
+            }
             _ => None,
         }
     }
+}
+
+/// The first four bytes, and all.
+fn begun(mut bytes: Box<dyn Read + Send>) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
+    let mut begin = Vec::new();
+    (&mut bytes).take(4).read_to_end(&mut begin)?;
+    let all = Cursor::new(begin.clone()).chain(bytes);
+    Ok((begin, Box::new(all)))
 }
 
 /// Explains the connections of a capture.

@@ -85,6 +85,7 @@ mod target;
 mod trace;
 mod turn;
 mod typed;
+mod unpack;
 mod usage;
 mod web;
 

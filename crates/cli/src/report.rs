@@ -58,12 +58,12 @@ pub(crate) fn documents(opened: Opened, command: &str) -> anyhow::Result<Vec<Sto
     if opened.is_capture() {
         bail!("{name}: a packet capture: linerate explain {name} --json --output FILE, then FILE");
     }
-    if let Some(unpack) = opened.unpacked_by() {
-        bail!("{name}: it is compressed: {unpack} FILE | linerate {command} -");
+    if let Some((what, converted)) = opened.converted_by() {
+        bail!("{name}: {what}: {converted} | linerate {command} -");
     }
     if !opened.may_be_a_document() {
         let other = match command {
-            "explain" => "a packet capture (pcap, pcapng)",
+            "explain" => "a packet capture (pcap, pcapng, snoop)",
             _ => "a page of `linerate report` (HTML)",
         };
         bail!("{name}: it is neither a document of linerate's (JSON) nor {other}");

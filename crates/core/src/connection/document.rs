@@ -77,7 +77,22 @@ pub enum Source {
         snap_bytes: u32,
         /// Packets that the capture lost, or that were cut off.
         missing: u64,
+        /// What its packets are, the most frequent kind first; of older documents it is unknown.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        kinds: Vec<PacketKind>,
     },
+}
+
+/// Packets of one kind in a capture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PacketKind {
+    /// What they carry: `TCP`, `ARP`, `UDP port 53 (DNS)`.
+    pub what: String,
+    /// The encapsulations that it is in, the outermost first: `VXLAN`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<String>,
+    /// How many.
+    pub packets: u64,
 }
 
 impl Default for Source {
@@ -120,6 +135,10 @@ pub struct Connection {
     pub cookie: u64,
     /// The place of observation.
     pub vantage: Vantage,
+    /// The encapsulations of its packets in a capture, the outermost first: `VXLAN`. Where packets
+    /// differ, it is the deepest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<String>,
     /// `up`: `local` sends most of the payload. `down`: it receives most.
     pub direction: Direction,
     /// Payload that `local` sent and that was acknowledged during the observation, bytes.

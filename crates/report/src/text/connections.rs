@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use linerate_core::connection::{
-    BesidePath, Connection, ConnectionsDocument, LimitSource, Process, Source, State, Vantage,
+    BesidePath, Connection, ConnectionsDocument, LimitSource, PacketKind, Process, Source, State,
+    Vantage,
 };
 use linerate_core::plan::Direction;
 use linerate_core::record::{Cause, EndReport, Status, TcpReceiver};
@@ -151,6 +152,7 @@ fn table<'a>(
         left @1 "process" => process(row.connection.process.as_ref());
         left "end" => end(row);
         left @5 "state" => state(row.connection);
+        left @8 "inside" => inside(&row.connection.inside);
         right ["out", "bit/s"] => short_rate(bps(row.connection, row.connection.bytes_sent));
         right ["in", "bit/s"] => short_rate(bps(row.connection, row.connection.bytes_received));
         right @2 "RTT" => rtt_us(row.connection);
@@ -405,7 +407,7 @@ const IDLE_SHARE: f64 = 0.1;
 /// Terminal width from which both addresses fit.
 const WIDE: usize = 110;
 
-/// Connections that are listed above the explanation.
+/// Connections that are listed above the explanation, and kinds of packets below it.
 const LISTED: usize = 6;
 
 /// Explains the largest connection; several connections are summed up and listed before it.
@@ -421,6 +423,7 @@ fn explained(page: &mut Page, document: &ConnectionsDocument) {
         page.gap();
     }
     one(page, document, largest);
+    kinds(page, &document.source);
     path(page, document);
     baseline(page, document.baseline.as_ref());
 }
@@ -576,7 +579,29 @@ fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
         (false, Status::Complete) => "",
     };
     let (rate, time) = (rate(connection.throughput_bps), seconds(connection.seconds));
-    format!("{rate}: {who} {what}, {time}{ended}")
+    let inside = if_known(inside(&connection.inside), |inside| format!(", inside {inside}"));
+    format!("{rate}: {who} {what}, {time}{inside}{ended}")
+}
+
+/// `GRE in VXLAN`: the innermost encapsulation first.
+fn inside(encapsulations: &[String]) -> Option<String> {
+    let inwards = encapsulations.iter().rev().map(String::as_str);
+    (!encapsulations.is_empty()).then(|| inwards.collect::<Vec<_>>().join(" in "))
+}
+
+/// What the packets of a capture are, where some are in tunnels or details are asked for.
+fn kinds(page: &mut Page, source: &Source) {
+    let Source::Capture { kinds, .. } = source else {
+        return;
+    };
+    if page.has_details() || kinds.iter().any(|kind| !kind.inside.is_empty()) {
+        let words = |kind: &PacketKind| {
+            let inside = if_known(inside(&kind.inside), |inside| format!(" inside {inside}"));
+            format!("{} {}{inside}", count(kind.packets), kind.what)
+        };
+        let most = if page.has_details() { usize::MAX } else { LISTED };
+        page.facts("packets", kinds.iter().take(most).map(words));
+    }
 }
 
 fn receiver_facts(connection: &Connection) -> [Option<String>; 3] {
