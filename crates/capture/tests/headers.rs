@@ -317,7 +317,7 @@ fn fragments(packet: &[u8], bytes: usize) -> Vec<Vec<u8>> {
             let start = number * bytes;
             let more = if start + piece.len() < payload.len() { 0x2000 } else { 0 };
             fragment[2..4].copy_from_slice(&(20 + piece.len() as u16).to_be_bytes());
-            fragment[6..8].copy_from_slice(&(more | start as u16 / 8).to_be_bytes());
+            fragment[6..8].copy_from_slice(&(more | (start / 8) as u16).to_be_bytes());
             fragment
         })
         .collect()

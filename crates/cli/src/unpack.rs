@@ -17,7 +17,7 @@ pub(crate) fn unpacked(
         // The first frame may be one without content.
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
             let source = BufReader::new(source);
-            Decoder::Zstd(ZstdFrames { source, decoder: FrameDecoder::new() })
+            Decoder::Zstd(ZstdFrames { source, decoder: Box::default() })
         }
         _ => return Err(source.inner),
     };
@@ -84,7 +84,7 @@ impl<R: Read> Read for Source<R> {
 /// The frames of a zstd file (RFC 8878, 3), one after the other.
 struct ZstdFrames<R> {
     source: BufReader<R>,
-    decoder: FrameDecoder,
+    decoder: Box<FrameDecoder>,
 }
 
 impl<R: Read> Read for ZstdFrames<R> {
@@ -202,7 +202,7 @@ mod tests {
         let refused = |free_bytes| {
             let source = Source { inner: &bomb.concat()[..], count: 0, has_failed: false };
             let source = BufReader::new(source);
-            let decoder = Decoder::Zstd(ZstdFrames { source, decoder: FrameDecoder::new() });
+            let decoder = Decoder::Zstd(ZstdFrames { source, decoder: Box::default() });
             io::copy(&mut Unpacked { decoder, bytes: 0, free_bytes }, &mut io::sink())
         };
         assert_eq!(refused(16 << 20).unwrap(), 65 << 17);
