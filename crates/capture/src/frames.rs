@@ -45,6 +45,7 @@ pub(crate) struct Frames {
     pub(crate) truncated: bool,
     /// Packets without a time (pcapng's simple packet blocks): they have that of the one before.
     pub(crate) untimed: u64,
+    is_ng: bool,
     is_big_endian: bool,
     last: Nanos,
 }
@@ -57,6 +58,7 @@ impl Frames {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         let begin = (&mut source).take(HEAD_BYTES as u64);
         { begin }.read_to_end(&mut head).map_err(CaptureError::Read)?;
+        let is_ng = head.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]);
         let whole = records::as_pcap(head, source)?;
         let reader = create_reader(CAPACITY, whole).map_err(|_| CaptureError::NoCapture)?;
         Ok(Self {
@@ -68,6 +70,7 @@ impl Frames {
             snap_bytes: 0,
             truncated: false,
             untimed: 0,
+            is_ng,
             is_big_endian: false,
             last: Nanos::ZERO,
         })
@@ -88,6 +91,10 @@ impl Frames {
     ) -> Result<(), CaptureError> {
         loop {
             let position = self.position();
+            if self.has_short_block() {
+                self.truncated = true;
+                return self.failed();
+            }
             let go_on = match self.reader.next() {
                 Ok((used, block)) => {
                     let packet = PacketBlock::new(&block, self.is_big_endian);
@@ -120,6 +127,13 @@ impl Frames {
                 return self.failed();
             }
         }
+    }
+
+    /// Whether the next block of pcapng is shorter than its own lengths, of which the library
+    /// subtracts more than there is.
+    fn has_short_block(&self) -> bool {
+        let length = || records::word(self.reader.data(), 4, self.is_big_endian);
+        self.is_ng && length().is_some_and(|bytes| bytes < 12)
     }
 
     /// A frame, or the rest of it, does not fit into the buffer. Returns whether there is more.

@@ -137,7 +137,7 @@ impl<R: Read> Records<R> {
     }
 }
 
-fn word(bytes: &[u8], at: usize, is_big_endian: bool) -> Option<u32> {
+pub(crate) fn word(bytes: &[u8], at: usize, is_big_endian: bool) -> Option<u32> {
     let four = *bytes.get(at..)?.first_chunk()?;
     Some(if is_big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) })
 }

@@ -537,6 +537,19 @@ fn lengths_in_the_order_of_old_files_are_read() {
     }
 }
 
+#[test]
+fn a_block_that_is_shorter_than_its_lengths_ends_the_file() {
+    let file = File { is_ng: true, ..USUAL }.write(&packets());
+    let truth = read(file.clone()).unwrap();
+    // One of Apple's, a packet, and one of no known kind.
+    for kind in [0x8000_0001_u32, 6, 99] {
+        let short = [kind, 8, 0, 0, 0, 0, 0, 0].map(u32::to_le_bytes).concat();
+        let capture = read([&file[..], &short].concat()).unwrap();
+        assert!(capture.truncated);
+        assert_eq!(capture.packets, truth.packets);
+    }
+}
+
 /// Compressed data that are damaged at their end.
 struct Damaged(Cursor<Vec<u8>>, io::ErrorKind);
 
