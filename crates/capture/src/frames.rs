@@ -385,7 +385,7 @@ impl FrameLink {
 
 /// A TCP segment, or several merged into one frame by offloading.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Segment {
+pub(crate) struct Segment<'a> {
     pub(crate) at: Nanos,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
@@ -403,6 +403,18 @@ pub(crate) struct Segment {
     /// Marked as having experienced congestion (ECN).
     pub(crate) is_marked: bool,
     pub(crate) options: TcpOptions,
+    /// The first bytes of its payload, as far as they were captured.
+    pub(crate) kept: &'a [u8],
+}
+
+/// A UDP datagram.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Datagram<'a> {
+    pub(crate) at: Nanos,
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    /// The first bytes of its payload, as far as they were captured.
+    pub(crate) kept: &'a [u8],
 }
 
 /// The options used here.
@@ -420,22 +432,24 @@ pub(crate) struct TcpOptions {
 pub(crate) const FIN: u8 = 0x01;
 pub(crate) const SYN: u8 = 0x02;
 pub(crate) const RST: u8 = 0x04;
+pub(crate) const PSH: u8 = 0x08;
 pub(crate) const ACK: u8 = 0x10;
 pub(crate) const ECE: u8 = 0x40;
 
 /// What a frame was.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Dissected {
-    Segment(Segment),
+pub(crate) enum Dissected<'a> {
+    Segment(Segment<'a>),
+    Datagram(Datagram<'a>),
     /// A fragment of an IP packet, which is not reassembled.
     Fragment,
     /// TCP with too few bytes kept.
     Cut,
-    /// Not TCP.
+    /// Neither TCP nor UDP.
     Other,
 }
 
-pub(crate) fn dissect(at: Nanos, link: FrameLink, bytes: &[u8], wire_bytes: u32) -> Dissected {
+pub(crate) fn dissect(at: Nanos, link: FrameLink, bytes: &[u8], wire_bytes: u32) -> Dissected<'_> {
     let Some(ip) = after_link(link, bytes) else {
         return Dissected::Other;
     };
@@ -444,6 +458,10 @@ pub(crate) fn dissect(at: Nanos, link: FrameLink, bytes: &[u8], wire_bytes: u32)
         return Dissected::Other;
     };
     let payload = packet.payload();
+    if payload.ip_number == IpNumber::UDP && !payload.fragmented {
+        let datagram = datagram(at, &packet, payload.payload);
+        return datagram.map_or(Dissected::Other, Dissected::Datagram);
+    }
     if payload.ip_number != IpNumber::TCP {
         return Dissected::Other;
     }
@@ -489,6 +507,18 @@ pub(crate) fn dissect(at: Nanos, link: FrameLink, bytes: &[u8], wire_bytes: u32)
         place: mixed(addresses, hops.into()),
         is_marked: traffic_class & 3 == 3,
         options: options(&payload.payload[TCP_BYTES..kept]),
+        kept: &payload.payload[kept..],
+    })
+}
+
+fn datagram<'a>(at: Nanos, packet: &LaxIpSlice<'a>, udp: &'a [u8]) -> Option<Datagram<'a>> {
+    let (header, kept) = udp.split_at_checked(8)?;
+    let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    Some(Datagram {
+        at,
+        source: SocketAddr::new(packet.source_addr(), port(0)),
+        destination: SocketAddr::new(packet.destination_addr(), port(2)),
+        kept,
     })
 }
 

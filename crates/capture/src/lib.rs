@@ -31,6 +31,7 @@
 //! | `stream` | one direction: flight, window, time |
 //! | `rtt`, `stamps` | round trips and their course; the sender's timestamps |
 //! | `recovery`, `evenness` | losses; pace |
+//! | `requests` | where the time of requests goes: names, handshakes, network, server, client |
 
 mod copies;
 mod evenness;
@@ -38,14 +39,19 @@ mod flow;
 mod follow;
 mod frames;
 mod recovery;
+mod requests;
 mod rtt;
 mod stamps;
 mod stream;
 
 pub use evenness::Evenness;
 pub use flow::{Flow, Offer, Sent, Side};
-pub use follow::{Capture, LeftOut, follow};
+pub use follow::{Capture, LeftOut, Selection, follow, follow_selected};
 pub use frames::CaptureError;
 pub use recovery::Retransmitted;
+pub use requests::{
+    CapturedAt, ConnectFailure, ConnectionRequests, Connects, Names, Phases, Quic, RequestProtocol,
+    Requests, RequestsVerdict, SlowLookup, SlowRequest, Spent, Whose,
+};
 pub use rtt::Reading;
 pub use stream::Counts;
