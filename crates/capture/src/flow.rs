@@ -254,9 +254,10 @@ impl Tracker {
             let is_pure = segment.payload == 0 && segment.flags & (SYN | FIN) == 0;
             self.streams[to].handle_ack(segment, &self.facts[to], is_pure);
         }
-        let bytes = self.streams[from].bytes_of(segment);
+        let has_data = segment.payload > 0;
+        let bytes = if has_data { self.streams[from].bytes_of(segment) } else { [0; 2] };
         let before = (self.streams[from].edges()[0], self.streams[from].recovery.counts.segments);
-        if segment.payload > 0 || segment.flags & FIN != 0 {
+        if has_data || segment.flags & FIN != 0 {
             self.streams[from].handle_data(segment, &self.facts[from]);
             self.guess_mss(from, segment.payload);
         }
@@ -274,11 +275,8 @@ impl Tracker {
         before: (u64, u64),
         requests: &mut Collector,
     ) {
-        let is_told = |turns: &Box<Turns>| segment.payload > 0 || turns.waits_for(side as usize);
-        if !self.turns.as_ref().is_some_and(is_told) {
-            return;
-        }
-        let Some(mut turns) = self.turns.take() else {
+        let is_told = |turns: &mut Turns| segment.payload > 0 || turns.waits_for(side as usize);
+        let Some(mut turns) = self.turns.take_if(|turns| is_told(turns)) else {
             return;
         };
         let from = &self.streams[side as usize];
