@@ -11,6 +11,7 @@ use crate::flow::{Flow, Tracker};
 use crate::fragments::Fragments;
 use crate::frames::{Frame, Frames};
 use crate::headers::{Encapsulation, What};
+use crate::requests::{CLIENT, Collector, Datagrams, Requests, SERVER};
 use crate::segment::{Dissected, Segment, dissect};
 
 /// The TCP part of a capture.
@@ -38,6 +39,26 @@ pub struct Capture {
     pub truncated: bool,
     /// Reading was stopped before the end.
     pub stopped: bool,
+    /// Where the time of the requests went, of the connections that were asked for.
+    pub requests: Requests,
+}
+
+/// The connections whose requests are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Ports, of which either end has one; empty: any.
+    pub ports: Vec<u16>,
+    /// The address of an end; absent: any.
+    pub peer: Option<IpAddr>,
+}
+
+impl Selection {
+    /// Whether a connection between these is asked for.
+    pub fn has(&self, ends: &[SocketAddr; 2]) -> bool {
+        let has_port = ends.iter().any(|end| self.ports.contains(&end.port()));
+        let has_peer = ends.iter().any(|end| self.peer == Some(end.ip()));
+        (self.ports.is_empty() || has_port) && (self.peer.is_none() || has_peer)
+    }
 }
 
 /// Parts of a capture that are not followed.
@@ -61,14 +82,29 @@ pub struct LeftOut {
 /// the file read so far and returns whether to go on.
 ///
 /// # Errors
-/// The file is no capture, cannot be read, has an unknown link type, or contains no TCP.
+/// The file is no capture, cannot be read, has an unknown link type, or contains neither TCP nor
+/// lookups of names or QUIC.
 pub fn follow<R: Read + Send + 'static>(
     source: R,
     most_flows: usize,
+    progress: impl FnMut(u64) -> bool,
+) -> Result<Capture, CaptureError> {
+    follow_selected(source, most_flows, Selection::default(), progress)
+}
+
+/// Follows all connections as [`follow`] does, and the requests of those that are selected.
+///
+/// # Errors
+/// As [`follow`].
+pub fn follow_selected<R: Read + Send + 'static>(
+    source: R,
+    most_flows: usize,
+    selection: Selection,
     mut progress: impl FnMut(u64) -> bool,
 ) -> Result<Capture, CaptureError> {
     let mut frames = Frames::new(source)?;
-    let mut table = ConnectionTable::new(most_flows.max(1));
+    let most = most_flows.max(1);
+    let mut table = ConnectionTable { most, selection, ..ConnectionTable::default() };
     let mut told = 0;
     let mut stopped = false;
     frames.for_each(|frame, position| {
@@ -82,24 +118,30 @@ pub fn follow<R: Read + Send + 'static>(
     if let Some(number) = table.kinds.unread_link() {
         return Err(CaptureError::LinkType(number));
     }
-    let packets = table.packets;
     let kinds = table.kinds.finish();
-    if table.trackers.is_empty() {
-        return Err(CaptureError::NoTcp { packets, kinds, truncated: frames.truncated });
+    if table.trackers.is_empty() && table.datagrams.is_empty() {
+        return Err(CaptureError::NoTcp {
+            packets: table.packets,
+            kinds,
+            truncated: frames.truncated,
+        });
     }
     let fragments = table.fragments.finish();
+    let (ended, mut requests) = (table.ended, table.requests);
+    let flows = flows(table.trackers, ended, &mut requests);
     Ok(Capture {
-        packets,
+        packets: table.packets,
         kinds,
         file_bytes: frames.position(),
         link: frames.first_link,
         snap_bytes: Some(frames.snap_bytes).filter(|bytes| *bytes > 0),
         began: table.began.unwrap_or_default(),
-        ended: table.ended,
+        ended,
         left_out: LeftOut { untimed: frames.untimed, fragments, ..table.left_out },
         truncated: frames.truncated,
         stopped,
-        flows: flows(table.trackers),
+        flows,
+        requests: requests.finish(table.datagrams, ended),
     })
 }
 
@@ -111,7 +153,7 @@ struct ConnectionKey {
 }
 
 impl ConnectionKey {
-    fn new(segment: &Segment) -> Self {
+    fn new(segment: &Segment<'_>) -> Self {
         let (a, b) = (number(segment.source), number(segment.destination));
         let (low, high) = if a <= b { (a, b) } else { (b, a) };
         Self { addresses: [low.0, high.0], ports: [low.1, high.1] }
@@ -140,16 +182,19 @@ struct ConnectionTable {
     packets: u64,
     began: Option<Nanos>,
     ended: Nanos,
+    selection: Selection,
+    requests: Collector,
+    datagrams: Datagrams,
 }
 
 impl ConnectionTable {
-    fn new(most: usize) -> Self {
-        Self { most, ..Self::default() }
-    }
-
     fn handle(&mut self, frame: &Frame<'_>) {
         self.packets += 1;
-        self.began.get_or_insert(frame.at);
+        if self.began.is_none() {
+            self.began = Some(frame.at);
+            self.requests.began = frame.at;
+            self.datagrams.began = frame.at;
+        }
         self.ended = self.ended.max(frame.at);
         match dissect(frame) {
             Dissected::Segment(segment) => {
@@ -158,9 +203,13 @@ impl ConnectionTable {
             }
             Dissected::Fragment(fragment) => {
                 self.kinds.add(What::Named("fragments of TCP"), fragment.inside);
-                if let Some(segment) = self.fragments.add(fragment) {
-                    self.follow(&segment);
+                if let Some((segment, kept)) = self.fragments.add(&fragment) {
+                    self.follow(&Segment { kept: &kept, ..segment });
                 }
+            }
+            Dissected::Datagram(datagram, what, inside) => {
+                self.kinds.add(what, inside);
+                self.datagrams.handle(&datagram, self.packets);
             }
             Dissected::Cut => {
                 self.left_out.cut += 1;
@@ -170,12 +219,12 @@ impl ConnectionTable {
         }
     }
 
-    fn follow(&mut self, segment: &Segment) {
+    fn follow(&mut self, segment: &Segment<'_>) {
         let place = self.place(segment);
-        self.trackers[place].1.handle(segment);
+        self.trackers[place].1.handle(segment, self.packets, &mut self.requests);
     }
 
-    fn place(&mut self, segment: &Segment) -> usize {
+    fn place(&mut self, segment: &Segment<'_>) -> usize {
         let key = ConnectionKey::new(segment);
         let known = match self.last {
             Some((last, place)) if last == key => Some(place),
@@ -189,12 +238,18 @@ impl ConnectionTable {
         place
     }
 
-    fn open(&mut self, key: ConnectionKey, segment: &Segment) -> usize {
+    fn open(&mut self, key: ConnectionKey, segment: &Segment<'_>) -> usize {
         if self.trackers.len() >= self.most {
             self.make_room(segment.at);
         }
         let place = self.trackers.len();
-        self.trackers.push((key, Tracker::new(segment)));
+        let mut tracker = Tracker::new(segment);
+        let ends = tracker.ends();
+        if self.selection.has(&ends) {
+            let [client, server] = [CLIENT, SERVER].map(|end| ends[end].ip());
+            tracker.follow_requests(self.datagrams.take_name(client, server, segment.at));
+        }
+        self.trackers.push((key, tracker));
         self.places.insert(key, place);
         place
     }
@@ -205,9 +260,10 @@ impl ConnectionTable {
         let is_live = |tracker: &Tracker| !tracker.is_over() && now - tracker.ended < SILENT;
         self.trackers.sort_by_key(|(_, tracker)| (is_live(tracker), tracker.bytes()));
         let goes = (self.most / 4).max(1);
-        for (_, tracker) in self.trackers.drain(..goes) {
+        for (_, mut tracker) in self.trackers.drain(..goes) {
             self.left_out.flows += 1;
             self.left_out.flow_bytes += tracker.bytes();
+            tracker.finish_requests(now, &mut self.requests);
         }
         self.last = None;
         // Where several have the same key, the newest is the one still in use.
@@ -217,9 +273,14 @@ impl ConnectionTable {
     }
 }
 
-/// The connections, largest payload first.
-fn flows(trackers: Vec<(ConnectionKey, Tracker)>) -> Vec<Flow> {
-    let mut flows: Vec<Flow> = trackers.into_iter().map(|(_, tracker)| tracker.finish()).collect();
+/// The connections, largest payload first; the file ends at `ended`.
+fn flows(
+    trackers: Vec<(ConnectionKey, Tracker)>,
+    ended: Nanos,
+    requests: &mut Collector,
+) -> Vec<Flow> {
+    let finish = |(_, tracker): (_, Tracker)| tracker.finish(ended, requests);
+    let mut flows: Vec<Flow> = trackers.into_iter().map(finish).collect();
     flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.began));
     flows
 }

@@ -1,4 +1,5 @@
-//! TCP segments in fragments of IP packets: their lengths are put together, their data is not kept.
+//! TCP segments in fragments of IP packets: their lengths are put together, and
+//! the data of the first is kept.
 
 use linerate_units::Nanos;
 
@@ -16,7 +17,9 @@ pub(crate) struct Fragments {
 struct OpenPacket {
     id: PacketId,
     at: Nanos,
-    head: Option<Fragment>,
+    /// The first fragment, with its data beside it.
+    head: Option<Fragment<'static>>,
+    kept: Vec<u8>,
     /// Length of the whole payload, bytes.
     length: Option<u32>,
     /// Bytes seen.
@@ -26,16 +29,21 @@ struct OpenPacket {
 }
 
 impl Fragments {
-    /// Adds a fragment. Returns the segment that it completes, at its own time.
-    pub(crate) fn add(&mut self, this: Fragment) -> Option<Segment> {
-        let mut packet = self.take(&this);
+    /// Adds a fragment. Returns the segment that it completes, at its own time, and apart from it
+    /// what was kept of its data.
+    pub(crate) fn add(&mut self, this: &Fragment<'_>) -> Option<(Segment<'static>, Vec<u8>)> {
+        let mut packet = self.take(this);
         packet.fragments += 1;
         packet.bytes = packet.bytes.saturating_add(this.end - this.start);
-        packet.head = packet.head.or(this.head.map(|_| this));
+        if let Some(head) = this.head.filter(|_| packet.head.is_none()) {
+            packet.head = Some(Fragment { head: Some(Segment { kept: &[], ..head }), ..*this });
+            packet.kept = head.kept.to_vec();
+        }
         packet.length = packet.length.or(this.is_last.then_some(this.end));
         let is_new = !packet.is_complete;
         let whole = packet.head.zip(packet.length.filter(|length| packet.bytes >= *length));
         packet.is_complete |= whole.is_some();
+        let kept = if packet.is_complete { std::mem::take(&mut packet.kept) } else { Vec::new() };
         if self.open.len() == MAX_OPEN {
             let oldest = self.open.remove(0);
             self.give_up(&oldest);
@@ -44,17 +52,17 @@ impl Fragments {
         let (first, length) = whole.filter(|_| is_new)?;
         let head = first.head?;
         let payload = head.payload.saturating_add(length).saturating_sub(first.end);
-        Some(Segment { at: this.at, payload, ..head })
+        Some((Segment { at: this.at, payload, ..head }, kept))
     }
 
     /// The packet of a fragment: the one begun, unless that was long ago or another with the same
     /// identification begins.
-    fn take(&mut self, this: &Fragment) -> OpenPacket {
+    fn take(&mut self, this: &Fragment<'_>) -> OpenPacket {
         let place = self.open.iter().position(|open| open.id == this.packet);
         let begun = place.map(|place| self.open.remove(place));
         let is_same = |open: &OpenPacket| {
-            let number = |it: Fragment| it.head.map(|head| (head.seq, head.ack, head.source));
-            let is_other = open.head.is_some_and(|head| number(head) != number(*this));
+            let number = |it: &Fragment<'_>| it.head.map(|head| (head.seq, head.ack, head.source));
+            let is_other = open.head.is_some_and(|head| number(&head) != number(this));
             this.at.0.abs_diff(open.at.0) < LONGEST.0 && !(this.head.is_some() && is_other)
         };
         match begun {
@@ -65,6 +73,7 @@ impl Fragments {
                     id: this.packet,
                     at: this.at,
                     head: None,
+                    kept: Vec::new(),
                     length: None,
                     bytes: 0,
                     fragments: 0,

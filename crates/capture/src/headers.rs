@@ -77,6 +77,13 @@ pub(crate) enum What {
     Named(&'static str),
 }
 
+impl What {
+    /// Whether it is UDP without a tunnel.
+    pub(crate) fn is_udp(self) -> bool {
+        matches!(self, Self::UdpPort(_) | NOT_TUNNEL)
+    }
+}
+
 macro_rules! carriers {
     ($($carrier:ident $name:literal),+ $(,)?) => {
         /// An encapsulation.

@@ -34,6 +34,7 @@
 //! | `stream` | one direction: flight, window, time |
 //! | `rtt`, `stamps` | round trips and their course; the sender's timestamps |
 //! | `recovery`, `evenness` | losses; pace |
+//! | `requests` | where the time of requests goes: names, handshakes, network, server, client |
 
 mod copies;
 mod error;
@@ -45,6 +46,7 @@ mod frames;
 mod headers;
 mod records;
 mod recovery;
+mod requests;
 mod rtt;
 mod segment;
 mod stamps;
@@ -53,8 +55,12 @@ mod stream;
 pub use error::{CaptureError, PacketKind};
 pub use evenness::Evenness;
 pub use flow::{Flow, Offer, Sent, Side};
-pub use follow::{Capture, LeftOut, follow};
+pub use follow::{Capture, LeftOut, Selection, follow, follow_selected};
 pub use headers::{Encapsulation, link_name};
 pub use recovery::Retransmitted;
+pub use requests::{
+    CapturedAt, ConnectFailure, ConnectionRequests, Connects, Names, Phases, Quic, RequestProtocol,
+    Requests, RequestsVerdict, SlowLookup, SlowRequest, Spent, Whose,
+};
 pub use rtt::Reading;
 pub use stream::Counts;

@@ -1,4 +1,4 @@
-//! From the bytes of a frame to its TCP segment.
+//! From the bytes of a frame to its TCP segment or UDP datagram.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use crate::headers::{Encapsulation, Header, Step, What, after_ip};
 
 /// A TCP segment, or several merged into one frame by offloading.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Segment {
+pub(crate) struct Segment<'a> {
     pub(crate) at: Nanos,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
@@ -29,6 +29,18 @@ pub(crate) struct Segment {
     /// Marked as having experienced congestion (ECN).
     pub(crate) is_marked: bool,
     pub(crate) options: TcpOptions,
+    /// The first bytes of its payload, as far as they were captured.
+    pub(crate) kept: &'a [u8],
+}
+
+/// A UDP datagram that carries no tunnel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Datagram<'a> {
+    pub(crate) at: Nanos,
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    /// The first bytes of its payload, as far as they were captured.
+    pub(crate) kept: &'a [u8],
 }
 
 /// The options used here.
@@ -46,6 +58,7 @@ pub(crate) struct TcpOptions {
 pub(crate) const FIN: u8 = 0x01;
 pub(crate) const SYN: u8 = 0x02;
 pub(crate) const RST: u8 = 0x04;
+pub(crate) const PSH: u8 = 0x08;
 pub(crate) const ACK: u8 = 0x10;
 pub(crate) const ECE: u8 = 0x40;
 
@@ -59,7 +72,7 @@ pub(crate) struct PacketId {
 
 /// A fragment of a packet with TCP.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Fragment {
+pub(crate) struct Fragment<'a> {
     pub(crate) at: Nanos,
     pub(crate) packet: PacketId,
     /// Its place in the packet's payload, bytes.
@@ -68,26 +81,28 @@ pub(crate) struct Fragment {
     pub(crate) is_last: bool,
     pub(crate) inside: Encapsulation,
     /// The segment as though it ended with this fragment, if this is the first.
-    pub(crate) head: Option<Segment>,
+    pub(crate) head: Option<Segment<'a>>,
 }
 
 /// What a frame was.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Dissected {
-    Segment(Segment),
+pub(crate) enum Dissected<'a> {
+    Segment(Segment<'a>),
     /// A piece of one.
-    Fragment(Fragment),
+    Fragment(Fragment<'a>),
+    Datagram(Datagram<'a>, What, Encapsulation),
     /// With too few bytes kept.
     Cut,
-    /// Not TCP.
+    /// Neither TCP nor UDP.
     Other(What, Encapsulation),
 }
 
 /// Takes one header after the other off a frame.
-pub(crate) fn dissect(frame: &Frame<'_>) -> Dissected {
+pub(crate) fn dissect<'a>(frame: &Frame<'a>) -> Dissected<'a> {
     let (mut header, mut rest) = (frame.link, frame.bytes);
     let mut inside = Encapsulation::default();
     let mut addresses: &[u8] = &[];
+    let mut datagram = None;
     // Nearly all frames are IP in Ethernet.
     if header == Header::Ethernet && matches!(rest.get(12..14), Some([8, 0] | [0x86, 0xdd])) {
         (addresses, header, rest) = (rest, Header::Ip, &rest[14..]);
@@ -103,13 +118,19 @@ pub(crate) fn dissect(frame: &Frame<'_>) -> Dissected {
             if packet.payload_ip_number() == IpNumber::TCP {
                 return Peeled { frame, rest, inside, addresses }.segment(&packet);
             }
+            datagram = self::datagram(frame.at, &packet);
             Some(beyond(&packet, rest))
         } else {
             header.peel(rest)
         };
         let (next, bytes, carrier) = match step {
             Some(Step::Next(next, bytes, carrier)) => (next, bytes, carrier),
-            Some(Step::End(what)) => return Dissected::Other(what, inside),
+            Some(Step::End(what)) => {
+                return match datagram.filter(|_| what.is_udp()) {
+                    Some(datagram) => Dissected::Datagram(datagram, what, inside),
+                    None => Dissected::Other(what, inside),
+                };
+            }
             None => return too_short(frame, inside),
         };
         let Some(after) = rest.get(bytes..) else {
@@ -124,11 +145,26 @@ pub(crate) fn dissect(frame: &Frame<'_>) -> Dissected {
 }
 
 /// Headers that are not there: cut off by the capture, or damaged.
-fn too_short(frame: &Frame<'_>, inside: Encapsulation) -> Dissected {
+fn too_short<'a>(frame: &Frame<'_>, inside: Encapsulation) -> Dissected<'a> {
     if frame.bytes.len() < frame.wire_bytes as usize {
         return Dissected::Cut;
     }
     Dissected::Other(What::Named("damaged"), inside)
+}
+
+/// The beginning of a datagram in a packet of UDP; a later fragment has none.
+fn datagram<'a>(at: Nanos, packet: &LaxIpSlice<'a>) -> Option<Datagram<'a>> {
+    if packet.payload_ip_number() != IpNumber::UDP {
+        return None;
+    }
+    let (header, kept) = packet.payload().payload.split_at_checked(8)?;
+    let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    Some(Datagram {
+        at,
+        source: SocketAddr::new(packet.source_addr(), port(0)),
+        destination: SocketAddr::new(packet.destination_addr(), port(2)),
+        kept,
+    })
 }
 
 /// What follows the header of an IP packet without TCP.
@@ -178,16 +214,16 @@ fn piece(packet: &LaxIpSlice<'_>) -> Option<Piece> {
 }
 
 /// A frame whose headers are off up to the IP header.
-struct Peeled<'a> {
-    frame: &'a Frame<'a>,
+struct Peeled<'p, 'a> {
+    frame: &'p Frame<'a>,
     rest: &'a [u8],
     inside: Encapsulation,
     /// From the outermost link addresses on.
     addresses: &'a [u8],
 }
 
-impl Peeled<'_> {
-    fn segment(&self, packet: &LaxIpSlice<'_>) -> Dissected {
+impl<'a> Peeled<'_, 'a> {
+    fn segment(&self, packet: &LaxIpSlice<'a>) -> Dissected<'a> {
         let Self { frame, rest: ip, inside, addresses } = self;
         let payload = packet.payload();
         let wire = (frame.wire_bytes as usize).saturating_sub(frame.bytes.len() - ip.len());
@@ -247,6 +283,7 @@ impl Peeled<'_> {
             inside: *inside,
             is_marked: traffic_class & 3 == 3,
             options: options(&payload.payload[TCP_BYTES..kept]),
+            kept: &payload.payload[kept..],
         };
         match piece {
             Some(piece) => fragment(piece, Some(segment)),

@@ -39,7 +39,7 @@ impl Lead {
 }
 
 impl Stamps {
-    pub(crate) fn handle_data(&mut self, segment: &Segment) {
+    pub(crate) fn handle_data(&mut self, segment: &Segment<'_>) {
         let Some((value, _)) = segment.options.timestamps else {
             return;
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
-use linerate_core::capture::{Capture, CaptureError, follow};
+use linerate_core::capture::{Capture, CaptureError, Selection, follow_selected};
 use linerate_core::connection::ConnectionsDocument;
 use linerate_core::units::format_rfc3339;
 
@@ -104,7 +104,9 @@ pub(crate) fn execute(args: &ExplainArgs, format: Format, opened: Opened) -> Res
     let Opened { name, size, bytes, .. } = opened;
     let stop = run::signals()?;
     let mut progress = Progress::new(format, args.document.quiet);
-    let found = follow(bytes, MAX_CONNECTIONS, |read| {
+    let CaptureOptions { port, peer, .. } = &args.capture;
+    let asked = Selection { ports: port.clone(), peer: *peer };
+    let found = follow_selected(bytes, MAX_CONNECTIONS, asked.clone(), |read| {
         let share =
             size.map_or_else(String::new, |size| format!("{} %, ", read * 100 / size.max(1)));
         progress.live(&format!("{name}: {share}{} MB read", read / 1_000_000));
@@ -112,7 +114,7 @@ pub(crate) fn execute(args: &ExplainArgs, format: Format, opened: Opened) -> Res
     });
     drop(progress);
     let mut capture = found.map_err(|error| failure(&name, error))?;
-    keep_asked(args, &name, &mut capture)?;
+    keep_asked(args, &asked, &name, &mut capture)?;
     let mut document = ConnectionsDocument::from_capture(&name, &capture);
     document.started_at =
         format_rfc3339(SystemTime::UNIX_EPOCH + Duration::from_nanos(capture.began.0));
@@ -127,16 +129,15 @@ fn failure(name: &str, error: CaptureError) -> Failure {
 }
 
 /// Keeps the connections that were asked for.
-fn keep_asked(args: &ExplainArgs, name: &str, capture: &mut Capture) -> Result<(), Failure> {
-    let CaptureOptions { port, peer, .. } = &args.capture;
+fn keep_asked(
+    args: &ExplainArgs,
+    asked: &Selection,
+    name: &str,
+    capture: &mut Capture,
+) -> Result<(), Failure> {
     let all = capture.flows.len();
-    capture.flows.retain(|flow| {
-        let mut ends = flow.ends.iter();
-        let has_port = ends.clone().any(|end| port.contains(&end.port()));
-        let has_peer = ends.any(|end| *peer == Some(end.ip()));
-        (port.is_empty() || has_port) && (peer.is_none() || has_peer)
-    });
-    if capture.flows.is_empty() {
+    capture.flows.retain(|flow| asked.has(&flow.ends));
+    if capture.flows.is_empty() && args.capture.asked().is_some() {
         let asked = args.capture.asked().unwrap_or_default();
         return Err(Failure::usage(anyhow!(
             "{name}: none of its {all} TCP connections is one {asked}; --flows lists them"

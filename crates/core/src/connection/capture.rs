@@ -28,6 +28,7 @@ impl ConnectionsDocument {
             status: Status::new(!capture.truncated && !capture.stopped),
             seconds: seconds(capture.ended - capture.began),
             connections: capture.flows.iter().map(Connection::from_flow).collect(),
+            requests: Some(Box::new(capture.requests.clone())).filter(|it| !it.is_empty()),
             caveats: caveats(capture),
             ..Self::new(source)
         }
@@ -79,6 +80,7 @@ impl Connection {
                 tcp: Some(evidence(flow, side, &steady, held)),
             }),
             steps: steps(&steady),
+            requests: flow.requests.clone(),
             tcp: Some(evidence(flow, side, &Steady::whole(sent), held)),
             intervals: intervals(sent),
             inside: names(flow.inside),
@@ -424,6 +426,14 @@ fn doubts(capture: &Capture) -> Vec<Caveat> {
              that it acknowledged, and losses, round trips and the bottleneck cannot be told"
         );
         add(message, "capture both directions");
+    }
+    let unknown = capture.requests.captured.unknown_requests;
+    if unknown > 0 {
+        let message = format!(
+            "of {unknown} requests neither a handshake nor a prompt acknowledgement tells the round \
+             trip, so that it counts as the server's time"
+        );
+        add(message, "begin the capture before the connection");
     }
     let copies: u64 = capture.flows.iter().map(|flow| flow.copies).sum();
     if copies > 0 {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::capture::{ConnectionRequests, Requests};
 use crate::names::names;
 use crate::plan::Direction;
 use crate::record::{
@@ -37,6 +38,8 @@ pub struct ConnectionsDocument {
     pub seconds: f64,
     /// The connections, that with the largest rate first.
     pub connections: Vec<Connection>,
+    /// Where the time of the requests of a capture went; absent where there are none.
+    pub requests: Option<Box<Requests>>,
     /// What the path below the largest connection gave a flow of linerate's own to the endpoint at
     /// its peer, and what limits that, if it was asked for.
     pub path: Option<Box<Record>>,
@@ -163,6 +166,8 @@ pub struct Connection {
     pub settled: Option<Settled>,
     /// How even the rate was; absent for fewer than 16 steps.
     pub steps: Option<StepRates>,
+    /// Where the time of its requests went, in a capture.
+    pub requests: Option<ConnectionRequests>,
     /// TCP's figures from the kernel or from packets.
     pub tcp: Option<TcpEvidence>,
     /// The cost at the host of `local` and of the threads that own the socket. Here `blocked_us` is
