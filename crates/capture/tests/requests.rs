@@ -90,8 +90,8 @@ impl Talk {
         segment
     }
 
-    /// A request, its acknowledgement, the response after so long in three segments within 4 ms, and
-    /// its acknowledgement; returns when the client has all of it.
+    /// A request, its acknowledgement, the response after so long in three segments within 4 ms,
+    /// and its acknowledgement; returns when the client has all of it.
     fn exchange(&mut self, at_us: u64, think_us: u64) -> u64 {
         let half = self.rtt_us / 2;
         self.data(CLIENT, at_us, vec![b'q'; 200]);
@@ -725,13 +725,15 @@ proptest! {
         ),
         place in 0..101_u64,
     ) {
-        let begins = [&b"GET /"[..], b"HTTP/1.1 1", b"\x16\x03\x01\x00\x20\x01", b"\x17\x03\x03\x00"];
+        let begins =
+            [&b"GET /"[..], b"HTTP/1.1 1", b"\x16\x03\x01\x00\x20\x01", b"\x17\x03\x03\x00"];
         let mut talk = Talk::new(place);
         let mut at = 25_000;
         for (from, after, bytes, begin) in parts {
             at += after;
             let begin = begins.get(begin).copied().unwrap_or_default();
-            talk.data(from, at, [begin, &bytes].concat()).flags |= bytes.first().map_or(0, |b| b & 1);
+            let segment = talk.data(from, at, [begin, &bytes].concat());
+            segment.flags |= bytes.first().map_or(0, |byte| byte & FIN);
             talk.datagrams.push((from, at, 53, bytes));
         }
         let requests = talk.requests();

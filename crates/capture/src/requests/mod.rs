@@ -1,15 +1,15 @@
 //! Where the time of requests goes: names, handshakes, TLS, the network, server and client.
 //!
 //! An exchange is data of the client, then of the server: the client's first byte begins the next
-//! one. HTTP/1.1 is read by its lines and TLS by the types of its records; nothing is decrypted, and
-//! of what was read only method, path and status of the slowest are kept.
+//! one. HTTP/1.1 is read by its lines and TLS by the types of its records. Nothing is decrypted; of
+//! what was read only method, path and status of the slowest are kept.
 //!
 //! # Whose time it is
 //!
 //! The capture sees the request's last byte on its way to the server and the response's first on
-//! its way back. Between both lies the shortest round trip from the capture to the server, which its
-//! handshake or its prompt acknowledgements show, and the server's think time. So the phases are
-//! those that the client's clock would have, wherever the capture was made:
+//! its way back. Between both lie the shortest round trip from the capture to the server, which the
+//! handshake or prompt acknowledgements show, and the server's think time. So the phases are those
+//! that the client's clock would have, wherever the capture was made:
 //!
 //! | phase | from | to |
 //! |---|---|---|

@@ -597,12 +597,9 @@ impl Exchange {
     /// Whose time the request, the server's time and the response were.
     fn spent(&self, [asking, think, response]: [Nanos; 3]) -> Spent {
         let [[pause, late_reader], [server_pause, client_late]] = self.held;
-        let within = |part: Nanos, whole: Nanos| part.min(whole);
-        let (pause, server_pause) = (within(pause, asking), within(server_pause, response));
-        let late_reader = within(late_reader, asking - pause);
-        let client_late = within(client_late, response - server_pause);
-        let servers = think + server_pause + late_reader;
-        let clients = pause + client_late;
+        let (pause, server_pause) = (pause.min(asking), server_pause.min(response));
+        let servers = think + server_pause + late_reader.min(asking - pause);
+        let clients = pause + client_late.min(response - server_pause);
         let network = (asking + think + response) - servers - clients;
         Spent {
             server_s: seconds(servers),

@@ -452,6 +452,9 @@ fn explained(page: &mut Page, document: &ConnectionsDocument) {
         page.gap();
         largest(page, document);
     } else {
+        if document.connections.is_empty() {
+            page.heading("No connection was seen.");
+        }
         write(page, Length::Whole);
         kinds(page, &document.source);
     }

@@ -249,3 +249,14 @@ fn of_a_large_transfer_the_rate_comes_before_its_requests() {
     let [rate, whose] = ["receives", "were the server's"].map(|words| page.find(words));
     assert!(rate.is_some() && rate < whose, "{page}");
 }
+
+#[test]
+fn lookups_alone_are_a_page() {
+    let mut document = requests();
+    document.connections.clear();
+    let names = document.requests.take().and_then(|found| found.names);
+    document.requests = Some(Box::new(Requests { names, ..Requests::default() }));
+    let page = document.text(Default::default());
+    assert!(page.starts_with("No connection was seen."), "{page}");
+    assert!(page.contains("2 lookups, 1 NXDOMAIN"), "{page}");
+}
