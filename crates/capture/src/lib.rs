@@ -28,6 +28,7 @@
 //! | `frames`, `records` | files: their blocks, interfaces, clocks; snoop and old pcap |
 //! | `segment`, `headers` | from bytes to a TCP segment; link types, tags and tunnels |
 //! | `fragments` | segments in fragments of IP packets |
+//! | `error` | refusals, and the kinds of packets that they name |
 //! | `follow` | all connections, a bounded number |
 //! | `flow` | one connection: handshake, ends |
 //! | `copies` | packets that were recorded twice; the order of sending |
