@@ -2,7 +2,7 @@
 
 use linerate_units::Nanos;
 
-use crate::frames::{Segment, mixed};
+use crate::segment::{Segment, mixed};
 
 /// The last packets of a direction.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Copies {
     /// Whether the packet was recorded a moment before, on another interface or on the other side
     /// of a router: the same TCP header with the same IP identification or, where there is none,
     /// with another hop limit or other Ethernet addresses.
-    pub(crate) fn has(&mut self, segment: &Segment) -> bool {
+    pub(crate) fn has(&mut self, segment: &Segment<'_>) -> bool {
         let content = content(segment);
         let (id, before) = std::mem::replace(&mut self.last, (segment.ip_id, content));
         self.ids_repeat |= id == segment.ip_id && id != 0 && before != content;
@@ -59,7 +59,7 @@ impl Copies {
     }
 }
 
-fn content(segment: &Segment) -> u64 {
+fn content(segment: &Segment<'_>) -> u64 {
     let word = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     let (value, echo) = segment.options.timestamps.unwrap_or_default();
     let (from, to) = segment.options.sack[0].unwrap_or_default();

@@ -6,9 +6,13 @@ use linerate_units::Nanos;
 
 use crate::copies::Copies;
 use crate::evenness::Evenness;
-use crate::frames::{ACK, FIN, RST, SYN, Segment};
+use crate::headers::Encapsulation;
 use crate::recovery::Retransmitted;
+use crate::requests::{
+    CLIENT, Collector, ConnectionRequests, Ending, Opening, SERVER, Seen, Turns,
+};
 use crate::rtt::{Facts, Reading};
+use crate::segment::{ACK, FIN, PSH, RST, SYN, Segment};
 use crate::stream::{Counts, Stream};
 
 /// An end of a connection; also the index of its half of a pair.
@@ -68,6 +72,10 @@ pub struct Flow {
     pub ended: Nanos,
     /// Packets that were recorded a second time, and count once.
     pub copies: u64,
+    /// The encapsulations of its packets; of several the deepest.
+    pub inside: Encapsulation,
+    /// Where the time of its requests went; absent where there are none.
+    pub requests: Option<ConnectionRequests>,
 }
 
 /// What one end sent and how it was answered.
@@ -136,6 +144,7 @@ impl Flow {
 pub(crate) struct Tracker {
     ends: [SocketAddr; 2],
     offers: [Option<Offer>; 2],
+    first_syn: Option<Nanos>,
     /// Times of the last SYN, of its answer (SYN-ACK), and of the answer to that.
     handshake: [Option<Nanos>; 3],
     /// Initial sequence number of each end.
@@ -151,10 +160,15 @@ pub(crate) struct Tracker {
     is_simultaneous: bool,
     recorded: [Copies; 2],
     copies: u64,
+    /// The encapsulations of each end's packets with the latest data, and the deepest of all.
+    inside: [Encapsulation; 2],
+    deepest: Encapsulation,
+    /// Absent where its requests were not asked for.
+    turns: Option<Box<Turns>>,
 }
 
 impl Tracker {
-    pub(crate) fn new(segment: &Segment) -> Self {
+    pub(crate) fn new(segment: &Segment<'_>) -> Self {
         let (source, destination) = (segment.source, segment.destination);
         let mut ends = [source, destination];
         let from_initiator = match (segment.flags & SYN != 0, segment.flags & ACK != 0) {
@@ -169,6 +183,7 @@ impl Tracker {
         Self {
             ends,
             offers: [None; 2],
+            first_syn: None,
             handshake: [None; 3],
             initial: [None; 2],
             streams: Default::default(),
@@ -180,12 +195,25 @@ impl Tracker {
             is_simultaneous: false,
             recorded: Default::default(),
             copies: 0,
+            inside: [Encapsulation::default(); 2],
+            deepest: Encapsulation::default(),
+            turns: None,
         }
+    }
+
+    /// Addresses of the initiator and of the responder.
+    pub(crate) fn ends(&self) -> [SocketAddr; 2] {
+        self.ends
+    }
+
+    /// Follows its requests, too. The lookup of the responder's name took `name`.
+    pub(crate) fn follow_requests(&mut self, name: Option<Nanos>) {
+        self.turns = Some(Box::new(Turns::new(self.ends, name)));
     }
 
     /// Whether this SYN opens a new connection between the same addresses and ports. The first SYN
     /// of an end whose peer has sent nothing but a SYN is of the same connection.
-    pub(crate) fn is_another(&self, segment: &Segment) -> bool {
+    pub(crate) fn is_another(&self, segment: &Segment<'_>) -> bool {
         let side = self.side_of(segment);
         let is_syn = segment.flags & (SYN | ACK) == SYN;
         let is_begun = match self.initial[side as usize] {
@@ -199,7 +227,7 @@ impl Tracker {
         is_syn && self.segments != [0; 2] && is_begun
     }
 
-    fn side_of(&self, segment: &Segment) -> Side {
+    fn side_of(&self, segment: &Segment<'_>) -> Side {
         if segment.source == self.ends[0] { Side::Initiator } else { Side::Responder }
     }
 
@@ -211,10 +239,12 @@ impl Tracker {
         self.streams.iter().map(Stream::bytes).sum()
     }
 
-    pub(crate) fn handle(&mut self, segment: &Segment) {
+    /// A segment that stands in that packet of the file.
+    pub(crate) fn handle(&mut self, segment: &Segment<'_>, packet: u64, requests: &mut Collector) {
         let side = self.side_of(segment);
         let (from, to) = (side as usize, side.other() as usize);
-        if self.recorded[from].has(segment) {
+        self.deepest = self.deepest.max(segment.inside);
+        if self.recorded[from].has(segment) || self.was_seen_outside(segment, side) {
             self.copies += 1;
             return;
         }
@@ -233,14 +263,111 @@ impl Tracker {
             let is_pure = segment.payload == 0 && segment.flags & (SYN | FIN) == 0;
             self.streams[to].handle_ack(segment, &self.facts[to], is_pure);
         }
-        if segment.payload > 0 || segment.flags & FIN != 0 {
+        let has_data = segment.payload > 0;
+        let bytes = if has_data { self.streams[from].bytes_of(segment) } else { [0; 2] };
+        let before = (self.streams[from].edges()[0], self.streams[from].recovery.counts.segments);
+        if has_data || segment.flags & FIN != 0 {
             self.streams[from].handle_data(segment, &self.facts[from]);
             self.guess_mss(from, segment.payload);
         }
         self.time();
+        self.turn(segment, side, packet, bytes, before, requests);
     }
 
-    fn handle_syn(&mut self, segment: &Segment, side: Side) {
+    /// Whether a segment in another encapsulation than those before it has nothing new: it was
+    /// recorded before or after a tunnel, too, where segments may be larger or smaller.
+    fn was_seen_outside(&mut self, segment: &Segment<'_>, side: Side) -> bool {
+        let (from, to) = (side as usize, side.other() as usize);
+        if segment.inside == self.inside[from] {
+            return false;
+        }
+        let is_reset = segment.flags & RST != 0 && self.reset_by.is_none();
+        let is_new = is_reset
+            || self.segments[from] == 0
+            || self.streams[from].is_beyond(segment)
+            || self.streams[to].is_acknowledged_by(segment);
+        if is_new {
+            self.inside[from] = segment.inside;
+        }
+        !is_new
+    }
+
+    /// Follows the requests; `before` are the highest byte and the retransmissions of its sender.
+    fn turn(
+        &mut self,
+        segment: &Segment<'_>,
+        side: Side,
+        packet: u64,
+        bytes: [u64; 2],
+        before: (u64, u64),
+        requests: &mut Collector,
+    ) {
+        let is_told = |turns: &mut Turns| segment.payload > 0 || turns.waits_for(side as usize);
+        let Some(mut turns) = self.turns.take_if(|turns| is_told(turns)) else {
+            return;
+        };
+        let from = &self.streams[side as usize];
+        let seen = Seen {
+            from: side as usize,
+            at: segment.at,
+            packet,
+            kept: &segment.kept[..segment.kept.len().min(segment.payload as usize)],
+            bytes,
+            is_new: from.edges()[0] > before.0,
+            is_pushed: segment.flags & PSH != 0,
+            is_whole: segment.payload.is_multiple_of(self.facts[side as usize].mss.max(1)),
+            again: from.recovery.counts.segments - before.1,
+            edges: [CLIENT, SERVER].map(|end| self.streams[end].edges()),
+            held: [CLIENT, SERVER].map(|end| {
+                let times = self.streams[end].times;
+                [times.idle, times.closed]
+            }),
+        };
+        turns.handle(&seen, &|| self.opening(), requests);
+        self.turns = Some(turns);
+    }
+
+    /// What the handshake and prompt acknowledgements tell of the ways to both ends.
+    fn opening(&self) -> Opening {
+        let [syn, answer, third] = self.handshake;
+        let between = |from: Option<Nanos>, to: Option<Nanos>| {
+            from.zip(to).filter(|(from, to)| from <= to && !self.is_simultaneous)
+        };
+        let least = |way: Option<(Nanos, Nanos)>, acks: Option<Nanos>| {
+            way.map(|(from, to)| to - from).into_iter().chain(acks).min()
+        };
+        let [of_client, of_server] = [CLIENT, SERVER].map(|end| self.streams[end].rtt.prompt());
+        Opening {
+            ways: [
+                least(between(answer, third), of_server),
+                least(between(syn, answer), of_client),
+            ],
+            syn: self.first_syn,
+            answer,
+            syns: self.offers[CLIENT].map_or(0, |offer| offer.sent.into()),
+        }
+    }
+
+    /// Counts the requests that are complete; the file, or what is read of it, ends at `file`.
+    pub(crate) fn finish_requests(
+        &mut self,
+        file: Nanos,
+        requests: &mut Collector,
+    ) -> Option<ConnectionRequests> {
+        let opening = self.opening();
+        let ending = Ending {
+            file,
+            last: self.ended,
+            is_over: self.reset_by.is_some() || self.streams.iter().any(|it| it.sent_fin),
+            is_refused: self.reset_by == Some(Side::Responder),
+            is_heard: self.segments[SERVER] > 0,
+            is_opening: self.segments[CLIENT] <= opening.syns,
+            is_received: self.streams[SERVER].edges()[1] >= self.streams[SERVER].edges()[0],
+        };
+        self.turns.take()?.finish(opening, ending, requests)
+    }
+
+    fn handle_syn(&mut self, segment: &Segment<'_>, side: Side) {
         let options = segment.options;
         let before = self.offers[side as usize].map_or(0, |offer| offer.sent);
         self.offers[side as usize] = Some(Offer {
@@ -252,7 +379,10 @@ impl Tracker {
         });
         self.initial[side as usize] = Some(segment.seq);
         match (side, segment.flags & ACK != 0) {
-            (Side::Initiator, false) => self.handshake[0] = Some(segment.at),
+            (Side::Initiator, false) => {
+                self.first_syn.get_or_insert(segment.at);
+                self.handshake[0] = Some(segment.at);
+            }
             (Side::Responder, true) => self.handshake[1] = Some(segment.at),
             _ => self.is_simultaneous = true,
         }
@@ -261,7 +391,7 @@ impl Tracker {
     }
 
     /// The initiator's answer to the SYN-ACK completes the handshake.
-    fn handle_third(&mut self, segment: &Segment) {
+    fn handle_third(&mut self, segment: &Segment<'_>) {
         let answers = self.handshake[1].is_some() && !self.is_simultaneous;
         let answered = answers && segment.flags & ACK != 0;
         if answered && self.initial[1].is_some_and(|seq| segment.ack == seq.wrapping_add(1)) {
@@ -354,7 +484,8 @@ impl Tracker {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Flow {
+    pub(crate) fn finish(mut self, file: Nanos, requests: &mut Collector) -> Flow {
+        let requests = self.finish_requests(file, requests);
         let near = self.near();
         for side in [Side::Initiator, Side::Responder] {
             let facts = &mut self.facts[side as usize];
@@ -377,6 +508,8 @@ impl Tracker {
             closed,
             ended: self.ended,
             copies: self.copies,
+            inside: self.deepest,
+            requests,
         }
     }
 }

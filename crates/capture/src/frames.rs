@@ -1,43 +1,21 @@
-//! Reads the frames of a pcap or pcapng file, and finds the TCP segment in each.
+//! Reads the frames of a capture file.
 
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use etherparse::{IpNumber, LaxIpSlice, TcpOptionElement, TcpOptionsIterator};
 use linerate_units::Nanos;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
-use thiserror::Error;
 
-/// A capture that cannot be followed.
-#[derive(Debug, Error)]
-pub enum CaptureError {
-    /// Neither pcap nor pcapng.
-    #[error("this is no packet capture: neither pcap nor pcapng")]
-    NoCapture,
-    /// Its link type is unknown.
-    #[error(
-        "its packets are of link type {0}; known are Ethernet (1), Linux cooked (113, 276), raw IP \
-         (12, 14, 101, 228, 229) and loopback (0, 108)"
-    )]
-    LinkType(i32),
-    /// It contains no TCP.
-    #[error("no TCP segment is among its {packets} packets")]
-    NoTcp {
-        /// Packets read.
-        packets: u64,
-    },
-    /// It could not be read.
-    #[error("it cannot be read")]
-    Read(#[source] io::Error),
-}
+use crate::error::CaptureError;
+use crate::headers::Header;
+use crate::records;
 
 /// One captured frame.
 pub(crate) struct Frame<'a> {
     /// Time since 1970.
     pub(crate) at: Nanos,
-    pub(crate) link: FrameLink,
+    pub(crate) link: Header,
     /// The bytes kept.
     pub(crate) bytes: &'a [u8],
     /// Its length on the wire, bytes.
@@ -47,7 +25,7 @@ pub(crate) struct Frame<'a> {
 /// An interface of a pcapng section, or the single one of a pcap file.
 #[derive(Clone, Copy)]
 struct CaptureInterface {
-    link: Option<FrameLink>,
+    link: Header,
     ticks_per_s: u64,
     offset_s: i64,
     snap_bytes: u32,
@@ -61,14 +39,13 @@ pub(crate) struct Frames {
     failure: Arc<Mutex<Option<io::Error>>>,
     interfaces: Vec<CaptureInterface>,
     capacity: usize,
-    /// Link type of the first interface whose type is unknown.
-    pub(crate) unknown_link: Option<i32>,
     pub(crate) first_link: Option<i32>,
     pub(crate) snap_bytes: u32,
     /// The last packet is incomplete or a block is damaged.
     pub(crate) truncated: bool,
     /// Packets without a time (pcapng's simple packet blocks): they have that of the one before.
     pub(crate) untimed: u64,
+    is_ng: bool,
     is_big_endian: bool,
     last: Nanos,
 }
@@ -81,18 +58,19 @@ impl Frames {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         let begin = (&mut source).take(HEAD_BYTES as u64);
         { begin }.read_to_end(&mut head).map_err(CaptureError::Read)?;
-        let whole = io::Cursor::new(head).chain(source);
+        let is_ng = head.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]);
+        let whole = records::as_pcap(head, source)?;
         let reader = create_reader(CAPACITY, whole).map_err(|_| CaptureError::NoCapture)?;
         Ok(Self {
             reader,
             failure,
             interfaces: Vec::new(),
             capacity: CAPACITY,
-            unknown_link: None,
             first_link: None,
             snap_bytes: 0,
             truncated: false,
             untimed: 0,
+            is_ng,
             is_big_endian: false,
             last: Nanos::ZERO,
         })
@@ -113,6 +91,10 @@ impl Frames {
     ) -> Result<(), CaptureError> {
         loop {
             let position = self.position();
+            if self.has_short_block() {
+                self.truncated = true;
+                return self.failed();
+            }
             let go_on = match self.reader.next() {
                 Ok((used, block)) => {
                     let packet = PacketBlock::new(&block, self.is_big_endian);
@@ -135,19 +117,23 @@ impl Frames {
                     self.truncated |= !self.reader.data().is_empty();
                     false
                 }
-                Err(PcapError::ReadError) => {
-                    self.failed()?;
-                    false
-                }
+                Err(PcapError::ReadError) => false,
                 Err(_) => {
                     self.truncated = true;
                     false
                 }
             };
             if !go_on {
-                return Ok(());
+                return self.failed();
             }
         }
+    }
+
+    /// Whether the next block of pcapng is shorter than its own lengths, of which the library
+    /// subtracts more than there is.
+    fn has_short_block(&self) -> bool {
+        let length = || records::word(self.reader.data(), 4, self.is_big_endian);
+        self.is_ng && length().is_some_and(|bytes| bytes < 12)
     }
 
     /// A frame, or the rest of it, does not fit into the buffer. Returns whether there is more.
@@ -168,9 +154,10 @@ impl Frames {
     }
 
     /// The I/O error behind a failed read, which the library does not keep.
-    fn failed(&self) -> Result<(), CaptureError> {
-        let mut failure = self.failure.lock().expect("nobody panics while holding it");
-        failure.take().map_or(Ok(()), |e| Err(CaptureError::Read(e)))
+    fn failed(&mut self) -> Result<(), CaptureError> {
+        let failure = self.failure.lock().expect("nobody panics while holding it").take();
+        self.truncated |= failure.as_ref().is_some_and(is_damage);
+        failure.filter(|error| !is_damage(error)).map_or(Ok(()), |e| Err(CaptureError::Read(e)))
     }
 
     fn note(&mut self, found: Option<Described>) {
@@ -183,9 +170,6 @@ impl Frames {
             Some(Described::Interface(number, interface)) => (number, interface),
         };
         self.first_link.get_or_insert(number);
-        if interface.link.is_none() {
-            self.unknown_link.get_or_insert(number);
-        }
         self.snap_bytes = self.snap_bytes.max(interface.snap_bytes);
         if self.interfaces.len() < MAX_INTERFACES {
             self.interfaces.push(interface);
@@ -220,7 +204,7 @@ fn describe(block: &PcapBlockOwned<'_>) -> Option<Described> {
         _ => return None,
     };
     let interface = CaptureInterface {
-        link: FrameLink::from_number(number),
+        link: Header::of_link(number),
         ticks_per_s,
         offset_s,
         snap_bytes,
@@ -294,13 +278,13 @@ impl<'a> PacketBlock<'a> {
         })
     }
 
-    /// Its frame, and whether it has a time of its own; `None` for an unknown link type.
+    /// Its frame, and whether it has a time of its own; `None` for an unknown interface.
     fn frame(self, interfaces: &[CaptureInterface], last: Nanos) -> Option<(Frame<'a>, bool)> {
         let interface = interfaces.get(self.interface)?;
         let at = self.ticks.map(|ticks| interface.time(ticks));
         let frame = Frame {
             at: at.unwrap_or(last),
-            link: interface.link?,
+            link: interface.link,
             bytes: self.bytes,
             wire_bytes: self.wire_bytes,
         };
@@ -321,7 +305,7 @@ impl CaptureInterface {
     }
 }
 
-/// Keeps the error of a failed read.
+/// Keeps the error of a failed read. Damage ends the file.
 struct FileSource<R> {
     inner: R,
     failure: Arc<Mutex<Option<io::Error>>>,
@@ -333,14 +317,19 @@ impl<R: Read> Read for FileSource<R> {
             match self.inner.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    let kind = error.kind();
+                    let (kind, is_end) = (error.kind(), is_damage(&error));
                     *self.failure.lock().expect("nobody panics while holding it") = Some(error);
-                    return Err(kind.into());
+                    return if is_end { Ok(0) } else { Err(kind.into()) };
                 }
                 read => return read,
             }
         }
     }
+}
+
+/// Whether compressed data are cut or damaged: all before that is complete.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData)
 }
 
 /// Bytes read first: a section header with options.
@@ -352,211 +341,3 @@ const MAX_CAPACITY: usize = 64 * 1024 * 1024;
 const MAX_INTERFACES: usize = 4096;
 /// Type of pcapng's obsolete packet block; the library reads it as little-endian.
 const OBSOLETE_PACKET: u32 = 2;
-
-// From the bytes of a frame to its TCP segment.
-
-/// What precedes the IP header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FrameLink {
-    Ethernet,
-    /// Linux cooked, version 1.
-    Cooked,
-    /// Linux cooked, version 2.
-    Cooked2,
-    /// Nothing.
-    Ip,
-    /// The address family in the capturing host's order.
-    Loopback,
-}
-
-impl FrameLink {
-    /// By its number in files (`LINKTYPE_…`); 12 and 14 are BSD's raw IP.
-    pub(crate) fn from_number(number: i32) -> Option<Self> {
-        Some(match number {
-            0 | 108 => Self::Loopback,
-            1 => Self::Ethernet,
-            12 | 14 | 101 | 228 | 229 => Self::Ip,
-            113 => Self::Cooked,
-            276 => Self::Cooked2,
-            _ => return None,
-        })
-    }
-}
-
-/// A TCP segment, or several merged into one frame by offloading.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Segment {
-    pub(crate) at: Nanos,
-    pub(crate) source: SocketAddr,
-    pub(crate) destination: SocketAddr,
-    pub(crate) seq: u32,
-    pub(crate) ack: u32,
-    pub(crate) flags: u8,
-    /// As in the header, unscaled.
-    pub(crate) window: u16,
-    /// Payload on the wire, bytes, however much was captured.
-    pub(crate) payload: u32,
-    /// IPv4 identification; 0 for IPv6.
-    pub(crate) ip_id: u16,
-    /// Where on its way it was recorded: its hop limit, with its Ethernet addresses.
-    pub(crate) place: u64,
-    /// Marked as having experienced congestion (ECN).
-    pub(crate) is_marked: bool,
-    pub(crate) options: TcpOptions,
-}
-
-/// The options used here.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct TcpOptions {
-    pub(crate) mss: Option<u16>,
-    pub(crate) window_scale: Option<u8>,
-    pub(crate) sack_permitted: bool,
-    /// `TSval`, `TSecr`.
-    pub(crate) timestamps: Option<(u32, u32)>,
-    /// The first blocks of a SACK.
-    pub(crate) sack: [Option<(u32, u32)>; 4],
-}
-
-pub(crate) const FIN: u8 = 0x01;
-pub(crate) const SYN: u8 = 0x02;
-pub(crate) const RST: u8 = 0x04;
-pub(crate) const ACK: u8 = 0x10;
-pub(crate) const ECE: u8 = 0x40;
-
-/// What a frame was.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Dissected {
-    Segment(Segment),
-    /// A fragment of an IP packet, which is not reassembled.
-    Fragment,
-    /// TCP with too few bytes kept.
-    Cut,
-    /// Not TCP.
-    Other,
-}
-
-pub(crate) fn dissect(at: Nanos, link: FrameLink, bytes: &[u8], wire_bytes: u32) -> Dissected {
-    let Some(ip) = after_link(link, bytes) else {
-        return Dissected::Other;
-    };
-    let wire = (wire_bytes as usize).saturating_sub(bytes.len() - ip.len());
-    let Ok((packet, _)) = LaxIpSlice::from_slice(ip) else {
-        return Dissected::Other;
-    };
-    let payload = packet.payload();
-    if payload.ip_number != IpNumber::TCP {
-        return Dissected::Other;
-    }
-    if payload.fragmented {
-        return Dissected::Fragment;
-    }
-    let header_bytes = payload.payload.as_ptr() as usize - ip.as_ptr() as usize;
-    let (told, ip_id, traffic_class, hops) = match &packet {
-        LaxIpSlice::Ipv4(packet) => {
-            let header = packet.header();
-            let told = usize::from(header.total_len());
-            (told, header.identification(), ip[1], header.ttl())
-        }
-        LaxIpSlice::Ipv6(packet) => {
-            let header = packet.header();
-            let told = usize::from(header.payload_length());
-            (if told == 0 { 0 } else { told + 40 }, 0, ip[1] >> 4, header.hop_limit())
-        }
-    };
-    let eight = |at: usize| {
-        let eight = bytes.get(at..at + 8).and_then(|eight| eight.try_into().ok());
-        eight.map_or(0, u64::from_be_bytes)
-    };
-    let addresses = if link == FrameLink::Ethernet { [eight(0), eight(4)] } else { [0; 2] };
-    // An offloaded packet of 64 KiB or more has no length in its header.
-    let whole = if told <= header_bytes { wire } else { told };
-    let Some(tcp) = payload.payload.get(..TCP_BYTES) else {
-        return Dissected::Cut;
-    };
-    let header = (usize::from(tcp[12] >> 4) * 4).max(TCP_BYTES);
-    let half = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
-    let kept = payload.payload.len().min(header);
-    Dissected::Segment(Segment {
-        at,
-        source: SocketAddr::new(packet.source_addr(), half(0)),
-        destination: SocketAddr::new(packet.destination_addr(), half(2)),
-        seq: word(tcp, 4),
-        ack: word(tcp, 8),
-        flags: tcp[13],
-        window: half(14),
-        payload: whole.saturating_sub(header_bytes + header) as u32,
-        ip_id,
-        place: mixed(addresses, hops.into()),
-        is_marked: traffic_class & 3 == 3,
-        options: options(&payload.payload[TCP_BYTES..kept]),
-    })
-}
-
-/// A number that differs for other values (as FNV-1a mixes bytes, with the golden ratio's bits).
-pub(crate) fn mixed<const N: usize>(values: [u64; N], begin: u64) -> u64 {
-    let mix = |hash: u64, value: u64| {
-        let product = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        product ^ (product >> 32)
-    };
-    values.into_iter().fold(mix(0, begin), mix)
-}
-
-/// The IP packet of a frame.
-fn after_link(link: FrameLink, bytes: &[u8]) -> Option<&[u8]> {
-    match link {
-        FrameLink::Ip => Some(bytes),
-        FrameLink::Loopback => bytes.get(4..),
-        FrameLink::Ethernet => after_type(bytes.get(12..)?),
-        FrameLink::Cooked => after_type(bytes.get(14..)?),
-        FrameLink::Cooked2 => {
-            let ether_type = bytes.get(..2)?;
-            let rest = bytes.get(20..)?;
-            if is_vlan(ether_type) { after_type(rest.get(2..)?) } else { ip(ether_type, rest) }
-        }
-    }
-}
-
-/// What follows the Ethernet type, after any VLAN tags.
-fn after_type(mut bytes: &[u8]) -> Option<&[u8]> {
-    while is_vlan(bytes.get(..2)?) {
-        bytes = bytes.get(4..)?;
-    }
-    ip(&bytes[..2], &bytes[2..])
-}
-
-fn is_vlan(ether_type: &[u8]) -> bool {
-    matches!(ether_type, [0x81, 0x00] | [0x88, 0xa8] | [0x91, 0x00])
-}
-
-fn ip<'a>(ether_type: &[u8], rest: &'a [u8]) -> Option<&'a [u8]> {
-    matches!(ether_type, [0x08, 0x00] | [0x86, 0xdd]).then_some(rest)
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn options(bytes: &[u8]) -> TcpOptions {
-    let mut options = TcpOptions::default();
-    // Nearly all segments have just timestamps (RFC 7323, appendix A).
-    if bytes.len() == 12 && bytes[..4] == [1, 1, 8, 10] {
-        options.timestamps = Some((word(bytes, 4), word(bytes, 8)));
-        return options;
-    }
-    for option in TcpOptionsIterator::from_slice(bytes).map_while(Result::ok) {
-        match option {
-            TcpOptionElement::MaximumSegmentSize(bytes) => options.mss = Some(bytes),
-            TcpOptionElement::WindowScale(shift) => options.window_scale = Some(shift.min(14)),
-            TcpOptionElement::SelectiveAcknowledgementPermitted => options.sack_permitted = true,
-            TcpOptionElement::SelectiveAcknowledgement(first, rest) => {
-                options.sack = [Some(first), rest[0], rest[1], rest[2]];
-            }
-            TcpOptionElement::Timestamp(value, echo) => options.timestamps = Some((value, echo)),
-            TcpOptionElement::Noop => {}
-        }
-    }
-    options
-}
-
-/// A TCP header without options, bytes.
-const TCP_BYTES: usize = 20;

@@ -2,7 +2,7 @@
 
 use linerate_units::Nanos;
 
-use super::frames::Segment;
+use super::segment::Segment;
 
 /// A retransmission.
 #[derive(Debug, Clone, Copy)]
@@ -173,7 +173,7 @@ impl Recovery {
 
     pub(crate) fn handle_ack(
         &mut self,
-        segment: &Segment,
+        segment: &Segment<'_>,
         ack: u64,
         next: u64,
         is_duplicate: bool,
@@ -209,7 +209,7 @@ impl Recovery {
     }
 
     /// Returns whether it reports a duplicate (DSACK, RFC 2883).
-    fn handle_sack(&mut self, segment: &Segment, ack: u64, next: u64, mss: u32) -> bool {
+    fn handle_sack(&mut self, segment: &Segment<'_>, ack: u64, next: u64, mss: u32) -> bool {
         let block = |place: usize| {
             let (start, end) = segment.options.sack[place]?;
             let start = unwrap_seq(start, next.max(1));

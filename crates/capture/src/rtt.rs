@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use linerate_units::Nanos;
 
-use super::frames::Segment;
+use super::segment::Segment;
 use crate::recovery::Retransmitted;
 use crate::stamps::{Lead, Stamps};
 
@@ -63,6 +63,11 @@ impl Rtt {
         self.smoothed += (ns - self.smoothed) * weight;
     }
 
+    /// Smallest time from data to an acknowledgement that did not wait, as seen at the capture.
+    pub(crate) fn prompt(&self) -> Option<Nanos> {
+        self.smallest
+    }
+
     /// Smallest round trip between both ends.
     pub(crate) fn smallest(&self, facts: &Facts) -> Option<Nanos> {
         let of_data = self.smallest.map(|seen| seen + facts.way());
@@ -104,7 +109,7 @@ pub(crate) struct Echo {
 
 impl Echo {
     /// An acknowledgement, whose window ends at `edge` if that is known.
-    pub(crate) fn handle_ack(&mut self, segment: &Segment, edge: Option<u64>) {
+    pub(crate) fn handle_ack(&mut self, segment: &Segment<'_>, edge: Option<u64>) {
         if let Some((value, _)) = segment.options.timestamps {
             // What is in flight may echo a value that came before, too.
             let is_new = self.newest.replace(value) != Some(value);
@@ -136,7 +141,7 @@ impl Echo {
         }
     }
 
-    pub(crate) fn handle_data(&mut self, segment: &Segment) {
+    pub(crate) fn handle_data(&mut self, segment: &Segment<'_>) {
         self.stamps.handle_data(segment);
         let Some((_, echo)) = segment.options.timestamps else {
             return;

@@ -3,7 +3,7 @@
 
 use linerate_units::Nanos;
 
-use crate::frames::Segment;
+use crate::segment::Segment;
 
 /// What a sender's timestamps tell (RFC 7323). Their clock ticks as its system likes, which the
 /// whole connection tells; until then each of the usual ticks is tried.
@@ -39,7 +39,7 @@ impl Lead {
 }
 
 impl Stamps {
-    pub(crate) fn handle_data(&mut self, segment: &Segment) {
+    pub(crate) fn handle_data(&mut self, segment: &Segment<'_>) {
         let Some((value, _)) = segment.options.timestamps else {
             return;
         };

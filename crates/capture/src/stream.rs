@@ -6,9 +6,9 @@ use linerate_units::Nanos;
 
 use crate::copies::SendingOrder;
 use crate::evenness::Course;
-use crate::frames::{ECE, FIN, SYN, Segment};
 use crate::recovery::{Holes, Recovery, Retransmission, Skipping, unwrap_seq};
 use crate::rtt::{Echo, Facts, Now, Readings, Round, Rtt};
+use crate::segment::{ACK, ECE, FIN, SYN, Segment};
 
 /// What the sender knew of its peer when it sent, as far as the capture tells.
 #[derive(Debug, Clone, Copy, Default)]
@@ -147,12 +147,8 @@ pub(crate) struct Window {
 
 impl Stream {
     /// Handles a segment of the sender.
-    pub(crate) fn handle_data(&mut self, segment: &Segment, facts: &Facts) {
-        // A SYN takes the number before its data (TCP Fast Open, RFC 7413).
-        let is_syn = segment.flags & SYN != 0;
-        let seq = segment.seq.wrapping_add(u32::from(is_syn));
-        let start = unwrap_seq(seq, self.near());
-        let end = start + u64::from(segment.payload);
+    pub(crate) fn handle_data(&mut self, segment: &Segment<'_>, facts: &Facts) {
+        let [start, end] = self.bytes_of(segment);
         if self.near() > 0 && start > self.near() + LARGEST_JUMP {
             return;
         }
@@ -181,6 +177,17 @@ impl Stream {
         self.mark_full(facts);
     }
 
+    /// Whether a segment of the sender has data or an end that was not seen yet.
+    pub(crate) fn is_beyond(&self, segment: &Segment<'_>) -> bool {
+        let end = unwrap_seq(segment.seq, self.near()) + u64::from(segment.payload);
+        segment.payload > 0 && end > self.next || segment.flags & FIN != 0 && !self.sent_fin
+    }
+
+    /// Whether a segment of the peer acknowledges what none before it did.
+    pub(crate) fn is_acknowledged_by(&self, segment: &Segment<'_>) -> bool {
+        segment.flags & ACK != 0 && unwrap_seq(segment.ack, self.near()) > self.seen_ack
+    }
+
     /// The first segment with data. What the handshake shows to be before it was overtaken.
     fn begin(&mut self, start: u64, at: Nanos) {
         if self.first.is_none() {
@@ -198,7 +205,7 @@ impl Stream {
         }
     }
 
-    fn handle_new(&mut self, start: u64, end: u64, segment: &Segment, facts: &Facts) {
+    fn handle_new(&mut self, start: u64, end: u64, segment: &Segment<'_>, facts: &Facts) {
         if start > self.next {
             self.recovery.jump(self.next, start);
             let value = value(segment);
@@ -227,7 +234,7 @@ impl Stream {
     }
 
     /// Bytes below the highest: retransmitted, late, or recorded after their acknowledgement.
-    fn handle_old(&mut self, start: u64, end: u64, segment: &Segment, facts: &Facts) {
+    fn handle_old(&mut self, start: u64, end: u64, segment: &Segment<'_>, facts: &Facts) {
         let bytes = end.saturating_sub(start);
         if bytes == 0 {
             return;
@@ -262,7 +269,7 @@ impl Stream {
     /// Whether a segment that fills a gap is merely late and not retransmitted: the sender's
     /// timestamps say so or, where these are equal, IP identifications or the time since it was
     /// overtaken.
-    fn is_late(&self, segment: &Segment, by: Skipping, facts: &Facts) -> bool {
+    fn is_late(&self, segment: &Segment<'_>, by: Skipping, facts: &Facts) -> bool {
         let by_value = value(segment).zip(by.value).filter(|(this, later)| this != later);
         if let Some((this, later)) = by_value {
             return (this.wrapping_sub(later) as i32) < 0;
@@ -276,7 +283,7 @@ impl Stream {
     }
 
     /// An acknowledgement of the peer.
-    pub(crate) fn handle_ack(&mut self, segment: &Segment, facts: &Facts, is_pure: bool) {
+    pub(crate) fn handle_ack(&mut self, segment: &Segment<'_>, facts: &Facts, is_pure: bool) {
         let near = self.near();
         let told = unwrap_seq(segment.ack, near);
         if near > 0 && told > near + LARGEST_JUMP {
@@ -305,7 +312,7 @@ impl Stream {
     }
 
     /// Returns whether the acknowledgement may have waited for data to go with.
-    fn acknowledge(&mut self, ack: u64, segment: &Segment, is_pure: bool) -> bool {
+    fn acknowledge(&mut self, ack: u64, segment: &Segment<'_>, is_pure: bool) -> bool {
         let mut newest = None;
         while let Some(sent) = self.outstanding.front().filter(|sent| sent.end <= ack) {
             newest = Some(*sent);
@@ -352,7 +359,7 @@ impl Stream {
     }
 
     /// Notes the window offered; that of a SYN is not scaled (RFC 7323, 2.2).
-    fn offer(&mut self, segment: &Segment) {
+    fn offer(&mut self, segment: &Segment<'_>) {
         let window = &mut self.window;
         let scale = window.scale.filter(|_| segment.flags & SYN == 0);
         window.now = u64::from(segment.window) << scale.unwrap_or(0);
@@ -363,7 +370,7 @@ impl Stream {
     }
 
     /// The sender learns of an acknowledgement at once or when it arrives there.
-    fn release_later(&mut self, segment: &Segment, known: KnownWindow, facts: &Facts) {
+    fn release_later(&mut self, segment: &Segment<'_>, known: KnownWindow, facts: &Facts) {
         if facts.is_at_sender || self.on_their_way.len() >= MAX_ON_THEIR_WAY {
             self.release_all(segment.at, facts);
             return self.release(known, segment.at, facts);
@@ -383,7 +390,7 @@ impl Stream {
 
     /// Works out which acknowledgements the sender had when it sent this segment: those it echoes
     /// or those that had time to arrive.
-    fn learn(&mut self, segment: &Segment, facts: &Facts) {
+    fn learn(&mut self, segment: &Segment<'_>, facts: &Facts) {
         let echoed = segment.options.timestamps.map(|(_, echo)| echo);
         self.echo.handle_data(segment);
         while let Some(ack) = self.on_their_way.front().copied() {
@@ -495,7 +502,7 @@ impl Stream {
         self.next.saturating_sub(self.known.acked)
     }
 
-    fn count(&mut self, segment: &Segment, facts: &Facts) {
+    fn count(&mut self, segment: &Segment<'_>, facts: &Facts) {
         let counts = &mut self.counts;
         counts.frames += 1;
         counts.segments += segments(segment.payload.into(), facts.mss);
@@ -534,6 +541,19 @@ impl Stream {
         }
     }
 
+    /// The bytes of a segment of the sender: number of the first, and after the last. A SYN takes
+    /// the number before its data (TCP Fast Open, RFC 7413).
+    pub(crate) fn bytes_of(&self, segment: &Segment<'_>) -> [u64; 2] {
+        let is_syn = segment.flags & SYN != 0;
+        let start = unwrap_seq(segment.seq.wrapping_add(u32::from(is_syn)), self.near());
+        [start, start + u64::from(segment.payload)]
+    }
+
+    /// Number after the highest byte seen, and of the first that the peer has not acknowledged.
+    pub(crate) fn edges(&self) -> [u64; 2] {
+        [self.next, self.seen_ack]
+    }
+
     /// Payload the peer has acknowledged so far, or, if no acknowledgement was seen, what was sent,
     /// bytes.
     fn delivered(&self) -> u64 {
@@ -569,7 +589,7 @@ fn segments(bytes: u64, mss: u32) -> u64 {
     bytes.div_ceil(u64::from(mss.max(1)))
 }
 
-fn value(segment: &Segment) -> Option<u32> {
+fn value(segment: &Segment<'_>) -> Option<u32> {
     segment.options.timestamps.map(|(value, _)| value)
 }
 

@@ -257,7 +257,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A document, a saved run (number, label or last), a capture (pcap, pcapng); - is stdin
+    /// A document, a saved run (number, label or last), or a capture, packed or not; - is stdin
     #[arg(
         value_name = "FILE|RUN",
         conflicts_with_all = ["process", "netns", "container", "time", "before", "prove"]

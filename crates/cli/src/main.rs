@@ -88,6 +88,7 @@ mod throughput;
 mod trace;
 mod turn;
 mod typed;
+mod unpack;
 mod usage;
 mod web;
 

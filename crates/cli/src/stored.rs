@@ -13,6 +13,7 @@ use crate::args::WhichRun;
 use crate::failure::Failure;
 use crate::files::{self, MAX_DOCUMENT, named};
 use crate::history;
+use crate::unpack::unpacked;
 
 /// The saved run that an argument names; `None` where a file has that name, or no run can.
 pub(crate) fn saved_run(path: &Path) -> Option<WhichRun> {
@@ -38,10 +39,11 @@ pub(crate) fn read(
 pub(crate) struct Opened {
     /// Its name in messages.
     pub(crate) name: String,
+    /// Its size, unless it is unpacked.
     pub(crate) size: Option<u64>,
     head: [u8; 4],
     is_empty: bool,
-    /// All its bytes, from the beginning.
+    /// All its bytes, from the beginning; those in a gzip or zstd file.
     pub(crate) bytes: Box<dyn Read + Send>,
 }
 
@@ -76,25 +78,30 @@ impl Opened {
         open().map_err(Failure::usage)
     }
 
+    /// What is in it, unpacked; `size` is that of the file.
     fn begun(
         name: String,
         size: Option<u64>,
-        mut bytes: Box<dyn Read + Send>,
+        file: Box<dyn Read + Send>,
     ) -> anyhow::Result<Self> {
-        let mut begin = Vec::new();
-        bytes.by_ref().take(4).read_to_end(&mut begin).with_context(|| name.clone())?;
+        let (begin, bytes) = begun(file).with_context(|| name.clone())?;
+        let (size, (begin, bytes)) = match unpacked(&begin, bytes) {
+            Ok(bytes) => (None, begun(bytes).with_context(|| name.clone())?),
+            Err(bytes) => (size, (begin, bytes)),
+        };
         let mut head = [0; 4];
         head[..begin.len()].copy_from_slice(&begin);
-        let is_empty = begin.is_empty();
-        Ok(Self { name, size, head, is_empty, bytes: Box::new(Cursor::new(begin).chain(bytes)) })
+        Ok(Self { name, size, head, is_empty: begin.is_empty(), bytes })
     }
 
-    /// Whether it begins like pcap, in both byte orders and resolutions, or pcapng.
+    /// Whether it begins like pcap, in both byte orders and resolutions, pcapng or snoop.
     pub(crate) fn is_capture(&self) -> bool {
         let magic = u32::from_be_bytes(self.head);
         let either = [magic, magic.swap_bytes()];
         let pcap = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34];
-        magic == 0x0a0d_0d0a || either.iter().any(|magic| pcap.contains(magic))
+        magic == 0x0a0d_0d0a
+            || self.head == *b"snoo"
+            || either.iter().any(|magic| pcap.contains(magic))
     }
 
     /// Whether it begins like JSON or HTML, or is empty.
@@ -103,12 +110,17 @@ impl Opened {
         matches!(begin, None | Some(b'{' | b'[' | b'<' | 0xef)) || self.is_empty
     }
 
-    /// The command that decompresses it, if it is compressed.
-    fn unpacked_by(&self) -> Option<&'static str> {
-        match self.head {
-            [0x1f, 0x8b, ..] => Some("gzip -dc"),
-            [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd -dc"),
-            [0xfd, b'7', b'z', b'X'] => Some("xz -dc"),
+    /// What it is, and the command that makes of it what is read.
+    fn converted_by(&self) -> Option<(&'static str, &'static str)> {
+        let unpack = |command| Some(("it is compressed", command));
+        match &self.head {
+            [0xfd, b'7', b'z', b'X'] => unpack("xz -dc FILE"),
+            [b'B', b'Z', b'h', _] => unpack("bzip2 -dc FILE"),
+            [0x04, 0x22, 0x4d, 0x18] => unpack("lz4 -dc FILE"),
+            // Network Monitor, Sniffer, iptrace.
+            b"GMBU" | b"RTSS" | b"TRSN" | b"iptr" => {
+                Some(("a capture of another format", "editcap -F pcapng FILE -"))
+            }
             _ => None,
         }
     }
@@ -124,12 +136,12 @@ impl Opened {
                 "{name}: a packet capture: linerate explain {name} --json --output FILE, then FILE"
             );
         }
-        if let Some(unpack) = self.unpacked_by() {
-            bail!("{name}: it is compressed: {unpack} FILE | linerate {command} -");
+        if let Some((what, converted)) = self.converted_by() {
+            bail!("{name}: {what}: {converted} | linerate {command} -");
         }
         if !self.may_be_a_document() {
             let other = match command {
-                "explain" => "a packet capture (pcap, pcapng)",
+                "explain" => "a packet capture (pcap, pcapng, snoop)",
                 _ => "a page of `linerate report` (HTML)",
             };
             bail!("{name}: it is neither a linerate document (JSON) nor {other}");
@@ -154,4 +166,12 @@ impl Opened {
         );
         Ok(documents.remove(0))
     }
+}
+
+/// The first four bytes, and all.
+fn begun(mut bytes: Box<dyn Read + Send>) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
+    let mut begin = Vec::new();
+    bytes.by_ref().take(4).read_to_end(&mut begin)?;
+    let all = Cursor::new(begin.clone()).chain(bytes);
+    Ok((begin, Box::new(all)))
 }

@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("testkit", &[]),
     ("stats", &[]),
-    ("capture", &["units"]),
+    ("capture", &["stats", "units"]),
     ("link", &["units"]),
     ("trace", &["stats", "units"]),
     ("core", &["units", "stats", "link", "trace", "capture"]),

@@ -220,3 +220,32 @@ fn losses_and_long_timeouts_are_congestion() {
     let verdict = found.verdict.as_ref().expect("a verdict");
     assert_eq!(verdict.cause, Cause::Congestion, "{found:#?}");
 }
+
+#[test]
+fn the_document_of_requests_says_whose_time_they_took() {
+    // One write and its reply each 21 ms, which is data.
+    let mut packets = one_by_one(30, 200, 20_000, 1000);
+    let mut sent = 0;
+    for packet in packets.iter_mut().skip(3).filter(|packet| !packet.from_sender) {
+        (packet.payload, packet.seq) = (500, packet.seq.wrapping_add(sent));
+        sent += 500;
+    }
+    let mut received = 0;
+    for packet in packets.iter_mut().skip(3) {
+        if packet.from_sender {
+            packet.ack = packet.ack.wrapping_add(received);
+        } else {
+            received += 500;
+        }
+    }
+    let file = USUAL.write(&packets);
+    let capture = follow(Cursor::new(file), 10, |_| true).expect("a whole capture");
+    let document = ConnectionsDocument::from_capture("x.pcap", &capture);
+    let requests = document.requests.as_ref().expect("there are requests");
+    // Nothing tells that the last response is whole.
+    assert_eq!((requests.count, requests.unfinished), (29, 1), "{requests:#?}");
+    let own = document.connections[0].requests.as_ref().expect("its requests");
+    assert_eq!((own.count, own.spent), (29, requests.spent));
+    let json = serde_json::to_vec(&document).expect("it is JSON");
+    assert_eq!(ConnectionsDocument::parse(&json).expect("a document"), document);
+}

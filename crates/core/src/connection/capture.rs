@@ -1,8 +1,10 @@
 //! Turns the packets of a capture into evidence for the rules, and says why its segments are small.
 
-use super::document::{Connection, ConnectionsDocument, Settled, Source, State, Vantage};
+use super::document::{
+    Connection, ConnectionsDocument, PacketKind, Settled, Source, State, Vantage,
+};
 use super::steady::{self, Held, Steady};
-use crate::capture::{Capture, Flow, Reading, Sent, Side};
+use crate::capture::{Capture, Encapsulation, Flow, Reading, Sent, Side, link_name};
 use crate::plan::Direction;
 use crate::record::{
     Caveat, CaveatKind, Interval, Status, StepRates, TcpEvidence, TcpReceiver, TcpSender,
@@ -17,18 +19,30 @@ impl ConnectionsDocument {
         let source = Source::Capture {
             file: file.to_owned(),
             packets: capture.packets,
-            link: link_name(capture.link).to_owned(),
+            link: capture.link.and_then(link_name).unwrap_or("unknown").to_owned(),
             snap_bytes: capture.snap_bytes.unwrap_or(0),
             missing: missing + capture.left_out.cut,
+            kinds: capture.kinds.iter().map(PacketKind::from).collect(),
         };
         Self {
             status: Status::new(!capture.truncated && !capture.stopped),
             seconds: seconds(capture.ended - capture.began),
             connections: capture.flows.iter().map(Connection::from_flow).collect(),
+            requests: Some(Box::new(capture.requests.clone())).filter(|it| !it.is_empty()),
             caveats: caveats(capture),
             ..Self::new(source)
         }
     }
+}
+
+impl From<&crate::capture::PacketKind> for PacketKind {
+    fn from(kind: &crate::capture::PacketKind) -> Self {
+        Self { what: kind.what.clone(), inside: names(kind.inside), packets: kind.packets }
+    }
+}
+
+fn names(inside: Encapsulation) -> Vec<String> {
+    inside.names().into_iter().map(str::to_owned).collect()
 }
 
 impl Connection {
@@ -66,8 +80,10 @@ impl Connection {
                 tcp: Some(evidence(flow, side, &steady, held)),
             }),
             steps: steps(&steady),
+            requests: flow.requests.clone(),
             tcp: Some(evidence(flow, side, &Steady::whole(sent), held)),
             intervals: intervals(sent),
+            inside: names(flow.inside),
             ..Self::new(local, remote, vantage)
         }
     }
@@ -355,14 +371,18 @@ fn caveats(capture: &Capture) -> Vec<Caveat> {
         );
         add(Partial, message, "filter the capture by port or host");
     }
-    let (cut, fragments) = (left.cut, left.fragments);
-    if cut + fragments > 0 {
-        let message = format!(
-            "{cut} TCP segments were cut within their header, {fragments} packets are fragments: \
-             neither counts"
-        );
-        let remedy = "capture with a snap length of 96 bytes or more";
+    if left.cut > 0 {
+        let message =
+            format!("{} packets were cut within their headers: they do not count", left.cut);
+        let remedy = "capture with a snap length of 96 bytes or more, and of 200 in tunnels";
         add(NotReadable, message, remedy);
+    }
+    if left.fragments > 0 {
+        let message = format!(
+            "{} fragments of IP packets came without the others of their packet: they do not count",
+            left.fragments
+        );
+        add(NotReadable, message, "capture all fragments: filters by port pass only the first");
     }
     let missing: u64 = capture.flows.iter().map(missing_segments).sum();
     if missing > 0 {
@@ -407,27 +427,23 @@ fn doubts(capture: &Capture) -> Vec<Caveat> {
         );
         add(message, "capture both directions");
     }
+    let unknown = capture.requests.captured.unknown_requests;
+    if unknown > 0 {
+        let message = format!(
+            "of {unknown} requests neither a handshake nor a prompt acknowledgement tells the round \
+             trip, so that it counts as the server's time"
+        );
+        add(message, "begin the capture before the connection");
+    }
     let copies: u64 = capture.flows.iter().map(|flow| flow.copies).sum();
     if copies > 0 {
         let message = format!(
-            "{copies} packets were recorded twice, on two interfaces or on both sides of a router: \
-             each counts once"
+            "{copies} packets were recorded twice, on two interfaces, or on both sides of a router or \
+             tunnel: each counts once"
         );
         add(message, "capture on one interface");
     }
     caveats
-}
-
-/// The name of a link type, from its number in files.
-fn link_name(number: Option<i32>) -> &'static str {
-    match number {
-        Some(0 | 108) => "loopback",
-        Some(1) => "Ethernet",
-        Some(12 | 14 | 101 | 228 | 229) => "raw IP",
-        Some(113) => "Linux cooked",
-        Some(276) => "Linux cooked, version 2",
-        _ => "unknown",
-    }
 }
 
 fn seconds(time: crate::units::Nanos) -> f64 {

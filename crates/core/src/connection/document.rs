@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
+use crate::capture::{ConnectionRequests, Requests};
 use crate::names::names;
 use crate::plan::Direction;
 use crate::record::{
@@ -37,6 +38,8 @@ pub struct ConnectionsDocument {
     pub seconds: f64,
     /// The connections, that with the largest rate first.
     pub connections: Vec<Connection>,
+    /// Where the time of the requests of a capture went; absent where there are none.
+    pub requests: Option<Box<Requests>>,
     /// What the path below the largest connection gave a flow of linerate's own to the endpoint at
     /// its peer, and what limits that, if it was asked for.
     pub path: Option<Box<Record>>,
@@ -77,7 +80,22 @@ pub enum Source {
         snap_bytes: u32,
         /// Packets that the capture lost, or that were cut off.
         missing: u64,
+        /// What its packets are, the most frequent kind first; of older documents it is unknown.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        kinds: Vec<PacketKind>,
     },
+}
+
+/// Packets of one kind in a capture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PacketKind {
+    /// What they carry: `TCP`, `ARP`, `UDP port 53 (DNS)`.
+    pub what: String,
+    /// The encapsulations that it is in, the outermost first: `VXLAN`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<String>,
+    /// How many.
+    pub packets: u64,
 }
 
 impl Default for Source {
@@ -120,6 +138,10 @@ pub struct Connection {
     pub cookie: u64,
     /// The place of observation.
     pub vantage: Vantage,
+    /// The encapsulations of its packets in a capture, the outermost first: `VXLAN`. Where packets
+    /// differ, it is the deepest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<String>,
     /// `up`: `local` sends most of the payload. `down`: it receives most.
     pub direction: Direction,
     /// Payload that `local` sent and that was acknowledged during the observation, bytes.
@@ -144,6 +166,8 @@ pub struct Connection {
     pub settled: Option<Settled>,
     /// How even the rate was; absent for fewer than 16 steps.
     pub steps: Option<StepRates>,
+    /// Where the time of its requests went, in a capture.
+    pub requests: Option<ConnectionRequests>,
     /// TCP's figures from the kernel or from packets.
     pub tcp: Option<TcpEvidence>,
     /// The cost at the host of `local` and of the threads that own the socket. Here `blocked_us` is

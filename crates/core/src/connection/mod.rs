@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 
 pub use document::{
     BesidePath, CONNECTIONS_SCHEMA, Connection, ConnectionsDocument, LimitSource, ListenTotals,
-    Listener, Process, Settled, Source, State, Vantage,
+    Listener, PacketKind, Process, Settled, Source, State, Vantage,
 };
 
 use crate::ceilings::{self, View};

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use linerate_core::capture::{ConnectFailure, Requests, Whose};
 use linerate_core::connection::{
-    BesidePath, Connection, ConnectionsDocument, LimitSource, Process, Source, State, Vantage,
+    BesidePath, Connection, ConnectionsDocument, LimitSource, PacketKind, Process, Source, State,
+    Vantage,
 };
 use linerate_core::plan::Direction;
 use linerate_core::record::{Cause, EndReport, Status, TcpReceiver};
@@ -15,7 +17,8 @@ use super::number::{
     rate, seconds, some_joined,
 };
 use super::parts::{caveats, ceilings, changes, concluded, verdict};
-use super::{Style, evidence};
+use super::requests::Length;
+use super::{Style, evidence, requests};
 use crate::document::{Document, Ending, Rate, Surroundings};
 use crate::page::{Page, Table, table};
 
@@ -151,6 +154,7 @@ fn table<'a>(
         left @1 "process" => process(row.connection.process.as_ref());
         left "end" => end(row);
         left @5 "state" => state(row.connection);
+        left @8 "inside" => inside(&row.connection.inside);
         right ["out", "bit/s"] => short_rate(bps(row.connection, row.connection.bytes_sent));
         right ["in", "bit/s"] => short_rate(bps(row.connection, row.connection.bytes_received));
         right @2 "RTT" => rtt_us(row.connection);
@@ -294,11 +298,15 @@ impl ConnectionGroup {
 }
 
 fn is_idle(connection: &Connection) -> bool {
-    connection.bytes_sent == 0 && connection.bytes_received == 0
+    let bytes = connection.bytes_sent + connection.bytes_received;
+    bytes == 0 && connection.requests.is_none()
 }
 
-/// The bottleneck in words; `idle` if nothing was transferred.
+/// The bottleneck in words, or whose time requests took; `idle` if nothing was transferred.
 fn bottleneck(connection: &Connection) -> &'static str {
+    if let Some(words) = waited(connection) {
+        return words;
+    }
     match &connection.verdict {
         _ if is_idle(connection) => "idle",
         Some(verdict) if verdict.cause != Cause::Unexplained => verdict.cause.words(),
@@ -306,6 +314,20 @@ fn bottleneck(connection: &Connection) -> &'static str {
         Some(verdict) => verdict.cause.words(),
         None => "not known",
     }
+}
+
+/// What the requests of a connection waited for; `None` where a large transfer waited for the
+/// network, whose verdict says more.
+fn waited(connection: &Connection) -> Option<&'static str> {
+    let requests = connection.requests.as_ref()?;
+    match requests.failed {
+        Some(ConnectFailure::Refused) => return Some("refused"),
+        Some(ConnectFailure::Unanswered) => return Some("no answer"),
+        None => {}
+    }
+    let whose = requests.spent.verdict()?.whose;
+    let is_small = connection.bytes() < BULK_BYTES;
+    (is_small || whose != Whose::Network).then(|| requests::mostly(whose))
 }
 
 fn process(process: Option<&Process>) -> Option<String> {
@@ -405,11 +427,49 @@ const IDLE_SHARE: f64 = 0.1;
 /// Terminal width from which both addresses fit.
 const WIDE: usize = 110;
 
-/// Connections that are listed above the explanation.
+/// Connections that are listed above the explanation, and kinds of packets below it.
 const LISTED: usize = 6;
 
-/// Explains the largest connection; several connections are summed up and listed before it.
+/// Payload from which on a connection's rate is asked for, and not the times of its requests.
+const BULK_BYTES: u64 = 1_000_000;
+
+/// Explains the requests and the largest connection, first what was asked for more likely.
 fn explained(page: &mut Page, document: &ConnectionsDocument) {
+    let Some(found) = document.requests.as_deref() else {
+        return largest(page, document);
+    };
+    let of_largest = document.connections.first();
+    let is_bulk = of_largest.is_some_and(|one| one.bytes() >= BULK_BYTES && waited(one).is_none());
+    let with_requests = document.connections.iter().filter_map(|one| one.requests.as_ref());
+    let connections = with_requests.filter(|requests| requests.count > 0).count();
+    let write = |page: &mut Page, length| requests::requests(page, found, connections, length);
+    if is_bulk {
+        largest(page, document);
+        page.gap();
+        write(page, Length::Answer);
+    } else if tells_more(page, document, found) {
+        write(page, Length::Phases);
+        page.gap();
+        largest(page, document);
+    } else {
+        if document.connections.is_empty() {
+            page.heading("No connection was seen.");
+        }
+        write(page, Length::Whole);
+        kinds(page, &document.source);
+    }
+}
+
+/// Whether the largest connection says more than its requests do: why the network took long.
+fn tells_more(page: &Page, document: &ConnectionsDocument, found: &Requests) -> bool {
+    let largest = document.connections.first();
+    let has_verdict = largest.is_some_and(|one| one.verdict.is_some());
+    let is_networks = found.verdict.is_none_or(|verdict| verdict.whose == Whose::Network);
+    has_verdict && (page.has_details() || is_networks)
+}
+
+/// Explains the largest connection; several connections are summed up and listed before it.
+fn largest(page: &mut Page, document: &ConnectionsDocument) {
     let ends = telling_ends(&document.connections);
     let Some(largest) = ends.first() else {
         page.heading("No connection was seen.");
@@ -421,6 +481,7 @@ fn explained(page: &mut Page, document: &ConnectionsDocument) {
         page.gap();
     }
     one(page, document, largest);
+    kinds(page, &document.source);
     path(page, document);
     baseline(page, document.baseline.as_ref());
 }
@@ -578,7 +639,29 @@ fn headline(document: &ConnectionsDocument, connection: &Connection) -> String {
         (false, Status::Complete) => "",
     };
     let (rate, time) = (rate(connection.throughput_bps), seconds(connection.seconds));
-    format!("{rate}: {who} {what}, {time}{ended}")
+    let inside = if_known(inside(&connection.inside), |inside| format!(", inside {inside}"));
+    format!("{rate}: {who} {what}, {time}{inside}{ended}")
+}
+
+/// `GRE in VXLAN`: the innermost encapsulation first.
+fn inside(encapsulations: &[String]) -> Option<String> {
+    let inwards = encapsulations.iter().rev().map(String::as_str);
+    (!encapsulations.is_empty()).then(|| inwards.collect::<Vec<_>>().join(" in "))
+}
+
+/// What the packets of a capture are, where some are in tunnels or details are asked for.
+fn kinds(page: &mut Page, source: &Source) {
+    let Source::Capture { kinds, .. } = source else {
+        return;
+    };
+    if page.has_details() || kinds.iter().any(|kind| !kind.inside.is_empty()) {
+        let words = |kind: &PacketKind| {
+            let inside = if_known(inside(&kind.inside), |inside| format!(" inside {inside}"));
+            format!("{} {}{inside}", count(kind.packets), kind.what)
+        };
+        let most = if page.has_details() { usize::MAX } else { LISTED };
+        page.facts("packets", kinds.iter().take(most).map(words));
+    }
 }
 
 fn receiver_facts(connection: &Connection) -> [Option<String>; 3] {

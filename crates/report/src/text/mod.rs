@@ -29,6 +29,7 @@ mod profile;
 mod projection;
 mod qos;
 mod record;
+mod requests;
 mod sweep;
 mod throughput;
 mod trace;

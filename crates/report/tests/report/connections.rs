@@ -1,6 +1,11 @@
 //! Connections of other programs.
 
-use linerate_core::connection::{Connection, ConnectionsDocument, Process, Source, Vantage};
+use linerate_core::capture::{
+    CapturedAt, Connects, Names, Phases, Requests, SlowLookup, SlowRequest, Spent,
+};
+use linerate_core::connection::{
+    Connection, ConnectionsDocument, PacketKind, Process, Source, Vantage,
+};
 use linerate_core::record::{Cause, EndReport, TcpEvidence, TcpReceiver};
 use linerate_report::Document;
 
@@ -119,4 +124,139 @@ fn what_the_path_itself_gave_says_whether_the_limit_of_the_connection_is_its_own
         assert!(page.contains("a test flow carried") && page.contains(meaning), "{page}");
         assert!(page.contains("(receive window, proved); this connection carried"), "{page}");
     }
+}
+
+/// Twelve requests, most of whose time was the server's.
+fn requests() -> ConnectionsDocument {
+    let spent = |total_s: f64, server_s: f64| Spent {
+        total_s,
+        server_s,
+        network_s: total_s - server_s,
+        between_s: 0.4,
+        ..Spent::default()
+    };
+    let slow = |packet: u64, line: Option<&str>, server_us: f64| SlowRequest {
+        packet,
+        at_s: 0.25,
+        client: "198.18.0.1:50000".to_owned(),
+        server: "198.18.0.2:80".to_owned(),
+        line: line.map(str::to_owned),
+        status: line.map(|_| 503),
+        request_bytes: 200,
+        response_bytes: 3000,
+        phases: Phases { total_us: Some(server_us + 3e4), ..Phases::default() },
+        spent: spent(server_us / 1e6 + 0.03, server_us / 1e6),
+        retransmitted_segments: 0,
+        answered: line.is_some(),
+    };
+    let whole = spent(12.4, 12.09);
+    let found = Requests {
+        count: 12,
+        unanswered: 1,
+        overlapped: 2,
+        phases: Phases {
+            total_us: Some(samples::latency(900_000.0, 12)),
+            connect_us: Some(samples::latency(30_000.0, 1)),
+            server_us: Some(samples::latency(870_000.0, 12)),
+            round_trip_us: Some(samples::latency(30_000.0, 12)),
+            ..Phases::default()
+        },
+        verdict: whole.verdict(),
+        spent: whole,
+        slowest: vec![
+            slow(17, Some("GET /api/items"), 3.1e6),
+            slow(54, None, 2e6),
+            slow(4, Some("POST /a/long/path/with/forty/characters/in/it…"), 1.5e6),
+            slow(99, Some("GET /"), 1e5),
+        ],
+        captured: CapturedAt { client_requests: 12, ..CapturedAt::default() },
+        connects: Connects { count: 3, refused: 1, retransmitted_syns: 2, ..Connects::default() },
+        names: Some(Names {
+            count: 2,
+            nxdomain: 1,
+            time_us: Some(samples::latency(4_000.0, 2)),
+            slowest: vec![SlowLookup {
+                packet: 1,
+                at_s: 0.0,
+                name: "www.example.net".to_owned(),
+                time_us: 5_040_000.0,
+                asked: 2,
+                answered: true,
+            }],
+            ..Names::default()
+        }),
+        ..Requests::default()
+    };
+    let source = Source::Capture {
+        file: "x.pcap".to_owned(),
+        packets: 120,
+        link: "Ethernet".to_owned(),
+        snap_bytes: 200,
+        missing: 0,
+        kinds: Vec::new(),
+    };
+    let own = linerate_core::capture::ConnectionRequests {
+        count: 12,
+        spent: whole,
+        ..Default::default()
+    };
+    ConnectionsDocument {
+        explained: true,
+        seconds: 14.0,
+        started_at: samples::stream().started_at,
+        connections: vec![Connection {
+            bytes_sent: 2400,
+            bytes_received: 36_000,
+            throughput_bps: 2e4,
+            seconds: 14.0,
+            requests: Some(own),
+            ..Connection::new("198.18.0.1:50000", "198.18.0.2:80", Vantage::Between)
+        }],
+        requests: Some(Box::new(found)),
+        ..ConnectionsDocument::new(source)
+    }
+}
+
+#[test]
+fn a_capture_of_requests_says_first_whose_time_it_was() {
+    let document = requests();
+    let page = document.text(Default::default());
+    assert!(page.lines().count() <= 24, "{page}");
+    insta::assert_snapshot!(page);
+    let list = ConnectionsDocument { explained: false, ..document }.text(Default::default());
+    assert!(list.contains("server's time") && !list.contains("idle"), "{list}");
+}
+
+#[test]
+fn requests_in_a_tunnel_are_named_so() {
+    let mut document = requests();
+    let Source::Capture { kinds, .. } = &mut document.source else {
+        panic!("a capture");
+    };
+    let (what, inside) = ("TCP".to_owned(), vec!["VXLAN".to_owned()]);
+    kinds.push(PacketKind { what, inside, packets: 120 });
+    let page = document.text(Default::default());
+    assert!(page.contains("120 TCP inside VXLAN"), "{page}");
+}
+
+#[test]
+fn of_a_large_transfer_the_rate_comes_before_its_requests() {
+    let mut document = requests();
+    document.connections[0].bytes_received = 40_000_000;
+    document.connections[0].requests = None;
+    document.connections[0].direction = linerate_core::plan::Direction::Down;
+    let page = document.text(Default::default());
+    let [rate, whose] = ["receives", "were the server's"].map(|words| page.find(words));
+    assert!(rate.is_some() && rate < whose, "{page}");
+}
+
+#[test]
+fn lookups_alone_are_a_page() {
+    let mut document = requests();
+    document.connections.clear();
+    let names = document.requests.take().and_then(|found| found.names);
+    document.requests = Some(Box::new(Requests { names, ..Requests::default() }));
+    let page = document.text(Default::default());
+    assert!(page.starts_with("No connection was seen."), "{page}");
+    assert!(page.contains("2 lookups, 1 NXDOMAIN"), "{page}");
 }

@@ -225,7 +225,13 @@ const SHARES: [&str; 16] = [
 ];
 
 /// How many were, or did, what the key says: packets, connections, sockets.
-const COUNTS: [&str; 97] = [
+const COUNTS: [&str; 103] = [
+    "nxdomain",
+    "overlapped",
+    "refused",
+    "retransmitted_syns",
+    "retried",
+    "unfinished",
     "chunks",
     "down_lost",
     "stalls",
@@ -326,7 +332,9 @@ const COUNTS: [&str; 97] = [
 ];
 
 /// Which one it is.
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 30] = [
+    "packet",
+    "status",
     "asn",
     "attempt",
     "block",
