@@ -307,6 +307,7 @@ impl Tracker {
             return;
         };
         let from = &self.streams[side as usize];
+        let [client, server] = &self.streams;
         let seen = Seen {
             from: side as usize,
             at: segment.at,
@@ -317,11 +318,8 @@ impl Tracker {
             is_pushed: segment.flags & PSH != 0,
             is_whole: segment.payload.is_multiple_of(self.facts[side as usize].mss.max(1)),
             again: from.recovery.counts.segments - before.1,
-            edges: [CLIENT, SERVER].map(|end| self.streams[end].edges()),
-            held: [CLIENT, SERVER].map(|end| {
-                let times = self.streams[end].times;
-                [times.idle, times.closed]
-            }),
+            edges: [client.edges(), server.edges()],
+            held: [client.held(), server.held()],
         };
         turns.handle(&seen, &|| self.opening(), requests);
         self.turns = Some(turns);

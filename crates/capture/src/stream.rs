@@ -554,6 +554,11 @@ impl Stream {
         [self.next, self.seen_ack]
     }
 
+    /// Time with nothing outstanding, and with a closed window.
+    pub(crate) fn held(&self) -> [Nanos; 2] {
+        [self.times.idle, self.times.closed]
+    }
+
     /// Payload the peer has acknowledged so far, or, if no acknowledgement was seen, what was sent,
     /// bytes.
     fn delivered(&self) -> u64 {

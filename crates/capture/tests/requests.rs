@@ -46,7 +46,7 @@ struct Talk {
     /// The capture begins and ends at these times.
     times_us: [u64; 2],
     /// As what an IP packet is recorded.
-    framing: fn(&[u8]) -> Vec<Vec<u8>>,
+    framing: Framing,
 }
 
 impl Talk {
@@ -613,6 +613,8 @@ fn lookups_stand_beside_the_requests_and_before_the_connect() {
     assert_eq!(requests.verdict.unwrap().whose, Whose::Names);
 }
 
+type Framing = fn(&[u8]) -> Vec<Vec<u8>>;
+
 fn gre(packet: &[u8]) -> Vec<u8> {
     ip(0, 47, &[&[0, 0, 8, 0], packet].concat())
 }
@@ -660,7 +662,7 @@ fn requests_and_lookups_are_the_same_in_tunnels_in_fragments_and_recorded_twice(
     let slow = &truth.slowest[0];
     assert_eq!((slow.line.as_deref(), slow.status), (Some("GET /a/b"), Some(404)));
     is(slow.phases.name_us, 32_000.0);
-    let framings: [fn(&[u8]) -> Vec<Vec<u8>>; 6] = [
+    let framings: [Framing; 6] = [
         |packet| vec![gre(packet)],
         |packet| vec![vxlan(packet)],
         |packet| vec![vxlan(&gre(packet)), packet.to_vec()],
