@@ -437,7 +437,7 @@ fn a_collector_gets_the_metrics_and_one_that_is_away_disturbs_nothing() {
     child.0.kill().unwrap();
     let mut said = String::new();
     child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("answered 503") && said.contains("taken again"), "{said}");
+    assert!(said.contains("answered 503") && said.contains("takes metrics again"), "{said}");
     // What waits at the end is sent.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut once = monitor(&listener, "--db once.db --once");

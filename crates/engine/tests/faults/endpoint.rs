@@ -98,8 +98,8 @@ fn bad_frames_end_their_session_with_a_reason() {
         (frame(b"{"), "cannot be read"),
         (frame(&deep), "recursion limit"),
         (frame(br#"{"say":"sing"}"#), "cannot be read"),
-        (frame(br#"{"say":"begin"}"#), "no place here"),
-        ([introduced.clone(), introduced].concat(), "no place here"),
+        (frame(br#"{"say":"begin"}"#), "an unexpected message"),
+        ([introduced.clone(), introduced].concat(), "an unexpected message"),
         (vec![3, 0, 0, 1, 0], "encrypts"),
     ];
     for (bytes, words) in cases {

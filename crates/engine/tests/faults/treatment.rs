@@ -329,7 +329,7 @@ fn treatments_within_a_run_are_refused() {
                 break error.to_string();
             }
         };
-        assert!(words.contains("has no place here"), "{stage:?}: {words}");
+        assert!(words.contains("an unexpected message"), "{stage:?}: {words}");
         assert!(is_closed(&mut stranger.control), "{stage:?}");
     }
     bench.assert_clean("out of turn");
@@ -447,11 +447,11 @@ fn an_endpoint_that_dies_when_asked_to_treat_ends_the_client() {
         (None, "the peer closed the connection"),
         (
             Some(&br#"{"say":"answer","operation":"open","reply":null}"#[..]),
-            "has no place here: from the endpoint",
+            "an unexpected message: from the endpoint",
         ),
         (
             Some(br#"{"say":"answer","operation":"untreat","reply":null}"#),
-            "has no place here: from the endpoint",
+            "an unexpected message: from the endpoint",
         ),
         (
             Some(br#"{"say":"refuse","reason":"failed","message":"the disk is full"}"#),

@@ -78,8 +78,8 @@ fn files_without_users_or_a_key_are_refused() {
     let users = format!("anna,{DIGEST}");
     for (users, key, words) in [
         ("anna", "", "line 1"),
-        (&*users, "", "no private key"),
-        (&*users, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "no RSA key"),
+        (&*users, "", "not a private key"),
+        (&*users, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "not an RSA key"),
         (&*users, "-----BEGIN ENCRYPTED PRIVATE KEY-----", "it is encrypted"),
     ] {
         let error = Iperf3Access::new(users, key, false).unwrap_err().to_string();
