@@ -4,13 +4,13 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use linerate_core::plan::Workload;
 use linerate_core::record::Interval;
-use linerate_core::units::printable;
 use linerate_engine::Observer;
 use linerate_report::json;
 use linerate_report::text::{self, Style};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, shown};
 use crate::output::{self, Format};
 use crate::turn::Turn;
 
@@ -22,6 +22,7 @@ pub(crate) struct Progress {
     phase: String,
     /// Measured time of each run in seconds, if a time ends it.
     planned_s: Option<f64>,
+    workload: Workload,
     began: Instant,
     /// Shortest and longest expected time of the command in seconds, if known.
     takes_s: Option<[f64; 2]>,
@@ -56,6 +57,7 @@ impl Progress {
             view,
             phase: String::new(),
             planned_s: None,
+            workload: Workload::Stream,
             began: Instant::now(),
             takes_s: None,
             turn: None,
@@ -97,9 +99,15 @@ impl Progress {
         self.planned_s = seconds;
     }
 
+    /// Sets what the runs count.
+    pub(crate) fn counts(mut self, workload: Option<Workload>) -> Self {
+        self.workload = workload.unwrap_or(self.workload);
+        self
+    }
+
     /// Begins a step, such as the second repeat of a size.
     pub(crate) fn phase(&mut self, text: &str) {
-        self.phase = printable(text);
+        self.phase = shown(text);
         if let Some(turn) = &self.turn {
             turn.say(&self.step());
         }
@@ -116,19 +124,23 @@ impl Progress {
     /// `--json-stream`: stdout cannot be written, or nobody reads it any more.
     fn show_interval(&mut self, interval: &Interval) -> Result<(), Failure> {
         if let Some(turn) = &self.turn {
-            let figures = text::interval_line(interval, Style::default());
+            let figures = text::interval_line(interval, self.workload, Style::default());
             turn.say(&format!("{} {}", self.step(), figures.trim_start()));
         }
         match self.view {
             ProgressView::Quiet => {}
             ProgressView::JsonStream => output::print(&json::line(interval))?,
-            ProgressView::Plain => show(&format!("{}\n", text::interval_line(interval, style()))),
+            ProgressView::Plain => {
+                let line = text::interval_line(interval, self.workload, style());
+                show(&format!("{line}\n"));
+            }
             ProgressView::Live => {
                 let progress = text::Progress {
                     step: &self.step(),
                     elapsed_s: interval.start_s + interval.seconds,
                     planned_s: self.planned_s,
                     interval: Some(interval),
+                    workload: self.workload,
                 };
                 show(&live_line(&text::progress(&progress, style())));
             }
@@ -147,14 +159,14 @@ impl Progress {
     pub(crate) fn line(&mut self, text: &str) {
         if matches!(self.view, ProgressView::Live | ProgressView::Plain) {
             self.erase();
-            show(&format!("{}\n", printable(text)));
+            show(&format!("{}\n", shown(text)));
         }
     }
 
     /// Prints a warning that the user should act on, also with `--quiet`.
     pub(crate) fn warn(&mut self, text: &str) {
         self.erase();
-        show(&format!("linerate: warning: {}\n", printable(text)));
+        show(&format!("linerate: warning: {}\n", shown(text)));
     }
 
     fn erase(&self) {
