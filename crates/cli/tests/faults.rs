@@ -131,6 +131,16 @@ fn an_interrupted_trace_is_partial_and_fails_as_other_commands_do() {
 }
 
 #[test]
+fn a_check_without_an_endpoint_says_once_how_to_start_one_at_its_port() {
+    let output = program(&["check", "127.0.0.1", "-p", "1", "--quiet"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let page = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(page.matches("linerate serve").count(), 1, "{page}");
+    assert!(page.contains("on that host: linerate serve -p 1\n"), "{page}");
+    assert_says(&output, "start `linerate serve -p 1` on that host");
+}
+
+#[test]
 fn an_interrupt_before_the_run_prints_no_document() {
     // Accepts, and never says a word.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
