@@ -86,7 +86,7 @@ fn measure<C: Choice>(
     let plan = plan::plan(workload, test, &options.repeats);
     let plan = &plan.map_err(Failure::usage)?;
     if prove {
-        check_provable(plan).map_err(Failure::usage)?;
+        check_provable(plan, test.is_endless()).map_err(Failure::usage)?;
     }
     for test in &plan.tests {
         let option = |name: &str| format!("{} {name}", typed::option("congestion"));
@@ -110,14 +110,17 @@ fn measure<C: Choice>(
     let (site, target) = place(options.host, &options.path, seed, &mut progress)?;
     check_sizes(&target, plan)?;
     check_pace(&target, plan, test.has("rate"))?;
-    progress.lasts(plan.tests.first().and_then(|test| match test.extent {
-        Extent::Time(time) => Some(time.as_secs_f64()),
-        Extent::Bytes(_) | Extent::Count(_) => None,
+    progress.lasts(plan.tests.first().and_then(|it| match it.extent {
+        Extent::Time(time) if !test.is_endless() => Some(time.as_secs_f64()),
+        Extent::Time(_) | Extent::Bytes(_) | Extent::Count(_) => None,
     }));
     let kept = output.is_kept();
     let (mut measured, error) = match plan.tests.first().filter(|_| prove) {
         Some(test) => {
             run::prove(&target, options.via, test, ProofBudget::default(), progress, kept)?
+        }
+        None if test.is_endless() => {
+            run::until_stopped(&target, options.via, plan, progress, kept)?
         }
         None => run::plan(&target, options.via, plan, progress, kept)?,
     };
@@ -131,14 +134,14 @@ fn measure<C: Choice>(
 }
 
 /// Refuses what has no single answer to prove.
-fn check_provable(plan: &Plan) -> anyhow::Result<()> {
+fn check_provable(plan: &Plan, is_endless: bool) -> anyhow::Result<()> {
     let [test] = &plan.tests[..] else {
         bail!("--prove: it is of one test, not of several sizes");
     };
     ensure!(test.direction != Direction::Both, "--prove: it is of one direction: up or down");
     ensure!(
-        matches!(test.extent, Extent::Time(_)),
-        "--prove: its runs have a time, not an amount: --time"
+        matches!(test.extent, Extent::Time(_)) && !is_endless,
+        "--prove: its runs have a time, not an amount and not 0: --time"
     );
     Ok(())
 }

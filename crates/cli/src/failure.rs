@@ -117,11 +117,8 @@ impl Failure {
 
     /// `what: why: …`
     pub(crate) fn chain(&self) -> String {
-        let causes: Vec<String> = self
-            .error
-            .chain()
-            .map(|c| printable(&without_passwords(plain(&c.to_string()))))
-            .collect();
+        let causes: Vec<String> =
+            self.error.chain().map(|c| shown(&without_passwords(plain(&c.to_string())))).collect();
         causes.join(": ")
     }
 
@@ -148,7 +145,13 @@ const KEPT: &str = "; --output FILE keeps the whole document";
 /// Prints a line on stderr.
 pub(crate) fn note(text: &str) {
     // If stderr cannot be written, nobody can be told.
-    let _ = writeln!(io::stderr(), "linerate: {}", printable(&without_passwords(text)));
+    let _ = writeln!(io::stderr(), "linerate: {}", shown(&without_passwords(text)));
+}
+
+/// Text for a terminal or a log: printable, and with blanks that `grep` finds. A page's figures
+/// have others, which hold them on one line.
+pub(crate) fn shown(text: &str) -> String {
+    printable(text).replace('\u{a0}', " ")
 }
 
 /// The text with its URLs shown without passwords: one stands behind the name of a user, or is a
@@ -212,6 +215,12 @@ mod tests {
         assert_eq!(plain("a (os error x)"), "a (os error x)");
         let lookup = "failed to lookup address information: Name or service not known";
         assert_eq!(plain(lookup), "Name or service not known");
+    }
+
+    #[test]
+    fn what_is_shown_has_plain_blanks_and_nothing_that_moves_a_cursor() {
+        assert_eq!(shown("94.1\u{a0}Mbit/s\x1b[2J").split(' ').next(), Some("94.1"));
+        assert!(!shown("\x1b[2J").contains('\x1b'));
     }
 
     #[test]

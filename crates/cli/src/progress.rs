@@ -6,13 +6,13 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use linerate_core::plan::Workload;
 use linerate_core::record::Interval;
-use linerate_core::units::printable;
 use linerate_engine::Observer;
 use linerate_report::json;
 use linerate_report::text::{self, Style};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, shown};
 use crate::output::{self, Format};
 use crate::turn::Turn;
 
@@ -24,6 +24,7 @@ pub(crate) struct Progress {
     phase: String,
     /// Measured time of each run in seconds, if a time ends it.
     planned_s: Option<f64>,
+    workload: Workload,
     began: Instant,
     /// Shortest and longest expected time of the command in seconds, if known.
     takes_s: Option<[f64; 2]>,
@@ -89,6 +90,7 @@ impl Progress {
             view,
             phase: String::new(),
             planned_s: None,
+            workload: Workload::Stream,
             began: Instant::now(),
             takes_s: None,
             turn: None,
@@ -133,7 +135,7 @@ impl Progress {
 
     /// Begins what is usually over at once, such as connecting: it is shown if it takes longer.
     pub(crate) fn waits(&mut self, text: &str) {
-        let text = printable(text);
+        let text = shown(text);
         self.waiting = match self.view {
             ProgressView::Live => Some(Waiting::new(live_line(&text))),
             ProgressView::Plain => Some(Waiting::new(format!("{text}\n"))),
@@ -141,10 +143,16 @@ impl Progress {
         };
     }
 
+    /// Sets what the runs count.
+    pub(crate) fn counts(mut self, workload: Option<Workload>) -> Self {
+        self.workload = workload.unwrap_or(self.workload);
+        self
+    }
+
     /// Begins a step, such as the second repeat of a size.
     pub(crate) fn phase(&mut self, text: &str) {
         self.waiting = None;
-        self.phase = printable(text);
+        self.phase = shown(text);
         if let Some(turn) = &self.turn {
             turn.say(&self.step());
         }
@@ -162,19 +170,23 @@ impl Progress {
     fn show_interval(&mut self, interval: &Interval) -> Result<(), Failure> {
         self.waiting = None;
         if let Some(turn) = &self.turn {
-            let figures = text::interval_line(interval, Style::default());
+            let figures = text::interval_line(interval, self.workload, Style::default());
             turn.say(&format!("{} {}", self.step(), figures.trim_start()));
         }
         match self.view {
             ProgressView::Quiet => {}
             ProgressView::JsonStream => output::print(&json::line(interval))?,
-            ProgressView::Plain => show(&format!("{}\n", text::interval_line(interval, style()))),
+            ProgressView::Plain => {
+                let line = text::interval_line(interval, self.workload, style());
+                show(&format!("{line}\n"));
+            }
             ProgressView::Live => {
                 let progress = text::Progress {
                     step: &self.step(),
                     elapsed_s: interval.start_s + interval.seconds,
                     planned_s: self.planned_s,
                     interval: Some(interval),
+                    workload: self.workload,
                 };
                 show(&live_line(&text::progress(&progress, style())));
             }
@@ -193,14 +205,14 @@ impl Progress {
     pub(crate) fn line(&mut self, text: &str) {
         if matches!(self.view, ProgressView::Live | ProgressView::Plain) {
             self.erase();
-            show(&format!("{}\n", printable(text)));
+            show(&format!("{}\n", shown(text)));
         }
     }
 
     /// Prints a warning that the user should act on, also with `--quiet`.
     pub(crate) fn warn(&mut self, text: &str) {
         self.erase();
-        show(&format!("linerate: warning: {}\n", printable(text)));
+        show(&format!("linerate: warning: {}\n", shown(text)));
     }
 
     fn erase(&mut self) {

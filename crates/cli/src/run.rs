@@ -10,6 +10,7 @@ use linerate_core::load::{LoadDocument, Mix};
 use linerate_core::plan::{Plan, Repeats, Test};
 use linerate_core::proof::ProofBudget;
 use linerate_core::record::{Baseline, Check, Record, Sweep};
+use linerate_core::units::Span;
 use linerate_engine::{
     Campaign, CheckOptions, Partner, Slot, Stop, Target, prove_bottleneck, stop_on_signal,
 };
@@ -31,7 +32,33 @@ pub(crate) fn plan(
     is_kept: bool,
 ) -> Result<(Measured, Option<Failure>), Failure> {
     let mut client = Partner::connect(target.clone(), via, signals()?)?;
-    let campaign = client.run_plan(plan, &mut progress.keeps(is_kept))?;
+    let mut shown = of_plan(progress, plan).keeps(is_kept);
+    let campaign = client.run_plan(plan, &mut shown)?;
+    Ok(document(campaign, plan))
+}
+
+/// The progress in the unit of a plan's tests.
+fn of_plan(progress: Progress, plan: &Plan) -> Progress {
+    progress.counts(plan.tests.first().map(Test::workload))
+}
+
+/// Runs a plan until the user ends it, which is no early end, or the endpoint's owner does.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn until_stopped(
+    target: &Target,
+    via: Option<Tool>,
+    plan: &Plan,
+    mut progress: Progress,
+    is_kept: bool,
+) -> Result<(Measured, Option<Failure>), Failure> {
+    let mut client = Partner::connect(target.clone(), via, signals()?)?;
+    let longest = client.set_open_ended().and_then(Span::from_secs_f64);
+    let limit = longest.map(|longest| format!(", or for {longest}, the endpoint's limit"));
+    progress.line(&format!("until Ctrl-C{}", limit.unwrap_or_default()));
+    let mut shown = of_plan(progress, plan).keeps(is_kept);
+    let campaign = client.run_plan(plan, &mut shown)?;
     Ok(document(campaign, plan))
 }
 

@@ -79,11 +79,7 @@ impl Opened {
     }
 
     /// What is in it, unpacked; `size` is that of the file.
-    fn begun(
-        name: String,
-        size: Option<u64>,
-        file: Box<dyn Read + Send>,
-    ) -> anyhow::Result<Self> {
+    fn begun(name: String, size: Option<u64>, file: Box<dyn Read + Send>) -> anyhow::Result<Self> {
         let (begin, bytes) = begun(file).with_context(|| name.clone())?;
         let (size, (begin, bytes)) = match unpacked(&begin, bytes) {
             Ok(bytes) => (None, begun(bytes).with_context(|| name.clone())?),

@@ -13,7 +13,7 @@ use linerate_core::plan::{Direction, Plan, Protocol, Test, Traffic};
 use linerate_core::remedy::shell_word;
 use linerate_core::units::{DEFAULT_PORT, EndpointName, Family, Span};
 use linerate_core::wire::Key;
-use linerate_engine::{Target, knows_congestion, random_hex};
+use linerate_engine::{Target, check_scope, knows_congestion, random_hex};
 use serde_json::Value;
 
 use crate::args::PathOptions;
@@ -42,6 +42,7 @@ pub(crate) fn look_up(
     progress.waits(&format!("connecting to {name}, for {} at most", Span(connect_timeout)));
     let found = (name.host.as_str(), port).to_socket_addrs();
     let addresses = wanted(found, options).context(name.to_string()).map_err(Failure::usage)?;
+    addresses.iter().try_for_each(|it| check_scope(it, options.device.as_deref()))?;
     Ok(Target {
         name: name.to_string(),
         addresses,
@@ -185,6 +186,9 @@ fn messages(traffic: &Traffic) -> Vec<(&'static str, u64)> {
 #[derive(Debug)]
 pub(crate) struct Remote {
     ssh: Child,
+    /// As the user named it.
+    place: String,
+    /// Where it listens.
     name: EndpointName,
     key: Key,
 }
@@ -232,8 +236,8 @@ impl Remote {
         let sent = writeln!(stdin, "{text}").and_then(|()| stdin.write_all(&program));
         ssh.stdin = Some(stdin);
         let stdout = ssh.stdout.take().expect("it is piped");
-        let mut started =
-            Self { ssh, name: EndpointName { host: known.host.clone(), port: None }, key };
+        let name = EndpointName { host: known.host.clone(), port: None };
+        let mut started = Self { ssh, place: place.to_owned(), name, key };
         let listens = sent.and_then(|()| port_of(stdout, PATIENCE));
         let failed = format!("{place}: no endpoint could be started by ssh; it says why above");
         started.name.port = Some(listens.map_err(|error| match error.kind() {
@@ -259,7 +263,7 @@ impl Remote {
         let path = PathOptions { port: None, key_file: None, ..path.clone() };
         let target = look_up(self.name.clone(), &path, progress)?;
         let key = Some(self.key.clone());
-        Ok(Target { key, ..target })
+        Ok(Target { name: self.place.clone(), key, ..target })
     }
 }
 

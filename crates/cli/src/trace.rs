@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
+use linerate_core::record::{Caveat, CaveatKind};
 use linerate_core::trace::{
     AsTable, ConfigError, PathEnd, ProbeKind, ReverseDocument, TraceConfig, TraceDocument,
 };
 use linerate_core::units::{EndpointName, Family, Nanos, quoted};
 use linerate_engine::{
-    Client, MeasureError, Stop, Target, TraceOptions, WatchPace, join_reverse, may_send_echo,
-    trace, watch,
+    Client, MeasureError, Stop, Target, TraceOptions, WatchPace, check_scope, interface_of,
+    join_reverse, may_send_echo, trace, watch,
 };
 use linerate_report::text;
 
@@ -58,8 +59,18 @@ pub(crate) fn execute(args: &TraceArgs) -> Result<(), Failure> {
         }
     };
     (document.caveats).extend(site.iter().flat_map(Site::caveats));
+    // A watch without a number of rounds is ended by the user.
+    let is_open_ended = pace(args).is_some_and(|pace| pace.count.is_none());
+    let is_cut = run::signals()?.is_requested() && !is_open_ended;
+    let told = document.caveats.iter().any(|caveat| caveat.kind == CaveatKind::Partial);
+    if is_cut && !told {
+        document.caveats.push(Caveat::new(CaveatKind::Partial, "interrupted", ""));
+    }
     let end = (document.end, document.end_words.clone());
     output.write(&document)?;
+    if is_cut {
+        return Err(MeasureError::Interrupted.into());
+    }
     match end {
         (PathEnd::Reached { .. }, _) => Ok(()),
         (_, words) => Err(Failure::failed(anyhow!("not reached: {words}"))),
@@ -133,6 +144,16 @@ const MAX_TABLE: u64 = 256 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn check(args: &TraceArgs) -> anyhow::Result<()> {
+    if let Some(file) = &args.document.output
+        && typed::option("output") == "-o"
+        && is_order_of_mtr(&file.to_string_lossy())
+    {
+        let fields = file.display();
+        bail!(
+            "-o {fields}: these are mtr's columns, and the page has its own; a file of that name \
+             is --output {fields}"
+        );
+    }
     let is_once = pace(args).is_none();
     if is_once && args.rounds.interval.is_some() {
         bail!("--interval is for --watch and --count");
@@ -154,6 +175,11 @@ fn check(args: &TraceArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether `mtr -o` takes it: letters of its columns.
+fn is_order_of_mtr(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| "LDRSNBAWVGJMXI ".contains(c))
+}
+
 fn lab(args: &TraceArgs, format: Format) -> Result<Option<Site>, Failure> {
     let Some(spec) = &args.way.lab else {
         return Ok(None);
@@ -162,16 +188,17 @@ fn lab(args: &TraceArgs, format: Format) -> Result<Option<Site>, Failure> {
     Site::build(spec, args.way.family.chosen(), args.probes.random.seed).map(Some)
 }
 
-/// The target as it is named, and its address.
-fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, IpAddr), Failure> {
+/// The target as it is named, and its address, with the interface of a link-local one.
+fn target(args: &TraceArgs, site: Option<&Site>) -> Result<(String, SocketAddr), Failure> {
     if let Some(site) = site {
         let target = site.target();
         let found = target.addresses.first();
         let address = found.ok_or_else(|| Failure::failed(anyhow!("the lab has no address")))?;
-        return Ok((target.name, address.ip()));
+        return Ok((target.name, *address));
     }
     let host = args.host.clone().unwrap_or_default();
     let address = resolve(&host, args).map_err(Failure::usage)?;
+    check_scope(&address, args.way.device.as_deref())?;
     Ok((host, address))
 }
 
@@ -186,7 +213,7 @@ fn out_of_range(error: &ConfigError) -> anyhow::Error {
     anyhow!("{option} {value}: it must be {least} to {most}")
 }
 
-fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
+fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<SocketAddr> {
     match host.parse() {
         Ok(EndpointName { host, port: Some(port) }) => {
             bail!(
@@ -198,22 +225,21 @@ fn resolve(host: &str, args: &TraceArgs) -> anyhow::Result<IpAddr> {
     }
     ensure!(!host.is_empty(), "HOST \"\": the host is missing");
     let named = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let found = (named.unwrap_or(host), 0)
+    let mut found = (named.unwrap_or(host), 0)
         .to_socket_addrs()
         .with_context(|| format!("{host}: unknown host"))?;
     let family = args.way.family.chosen().or(args.way.source.map(Family::from));
-    let is_wanted = |address: &IpAddr| family.is_none_or(|family| Family::from(*address) == family);
-    let address = found.map(|address| address.ip()).find(is_wanted);
-    address.ok_or_else(|| match family {
+    let is_wanted = |it: &SocketAddr| family.is_none_or(|family| Family::from(it.ip()) == family);
+    found.find(is_wanted).ok_or_else(|| match family {
         Some(Family::Ipv4) => anyhow!("{host} has no IPv4 address"),
         Some(Family::Ipv6) => anyhow!("{host} has no IPv6 address"),
         None => anyhow!("{host} has no address"),
     })
 }
 
-fn options(args: &TraceArgs, host: String, target: IpAddr) -> TraceOptions {
+fn options(args: &TraceArgs, host: String, target: SocketAddr) -> TraceOptions {
     let probes = &args.probes;
-    let mut config = TraceConfig::new(target).with_kind(kind(args, target));
+    let mut config = TraceConfig::new(target.ip()).with_kind(kind(args, target.ip()));
     if pace(args).is_some() {
         config.probes = 1;
         // A round that misses an answer is to show that.
@@ -229,7 +255,7 @@ fn options(args: &TraceArgs, host: String, target: IpAddr) -> TraceOptions {
     }
     TraceOptions {
         source: args.way.source,
-        device: args.way.device.clone(),
+        device: args.way.device.clone().or_else(|| interface_of(&target)),
         port: probes.port,
         names: !args.findings.numeric,
         paths: args.findings.paths,

@@ -1,7 +1,7 @@
 //! The program when things go wrong: signals, peers that die, full disks, strangers, no privileges.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -109,6 +109,35 @@ fn an_interrupt_prints_what_there_is() {
     let next = spawn(program(&["stream", &served.address, "-t", "0.2", "--json"]));
     let output = ended_within(next, PATIENCE);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn an_interrupted_trace_is_partial_and_fails_as_other_commands_do() {
+    let mut child = spawn(program(&["trace", "127.0.0.1", "--count", "100000", "--json"]));
+    let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
+    // How long it takes is said after the first round.
+    said.read_line(&mut String::new()).unwrap();
+    signal(child.id(), "INT");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    let output = ended_within(child, PATIENCE);
+    assert_eq!(
+        (output.status.code(), rest.lines().last()),
+        (Some(1), Some("linerate: interrupted"))
+    );
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut caveats = document["caveats"].as_array().unwrap().iter();
+    assert!(caveats.any(|it| it["kind"] == "partial"), "{document:#}");
+}
+
+#[test]
+fn a_check_without_an_endpoint_says_once_how_to_start_one_at_its_port() {
+    let output = program(&["check", "127.0.0.1", "-p", "1", "--quiet"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let page = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(page.matches("linerate serve").count(), 1, "{page}");
+    assert!(page.contains("on that host: linerate serve -p 1\n"), "{page}");
+    assert_says(&output, "start `linerate serve -p 1` on that host");
 }
 
 #[test]

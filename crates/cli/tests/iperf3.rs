@@ -1,13 +1,16 @@
 //! `linerate iperf3` beside the real one: the same command lines mean the same and end with the
 //! same status, and the documents have the same keys with values of the same types.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use linerate_testkit::{Need, eventually, free_port, skip};
 use serde_json::Value;
 
-use crate::support::{PATIENCE, PROGRAM, Served, ended_within, json, spawn, stderr, stdout};
+use crate::support::{
+    PATIENCE, PROGRAM, Served, ended_within, json, signal, spawn, stderr, stdout,
+};
 
 /// Whether the real iperf3 is missing; then the test is skipped.
 fn has_no_iperf3() -> bool {
@@ -148,6 +151,29 @@ fn a_command_line_asks_for_the_same_test_as_with_iperf3() {
             }
         }
         assert_eq!(ours["title"], real["title"], "{line}");
+    }
+}
+
+#[test]
+fn a_test_without_an_end_is_no_longer_than_the_user_wants_and_no_error() {
+    let served = Served::start(&[]);
+    let way = way_to(&served);
+    let (of_iperf3, own) = (
+        format!("iperf3 {way} -t 0 -b 1M --json-stream"),
+        format!("stream {way} -t 0 --json-stream"),
+    );
+    for line in [of_iperf3, own.replace("-c ", "")] {
+        let mut child = start(Command::new(PROGRAM), &line);
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let is_interval = |line: &String| line.contains("interval\"") || line.contains("start_s");
+        let first = lines.by_ref().map_while(Result::ok).find(is_interval);
+        assert!(first.is_some(), "{line}: {}", stderr(&ended_within(child, PATIENCE)));
+        signal(child.id(), "INT");
+        // What is left has to be read, or a full pipe would hold it.
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        let ended = ended_within(child, PATIENCE);
+        assert_eq!(ended.status.code(), Some(0), "{line}: {} {rest:?}", stderr(&ended));
+        assert!(line.starts_with("iperf3") || rest.concat().contains("\"status\":\"complete\""));
     }
 }
 

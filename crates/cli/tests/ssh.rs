@@ -123,6 +123,7 @@ fn an_endpoint_that_ssh_starts_measures_and_leaves_nothing() {
     assert!(output.status.success(), "{output:?}");
     let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
     assert_eq!(document["schema"], "linerate.check/1");
+    assert_eq!(document["host"], "ssh://pit", "as it was typed");
     assert!(document["up"]["throughput_bps"].as_f64() > Some(0.0), "{document}");
     sshd.assert_nothing_is_left();
 

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::iter;
 use std::time::{Duration, Instant};
 
-use linerate_core::plan::{Direction, MAX_REPEATS, Plan, Protocol, Repeats, Test, Traffic};
+use linerate_core::plan::{
+    Direction, MAX_REPEATS, MAX_SECONDS, Plan, Protocol, Repeats, Test, Traffic,
+};
 use linerate_core::record::{Caveat, CaveatKind, Interval, Record, SizeFigure};
 use linerate_core::stats::{Figure, Precision, figure, precision_reached};
 use linerate_core::units::ByteCount;
@@ -135,13 +137,15 @@ fn wants_more(repeats: Repeats, samples: &[f64]) -> bool {
     }
 }
 
-/// What is left of a plan after so many of its runs and so many seconds; `None` where a size or a
-/// precision ends them. What a run takes besides its time is what it took so far, or `beside_s`.
+/// What is left of a plan after so many of its runs and so many seconds; `None` where a size, a
+/// precision or the user (after a day at most) ends them. What a run takes besides its time is what
+/// it took so far, or `beside_s`.
 fn left_s(plan: &Plan, done: usize, elapsed_s: f64, beside_s: f64) -> Option<f64> {
     let Repeats::Times(times) = plan.repeats else {
         return None;
     };
-    let of_each: Vec<f64> = plan.tests.iter().map(Test::seconds).collect::<Option<_>>()?;
+    let seconds = |test: &Test| test.seconds().filter(|seconds| *seconds < MAX_SECONDS);
+    let of_each: Vec<f64> = plan.tests.iter().map(seconds).collect::<Option<_>>()?;
     let runs = of_each.iter().flat_map(|s| iter::repeat_n(*s, times as usize));
     let (before, left): (Vec<_>, Vec<_>) = runs.enumerate().partition(|(at, _)| *at < done);
     let sum = |runs: &[(usize, f64)]| runs.iter().map(|(_, seconds)| seconds).sum::<f64>();

@@ -7,6 +7,8 @@ use linerate_core::foreign::Tool;
 use linerate_core::session::SessionError;
 use linerate_core::session::message::{Refusal, RefusalReason};
 use linerate_core::stats::StatsError;
+use linerate_core::units::{DEFAULT_PORT, Family};
+use linerate_sys::errno::{EAFNOSUPPORT, ENOPROTOOPT, EPROTONOSUPPORT};
 use linerate_sys::socket::OptionError;
 use thiserror::Error;
 
@@ -38,8 +40,29 @@ pub enum MeasureError {
         /// As given.
         address: IpAddr,
     },
+    /// A link-local address without the interface by which it is reached.
+    #[error(
+        "{address}: a link-local address needs its interface, as in {address}%INTERFACE: \
+         {interfaces}"
+    )]
+    NoScope {
+        /// As given.
+        address: IpAddr,
+        /// This host's interfaces with such addresses, in words.
+        interfaces: String,
+    },
+    /// TCP reaches the endpoint, and UDP does not.
+    #[error(
+        "{peer}: UDP {} is blocked, TCP works: let datagrams pass the firewalls on the way, both \
+         ways",
+        peer.port()
+    )]
+    UdpBlocked {
+        /// Address and port.
+        peer: SocketAddr,
+    },
     /// The endpoint could not be connected to.
-    #[error("{peer}: {}", connect_words(reason))]
+    #[error("{peer}: {}", connect_words(reason, peer.port()))]
     Connect {
         /// Address and port.
         peer: SocketAddr,
@@ -155,6 +178,7 @@ impl Categorized for MeasureError {
             Self::UnknownHost { .. }
             | Self::NoAddress { .. }
             | Self::NotLocal { .. }
+            | Self::NoScope { .. }
             | Self::NoFigure { .. }
             | Self::NoClient { .. }
             | Self::Statistics(_) => Category::Usage,
@@ -168,6 +192,7 @@ impl Categorized for MeasureError {
             }
             Self::Refused { .. }
             | Self::Connect { .. }
+            | Self::UdpBlocked { .. }
             | Self::Session { .. }
             | Self::BlackHole { .. }
             | Self::Foreign { .. }
@@ -185,12 +210,15 @@ impl MeasureError {
         move |source| Self::Host { what, source }
     }
 
-    /// A connection that failed, or a socket option of it that did not take: one is the path's
-    /// fault, the other this host's.
+    /// A connection that failed, or a socket of it that this host does not make, or an option that
+    /// did not take: one is the path's fault, the others this host's.
     pub(crate) fn connect(peer: SocketAddr) -> impl FnOnce(io::Error) -> Self {
         move |reason| match reason.downcast::<OptionError>() {
             Ok(option) => Self::Option(option),
-            Err(reason) => Self::Connect { peer, reason },
+            Err(reason) => match socket_lacked(reason.raw_os_error(), peer) {
+                Some(what) => Self::Host { what, source: reason },
+                None => Self::Connect { peer, reason },
+            },
         }
     }
 
@@ -247,10 +275,33 @@ impl MeasureError {
     }
 }
 
-fn connect_words(error: &io::Error) -> String {
+/// The sockets that this host does not make, by the error of the call.
+fn socket_lacked(errno: Option<i32>, peer: SocketAddr) -> Option<String> {
+    match errno? {
+        // Without CONFIG_MPTCP, and switched off: mptcp_init_sock, net/mptcp/protocol.c.
+        EPROTONOSUPPORT | ENOPROTOOPT => Some(
+            "this host has no MPTCP: it needs a kernel with CONFIG_MPTCP, and sysctl -w \
+             net.mptcp.enabled=1"
+                .to_owned(),
+        ),
+        EAFNOSUPPORT => Some(format!("this host has no {}", Family::from(peer.ip()))),
+        _ => None,
+    }
+}
+
+/// The command that starts an endpoint at a port.
+pub(crate) fn serve_command(port: u16) -> String {
+    match port {
+        DEFAULT_PORT => "linerate serve".to_owned(),
+        port => format!("linerate serve -p {port}"),
+    }
+}
+
+fn connect_words(error: &io::Error, port: u16) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "connection refused: nothing listens there (start `linerate serve` on that host)".into()
+            let serve = serve_command(port);
+            format!("connection refused: nothing listens there (start `{serve}` on that host)")
         }
         io::ErrorKind::TimedOut => {
             "timed out: no answer (host down, or a firewall drops the packets)".into()
@@ -266,5 +317,35 @@ fn connect_words(error: &io::Error) -> String {
         // refusal.
         io::ErrorKind::ConnectionReset => "the peer closed the connection".into(),
         _ => format!("cannot connect: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_host_lacks_is_said_and_is_not_the_paths_fault() {
+        let peer = "[2001:db8::1]:5301".parse().unwrap();
+        let of = |errno| MeasureError::connect(peer)(io::Error::from_raw_os_error(errno));
+        for (errno, words) in [
+            (EPROTONOSUPPORT, "net.mptcp.enabled=1"),
+            (ENOPROTOOPT, "CONFIG_MPTCP"),
+            (EAFNOSUPPORT, "this host has no IPv6"),
+        ] {
+            let error = of(errno);
+            assert_eq!(error.category(), Category::Missing, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_advice_for_a_closed_port_names_the_port() {
+        for (port, serve) in [(5201, "start `linerate serve` on"), (5301, "serve -p 5301` on")] {
+            let peer = SocketAddr::from(([198, 18, 0, 1], port));
+            let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+            let said = MeasureError::connect(peer)(refused).to_string();
+            assert!(said.contains(serve), "{said}");
+        }
     }
 }

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | `endpoint` | accepting, UDP challenges, one thread for each client's session |
 //! | `client`, `campaign` | a session with an endpoint, its packet trains; a plan run on it |
-//! | `target` | where the endpoint is |
+//! | `target`, `reach` | where the endpoint is; why it is not reached |
 //! | `partner` | what answers at a host: an endpoint, or another tool's server |
 //! | `treated`, `compare` | a run under a treatment; two treatments against each other |
 //! | `load` | mixes of tests on one clock; a load beside a comparison's runs |
@@ -79,6 +79,7 @@ mod profile;
 mod profiler;
 mod proof;
 pub mod qos;
+mod reach;
 mod responsiveness;
 mod retry;
 mod shares;
@@ -128,6 +129,7 @@ pub use profile::{
     what_ifs,
 };
 pub use proof::prove_bottleneck;
+pub use reach::{check_scope, interface_of};
 pub use state_files::{StateError, open_lock, with_ending};
 pub use stop::{Stop, stop_on_signal};
 pub use target::Target;

@@ -108,6 +108,8 @@ pub(crate) struct HostProfileArgs {
 
 fn rtt(text: &str) -> anyhow::Result<Span> {
     let rtt: Span = text.parse()?;
+    let is_bare = text.trim().ends_with(|last: char| last.is_ascii_digit() || last == '.');
+    ensure!(!is_bare, "a time needs its unit here: {text}s, or {text}ms as in ping?");
     ensure!((1..=60_000_000).contains(&rtt.0.as_micros()), "it must be 1us to 1min");
     Ok(rtt)
 }

@@ -30,6 +30,8 @@ pub(crate) trait Choice: Clone + Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub(crate) struct TestOptions<C> {
     typed: Vec<Typed>,
+    /// `-t 0`: the user ends the test.
+    is_endless: bool,
     choice: PhantomData<C>,
 }
 
@@ -44,6 +46,11 @@ impl<C: Choice> TestOptions<C> {
     /// Whether the option of that key was given, or a shorthand of it.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.typed.iter().any(|typed| typed.key == key)
+    }
+
+    /// Whether the user is to end the test.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.is_endless
     }
 
     /// A draft of that workload with what was typed.
@@ -110,6 +117,7 @@ impl<C: Choice> Args for TestOptions<C> {
 impl<C: Choice> FromArgMatches for TestOptions<C> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut typed = Vec::new();
+        let mut is_endless = false;
         for option in chosen::<C>() {
             let key = option.key;
             let text = if option.is_flag() {
@@ -118,11 +126,10 @@ impl<C: Choice> FromArgMatches for TestOptions<C> {
                 matches.get_one::<String>(key).cloned()
             };
             // iperf3's word for a test that somebody ends: a day is the longest run.
-            let is_endless = key == "time" && C::SWEPT.is_some();
-            let text = text.map(|text| match text.as_str() {
-                "0" if is_endless => "24h".to_owned(),
-                _ => text,
-            });
+            let is_until_stopped =
+                key == "time" && C::SWEPT.is_some() && text.as_deref() == Some("0");
+            is_endless |= is_until_stopped;
+            let text = text.map(|text| if is_until_stopped { "24h".to_owned() } else { text });
             typed.extend(text.map(|text| Typed { key, text, shorthand: None }));
             let given = |shorthand: &&Shorthand| matches.get_flag(id_of(shorthand));
             typed.extend(option.shorthands.iter().filter(given).map(|shorthand| Typed {
@@ -132,7 +139,7 @@ impl<C: Choice> FromArgMatches for TestOptions<C> {
             }));
         }
         let choice = PhantomData;
-        Ok(Self { typed, choice })
+        Ok(Self { typed, is_endless, choice })
     }
 
     fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {

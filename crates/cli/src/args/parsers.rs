@@ -72,6 +72,21 @@ pub(super) fn time(least_ms: u64, most_ms: u64) -> impl Parser<Span> {
     })
 }
 
+/// The same, with its unit: by a bare number `tool` means `unit`, and linerate seconds elsewhere.
+pub(super) fn time_with_unit(
+    least_ms: u64,
+    most_ms: u64,
+    [tool, unit]: [&'static str; 2],
+) -> impl Parser<Span> {
+    let read = time(least_ms, most_ms);
+    move |text: &str| match text.trim().parse::<f64>() {
+        Ok(number) if number > 0.0 => {
+            Err(format!("a time needs its unit here: {number}s, or {number}{unit} as in {tool}?"))
+        }
+        _ => read(text),
+    }
+}
+
 /// A history: a file, or the URL of a PostgreSQL server.
 pub(super) fn place() -> impl TypedValueParser<Value = Place> {
     PathBufValueParser::new().map(|path| path.into_os_string().into())
@@ -351,6 +366,19 @@ mod tests {
         assert!(bus("nats://a:4222,tls://u:p@b").is_ok());
         for url in ["", "foo", "nats://", "http://a", "nats://a,b"] {
             assert!(bus(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_other_tools_count_otherwise_has_its_unit() {
+        let read = time_with_unit(10, 10 * MINUTE, ["iperf3", "ms"]);
+        assert_eq!(read("500ms"), read("0.5s"));
+        for (text, words) in [
+            ("500", "a time needs its unit here: 500s, or 500ms as in iperf3?"),
+            ("0", "it must be 10ms to 10min"),
+            ("11min", "it must be 10ms to 10min"),
+        ] {
+            assert_eq!(read(text).unwrap_err(), words);
         }
     }
 

@@ -162,7 +162,7 @@ pub(crate) struct PathOptions {
     /// Longest wait for the endpoint to answer, 10ms to 10min (default 5s)
     #[arg(
         long, value_name = "TIME", requires = "host", conflicts_with = "lab",
-        value_parser = parsers::time(10, 10 * parsers::MINUTE)
+        value_parser = parsers::time_with_unit(10, 10 * parsers::MINUTE, ["iperf3", "ms"])
     )]
     pub(crate) connect_timeout: Option<Span>,
 }

@@ -100,6 +100,11 @@ impl Options {
         }
     }
 
+    /// Whether nothing but the user, or the server, ends the test.
+    pub(super) fn is_endless(&self) -> bool {
+        (self.seconds(), self.bytes, self.blocks) == (0, 0, 0)
+    }
+
     /// Bits per second of each stream; 0 means no limit.
     pub(super) fn target_rate(&self) -> u64 {
         self.rate.unwrap_or(if self.udp { 1 << 20 } else { 0 })

@@ -65,7 +65,10 @@ fn measured(options: &Options, page: &mut Page) -> Result<u8, EarlyEnd> {
         page.line(&text::system());
     }
     let stop = run::signals().map_err(|failure| failure.chain())?;
-    let mut server = Foreign::iperf3(target(options)?, stop)?;
+    let mut server = Foreign::iperf3(target(options)?, stop.clone())?;
+    if options.is_endless() {
+        server.set_open_ended();
+    }
     let mss = server.mss();
     // Datagrams are as long as the TCP segments of the path.
     let datagram = u64::from(mss.unwrap_or(1460)).clamp(16, 65_507);
@@ -90,6 +93,9 @@ fn measured(options: &Options, page: &mut Page) -> Result<u8, EarlyEnd> {
     }
     if let Some(error) = outcome.error {
         return Err(error.into());
+    }
+    if stop.is_requested() {
+        return Err(EarlyEnd::Interrupted);
     }
     page.verdict(&outcome.record);
     page.line("");

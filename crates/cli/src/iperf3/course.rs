@@ -218,14 +218,15 @@ impl Iperf3Course {
         rows
     }
 
-    /// The rows of the last, incomplete interval, unless it is very short or has no bytes: then it
-    /// is only the wait for the other end.
+    /// The rows of the last, incomplete interval, unless it has no bytes or, after others, is very
+    /// short: then it is only the wait for the other end.
     pub(super) fn rest(&mut self, at_s: f64, flows: &[LiveFlow]) -> Option<Vec<Row>> {
         if let Some(rows) = self.look(at_s, flows) {
             return Some(rows);
         }
         let (from_s, _) = self.from.as_ref()?;
-        let is_worth_it = at_s - from_s > 0.1 * self.width_s;
+        let is_only = *from_s <= self.base_s;
+        let is_worth_it = is_only || at_s - from_s > 0.1 * self.width_s;
         let rows = is_worth_it.then(|| self.rows(at_s, flows)).flatten()?;
         rows.iter().any(|row| row.bytes > 0).then_some(rows)
     }
@@ -342,5 +343,17 @@ mod tests {
         let rest = course.rest(2.5, &at(35)).expect("half an interval");
         assert_eq!((rest[0].bytes, rest[0].start_s > 1.0), (5, true));
         assert!(Iperf3Course::new(&facts(0.0, "0s")).rest(5.0, &at(1)).is_none());
+    }
+
+    #[test]
+    fn a_test_that_is_shorter_than_any_interval_has_one() {
+        let mut course = Iperf3Course::new(&facts(1.0, "0s"));
+        assert!(course.look(0.0, &at(0)).is_none());
+        let only = course.rest(0.003, &at(7)).expect("all of it");
+        assert_eq!((only[0].bytes, only[0].start_s), (7, 0.0));
+        // What trickles in after an interval is none.
+        let mut course = Iperf3Course::new(&facts(1.0, "0s"));
+        assert!(course.look(0.0, &at(0)).is_none() && course.look(1.0, &at(10)).is_some());
+        assert!(course.rest(1.003, &at(11)).is_none());
     }
 }

@@ -26,7 +26,7 @@ use linerate_web::Answer;
 use serde_json::{Value, json};
 
 use crate::args::MonitorArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, shown};
 use crate::history::change;
 use crate::push::{Push, post};
 use crate::turn::{Turn, TurnHolder};
@@ -235,7 +235,7 @@ impl MonitorCaller for Own {
 
 /// Prints a line for a run that was saved.
 pub(crate) fn print_saved(what: &str, document: &dyn Document, run: i64) {
-    let (at, answer) = (format_rfc3339_seconds(since_1970_s()), document.answer());
+    let (at, answer) = (format_rfc3339_seconds(since_1970_s()), shown(&document.answer()));
     // The run is saved, whether or not anybody reads the line.
     let _ = output::print(&format!("{at} {what}: {answer} (run {run})\n"));
 }

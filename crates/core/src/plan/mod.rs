@@ -417,6 +417,19 @@ impl Test {
         self
     }
 
+    /// The same test, cut so that its time with the warm-up is `seconds` at most.
+    #[must_use]
+    pub fn within(mut self, seconds: f64) -> Self {
+        let Some(most) = Span::from_secs_f64(seconds) else {
+            return self;
+        };
+        if let Extent::Time(time) = &mut self.extent {
+            self.warm_up = self.warm_up.min(Span(most.0 / 10));
+            *time = (*time).min(Span(most.0 - self.warm_up.0));
+        }
+        self
+    }
+
     /// Whether connections are made within the run; else all are bound before it begins. Both ends
     /// must agree, since one waits for the other.
     pub fn connects_within_run(&self) -> bool {

@@ -21,7 +21,7 @@ use linerate_core::record::{Caveat, CaveatKind, Check, Environment, Record, Stat
 use linerate_core::stats::{Figure, LatencyHistogram, figure};
 use linerate_core::trace::{PathEnd, TraceConfig, TraceDocument};
 use linerate_core::units::{
-    BitRate, ByteCount, Family, Nanos, Span, format_rfc3339, listed, suggestion,
+    BitRate, ByteCount, DEFAULT_PORT, Family, Nanos, Span, format_rfc3339, listed, suggestion,
 };
 use linerate_sys::proc::sysctl;
 use linerate_sys::socket::{self, Mptcp, OptionError};
@@ -29,7 +29,7 @@ use linerate_sys::socket::{self, Mptcp, OptionError};
 use self::examination::Examination;
 use crate::campaign::Observer;
 use crate::client::Client;
-use crate::error::MeasureError;
+use crate::error::{MeasureError, serve_command};
 use crate::own_endpoint::OwnEndpoint;
 use crate::partner::Partner;
 use crate::proof::{Proof, prove_bottleneck};
@@ -184,13 +184,27 @@ fn one_sided(check: &mut Check, target: &Target, error: &MeasureError) {
         check.path.connect_us = Some(seen.connect.as_secs_f64() * 1e6);
         check.path.mss_bytes = seen.mss_bytes;
     }
-    let (why, remedy) = match error {
-        MeasureError::BlackHole { host, .. } => {
-            (error.to_string(), format!("linerate trace --mtu {host}"))
+    let why = match error {
+        MeasureError::BlackHole { .. } => error.to_string(),
+        // What to do about it is the remedy.
+        MeasureError::Connect { peer, .. } if error.is_refused_connection() => {
+            format!("no endpoint answered (nothing listens at TCP {})", peer.port())
         }
-        _ => (format!("no endpoint answered ({error})"), "on that host: linerate serve".to_owned()),
+        _ => format!("no endpoint answered ({error})"),
     };
-    let message = format!("{why}: only what this end can see was examined");
+    let remedy = match error {
+        MeasureError::BlackHole { host, .. } => format!("linerate trace --mtu {host}"),
+        MeasureError::Connect { reason, .. } if reason.kind() == io::ErrorKind::HostUnreachable => {
+            String::new()
+        }
+        _ => {
+            let port = target.addresses.first().map_or(DEFAULT_PORT, SocketAddr::port);
+            format!("on that host: {}", serve_command(port))
+        }
+    };
+    let message = format!(
+        "{why}: only what this end can see was examined, without throughput, loss and bottleneck"
+    );
     check.caveats.push(Caveat::new(CaveatKind::Partial, message, remedy));
 }
 

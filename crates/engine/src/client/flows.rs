@@ -19,6 +19,7 @@ use crate::measure::crr::leaves_at_once;
 use crate::measure::flow::{Flow, FlowSocket, flow_direction, sends};
 use crate::measure::options::{apply_tcp, apply_udp};
 use crate::measure::source::{Connect, FlowSource};
+use crate::reach;
 use crate::stop::Stop;
 
 impl Client {
@@ -60,6 +61,8 @@ impl Client {
         });
         let mut unbound = unbound.collect::<Result<Vec<_>, MeasureError>>()?;
         let mut send_again_at = now();
+        // TCP needed one round trip to connect, and an answer by UDP needs one, too.
+        let blocked_at = now() + UDP_PATIENCE.max(self.connect_time * 5);
         loop {
             if now() >= send_again_at {
                 send_again_at = now() + AGAIN;
@@ -73,6 +76,9 @@ impl Client {
                 }
                 Some(ClientEvent::Failed(error)) => return Err(self.session_error(error)),
                 _ if self.stop.is_requested() => return Err(MeasureError::Interrupted),
+                _ if now() >= blocked_at && unbound.iter().all(UnboundFlow::is_unheard) => {
+                    return Err(MeasureError::UdpBlocked { peer: self.peer });
+                }
                 _ => {}
             }
         }
@@ -261,7 +267,8 @@ pub(crate) fn connect_bounded(
     given_up: impl Fn() -> bool,
 ) -> io::Result<TcpStream> {
     let began = now();
-    let (stream, connected) = socket::connect_bounded(socket, peer)?;
+    let (stream, connected) =
+        socket::connect_bounded(socket, peer).map_err(|error| reach::not_begun(error, peer))?;
     if connected {
         return Ok(stream);
     }
@@ -271,7 +278,7 @@ pub(crate) fn connect_bounded(
         }
         if wait_ready(&stream, Interest::Writable, TICK)? {
             return match stream.take_error()? {
-                Some(error) => Err(error),
+                Some(error) => Err(reach::ended(error, &stream)),
                 None => stream.peer_addr().map(|_| stream),
             };
         }
@@ -281,6 +288,9 @@ pub(crate) fn connect_bounded(
 
 /// Time after which a step of the handshake is repeated.
 const AGAIN: Duration = Duration::from_millis(200);
+/// Longest wait for a first answer by UDP, except on the longest paths: no loss hides more than ten
+/// of them.
+pub(crate) const UDP_PATIENCE: Duration = Duration::from_millis(2500);
 /// Time between two looks at the sockets.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -302,6 +312,11 @@ impl UnboundFlow {
         if self.handshake.kind != HandshakeStep::Welcome {
             let _ = self.socket.send(&self.handshake.encode());
         }
+    }
+
+    /// Whether the endpoint has answered none of its datagrams.
+    fn is_unheard(&self) -> bool {
+        self.handshake.kind == HandshakeStep::Ask
     }
 
     /// Takes a datagram that has arrived; a challenge is answered at once.

@@ -25,7 +25,8 @@ use linerate_core::wire::{Token, bytes_of_hex};
 use linerate_sys::proc::machine;
 
 pub(crate) use self::flows::{
-    connect_bounded, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket, udp_socket,
+    UDP_PATIENCE, connect_bounded, connect_first, connect_unless, tcp_flow_socket, udp_flow_socket,
+    udp_socket,
 };
 use super::measure::flow::LiveFlow;
 use super::shares::joined;
@@ -118,6 +119,8 @@ pub struct Client {
     answers: Option<Sender<AnswerOutcome>>,
     /// This session may have changed the endpoint's host.
     treated: bool,
+    /// A test lasts until the stop is requested, or until the endpoint's longest time.
+    open_ended: bool,
 }
 
 /// The link rates that packet trains have found, by direction.
@@ -170,6 +173,7 @@ impl Client {
             profile: None,
             answers: None,
             treated: false,
+            open_ended: false,
         };
         match client.next_event().map_err(|error| client.without_welcome(error))? {
             ClientEvent::Welcome(welcome) => {
@@ -317,6 +321,12 @@ impl Client {
         outcome
     }
 
+    /// Has later tests last until the stop is requested, which is then no early end, or until the
+    /// longest time that the endpoint allows.
+    pub(crate) fn set_open_ended(&mut self) {
+        self.open_ended = true;
+    }
+
     /// Finds the rate of the path's narrowest link by packet trains, for the records of all later
     /// runs: without it they know the path's ceiling only if they reach it. This takes some round
     /// trips, 4 s at most. Where UDP does not get through, nothing is found.
@@ -387,10 +397,12 @@ impl Client {
             self.check_has(WORK, "cannot work on the bytes of a test: a newer one does")?;
         }
         // This end keeps to the endpoint's rate limit by itself.
-        let test = &match self.welcome.limits.rate_bps {
+        let slowed = match self.welcome.limits.rate_bps {
             Some(limit) => test.clone().slowed_to(BitRate(limit)),
             None => test.clone(),
         };
+        let limits = &self.welcome.limits;
+        let test = &if self.open_ended { slowed.within(limits.seconds) } else { slowed };
         self.run_over = Stop::new();
         let asked = self.profile.filter(|_| self.endpoint_profiles());
         self.ask(Open { test: Box::new(test.clone()), profile: asked })?;
@@ -588,10 +600,13 @@ impl Client {
         half.request_stop();
         self.run_over.request();
         let (peer, device) = (self.peer.ip(), self.target.device.clone());
+        let open_ended = self.open_ended;
+        let watched = watched.or_else(|error| planned_end(open_ended, error));
+        let patience = if open_ended { GRACE } else { LAST_REPORT };
         // Both hosts gather their facts at the same time, also after an interruption.
         let (server, facts) = thread::scope(|scope| {
             let facts = scope.spawn(|| host::facts_by(Some(peer), device.as_deref()));
-            let server = self.ask_at_the_end(operation::End, false, LAST_REPORT);
+            let server = self.ask_at_the_end(operation::End, false, patience);
             let facts = joined(facts.join());
             (server.map(|report| *report), facts)
         });
@@ -601,7 +616,8 @@ impl Client {
             client: report.profile.take(),
             server: server.as_mut().and_then(|report| report.profile.take()),
         };
-        let partial = error.is_some() || (cut_short && matches!(test.extent, Extent::Time(_)));
+        let cut_short = cut_short && !open_ended && matches!(test.extent, Extent::Time(_));
+        let partial = error.is_some() || cut_short;
         let run = HalfRuns {
             test: test.clone(),
             host: self.target.name.clone(),
@@ -649,6 +665,14 @@ pub(crate) fn both<T>(
     match server {
         Ok(server) => (Some(server), run.err()),
         Err(error) => (None, Some(run.err().unwrap_or(error))),
+    }
+}
+
+/// Of a test that lasts until it is stopped, the stop is no error.
+pub(crate) fn planned_end(open_ended: bool, error: MeasureError) -> Result<(), MeasureError> {
+    match error {
+        MeasureError::Interrupted if open_ended => Ok(()),
+        other => Err(other),
     }
 }
 

@@ -18,7 +18,9 @@ use linerate_core::units::{BitRate, ByteCount, Span, format_rfc3339};
 use linerate_sys::poll::wait_readable;
 
 use super::{PartnerResult, ServerAddress, live, start_half};
-use crate::client::{Observe, Outcome, both, connect_first, udp_flow_socket};
+use crate::client::{
+    Observe, Outcome, UDP_PATIENCE, both, connect_first, planned_end, udp_flow_socket,
+};
 use crate::clock::now;
 use crate::control::ControlSocket;
 use crate::error::MeasureError;
@@ -119,6 +121,10 @@ impl Iperf3 {
     ) -> Result<Outcome, MeasureError> {
         let mut adapted = adapt(test).map_err(|what| address.lacks(what))?;
         adapted.params.wants_output = self.wants_output;
+        if address.open_ended {
+            // iperf3's word for a test that the client ends: it is within every server's limit.
+            adapted.params.time_s = 0;
+        }
         let until = now() + BUSY_FOR;
         let mut run = loop {
             let first = self.first.take();
@@ -194,8 +200,9 @@ impl Iperf3Run<'_> {
         let peer = self.server.peer;
         let test = &self.adapted.test;
         let socket = udp_flow_socket(&self.server.target, peer, test, &test.options, id)?;
+        // It is not repeated: a server would take the second for that of another stream.
         socket.send(&Greeting::hello()).map_err(MeasureError::connect(peer))?;
-        let until = now() + ANSWER;
+        let until = now() + UDP_PATIENCE.max(self.server.connect_time * 5);
         let mut bytes = vec![0; MAX_ANSWER];
         while now() < until {
             self.pump(Duration::ZERO);
@@ -212,7 +219,7 @@ impl Iperf3Run<'_> {
                 Err(error) => return Err(MeasureError::connect(peer)(error)),
             }
         }
-        Err(self.error(ClientError::Timeout("no answer by UDP (a firewall may let only TCP pass)")))
+        Err(MeasureError::UdpBlocked { peer })
     }
 
     /// Sends and receives on the control connection, for at most `timeout`.
@@ -272,7 +279,7 @@ impl Iperf3Run<'_> {
                 return Err(self.error(error));
             }
             if !observe(&live(half)) || self.server.stop.is_requested() {
-                return Err(MeasureError::Interrupted);
+                return planned_end(self.server.open_ended, MeasureError::Interrupted);
             }
             if !self.is_over(half) {
                 continue;
@@ -373,9 +380,6 @@ fn random_cookie() -> Result<Cookie, MeasureError> {
     Ok(Cookie::from_random(random))
 }
 
-/// Longest wait for the answer to a greeting. The greeting is not repeated: a server would take the
-/// second for that of another stream.
-const ANSWER: Duration = Duration::from_secs(10);
 /// Largest datagram that may arrive, bytes: data that overtakes the answer counts as one, too.
 const MAX_ANSWER: usize = 65_536;
 

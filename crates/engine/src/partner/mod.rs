@@ -29,7 +29,9 @@ use linerate_sys::tcp_info::TcpInfo;
 pub use self::iperf3::Accounts;
 use self::iperf3::{BUSY_FOR, Iperf3};
 use crate::campaign::{self, Campaign, Observer};
-use crate::client::{Client, Live, Observe, Outcome, Profiles, connect_unless, tcp_flow_socket};
+use crate::client::{
+    Client, Live, Observe, Outcome, Profiles, connect_unless, planned_end, tcp_flow_socket,
+};
 use crate::clock::now;
 use crate::error::MeasureError;
 use crate::host;
@@ -63,6 +65,8 @@ struct ServerAddress {
     peer: SocketAddr,
     connect_time: Duration,
     stop: Stop,
+    /// A test lasts until the stop is requested.
+    open_ended: bool,
 }
 
 /// The results of a test with another tool's server.
@@ -150,6 +154,21 @@ impl Partner {
         }
     }
 
+    /// Has later tests last until the stop is requested, which is then no early end. The result is
+    /// the longest time that the other end allows, seconds, where it says one.
+    pub fn set_open_ended(&mut self) -> Option<f64> {
+        match self {
+            Self::Own(client) => {
+                client.set_open_ended();
+                Some(client.welcome().limits.seconds)
+            }
+            Self::Foreign(foreign) => {
+                foreign.set_open_ended();
+                None
+            }
+        }
+    }
+
     /// Runs a test, as [`Client::run`].
     ///
     /// # Errors
@@ -234,6 +253,11 @@ impl Foreign {
         Some(info.snd_mss).filter(|mss| *mss > 0)
     }
 
+    /// Has later tests last until the stop is requested, which is then no early end.
+    pub fn set_open_ended(&mut self) {
+        self.address.open_ended = true;
+    }
+
     /// Asks an iperf3 server to send its own output.
     pub fn want_output(&mut self) {
         if let ForeignServer::Iperf3(iperf3) = &mut self.server {
@@ -272,7 +296,8 @@ impl Foreign {
 impl ServerAddress {
     fn new(target: Target, peer: SocketAddr, connect_time: Duration, stop: Stop) -> Self {
         let addresses = vec![peer];
-        Self { target: Target { addresses, ..target }, peer, connect_time, stop }
+        let target = Target { addresses, ..target };
+        Self { target, peer, connect_time, stop, open_ended: false }
     }
 
     fn lacks(&self, what: String) -> MeasureError {
@@ -313,7 +338,7 @@ impl ServerAddress {
         loop {
             std::thread::sleep(half.patience().min(Duration::from_millis(20)));
             if !observe(&live(half)) || self.stop.is_requested() {
-                return Err(MeasureError::Interrupted);
+                return planned_end(self.open_ended, MeasureError::Interrupted);
             }
             let is_over = match (&test.traffic, test.extent) {
                 (Traffic::Stream(_), Extent::Bytes(_) | Extent::Count(_))

@@ -152,10 +152,6 @@ impl ProbeChannel {
             ProbeKind::Tcp => channel.open_tcp(way)?,
         }
         for socket in [&channel.sender, &channel.listener].into_iter().flatten() {
-            if let Some(device) = &way.device {
-                let bound = socket.bind_device(device);
-                bound.map_err(|source| no_device(device, source))?;
-            }
             let added = channel.poller.add(socket, 0);
             added.map_err(|source| kernel("watch a socket", source))?;
         }
@@ -168,10 +164,11 @@ impl ProbeChannel {
     }
 
     fn open_udp(&mut self, way: &Way) -> Result<(), TraceError> {
-        self.listener = if_allowed("ICMP", way, ProbeSocket::icmp(way.source))?;
+        let device = way.device.as_deref();
+        self.listener = if_allowed("ICMP", way, ProbeSocket::icmp(way.source, device))?;
         let has_raw = self.listener.is_some();
         let local = |port| SocketAddr::new(way.source, port);
-        let open = |port| ProbeSocket::udp(local(port), !has_raw);
+        let open = |port| ProbeSocket::udp(local(port), device, !has_raw);
         let before = way.local_port.and_then(|port| open(port).ok());
         let sender = before.map_or_else(|| open(0), Ok);
         let sender =
@@ -183,7 +180,8 @@ impl ProbeChannel {
     }
 
     fn open_icmp(&mut self, way: &Way) -> Result<(), TraceError> {
-        if let Some(raw) = if_allowed("ICMP", way, ProbeSocket::icmp(way.source))? {
+        let device = way.device.as_deref();
+        if let Some(raw) = if_allowed("ICMP", way, ProbeSocket::icmp(way.source, device))? {
             // The session's number will do as the identifier; core tells others' answers by the
             // payload.
             self.codec.source_port = way.local_port.unwrap_or(self.codec.session);
@@ -193,7 +191,7 @@ impl ProbeChannel {
         }
         let needs = "CAP_NET_RAW, or a group of the caller's in sysctl net.ipv4.ping_group_range; \
                      --protocol udp needs neither";
-        let socket = ProbeSocket::echo(way.source)
+        let socket = ProbeSocket::echo(way.source, device)
             .map_err(|source| no_socket("ICMP", way, needs, source))?;
         self.codec.source_port = local_port(&socket)?;
         self.sender = Some(socket);
@@ -202,8 +200,9 @@ impl ProbeChannel {
     }
 
     fn open_tcp(&mut self, way: &Way) -> Result<(), TraceError> {
-        let raw = ProbeSocket::tcp(way.source, way.port).and_then(|tcp| {
-            let icmp = ProbeSocket::icmp(way.source)?;
+        let device = way.device.as_deref();
+        let raw = ProbeSocket::tcp(way.source, device, way.port).and_then(|tcp| {
+            let icmp = ProbeSocket::icmp(way.source, device)?;
             Ok((tcp, icmp))
         });
         let fresh = FIRST_TCP_PORT + self.codec.session % 2_048;

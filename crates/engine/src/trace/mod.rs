@@ -97,7 +97,7 @@ pub struct WatchPace {
 /// Whether this host lets the caller send echo requests to `target`, with privilege or without.
 pub fn may_send_echo(target: IpAddr) -> bool {
     let any = socket::any(&SocketAddr::new(target, 0));
-    ProbeSocket::icmp(any).is_ok() || ProbeSocket::echo(any).is_ok()
+    ProbeSocket::icmp(any, None).is_ok() || ProbeSocket::echo(any, None).is_ok()
 }
 
 /// Traces the route once.

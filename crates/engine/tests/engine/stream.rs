@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use linerate_core::plan::*;
-use linerate_core::record::CaveatKind;
+use linerate_core::record::{CaveatKind, Status};
 use linerate_core::session::message::Limits;
 use linerate_core::units::{BitRate, ByteCount, Span};
+use linerate_engine::{Live, Partner, Stop, Target};
 use linerate_testkit::{Need, skip};
 
 use super::support::{LIMITS, Served, bytes, run, stream, stream_with};
@@ -30,6 +31,28 @@ fn a_counted_transfer_moves_exactly_that_much() {
         let record = run(&Test { direction, ..bytes(10_000_001) });
         assert_eq!(record.bytes(), 10_000_001);
         assert!(record.seconds > 0.0);
+    }
+}
+
+#[test]
+fn a_test_without_an_end_lasts_as_long_as_the_endpoint_allows_or_until_it_is_stopped() {
+    let day = Test { extent: Extent::Time(Span(Duration::from_secs(86_400))), ..stream() };
+    for (seconds, stops) in [(1.0, false), (3600.0, true)] {
+        let limits = Limits { seconds, ..LIMITS };
+        let served = Served::with(Ipv4Addr::LOCALHOST.into(), limits, None);
+        let (target, stop) = (Target::at("endpoint", served.address), Stop::new());
+        let mut partner = Partner::connect(target, None, stop.clone()).unwrap();
+        assert_eq!(partner.set_open_ended(), Some(seconds));
+        let mut observe = |live: &Live| {
+            if stops && live.at_s > 0.3 {
+                stop.request();
+            }
+            true
+        };
+        let outcome = partner.run(&day, &mut observe).unwrap();
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        assert_eq!(outcome.record.status, Status::Complete, "{:?}", outcome.record.caveats);
+        assert!(outcome.record.bytes() > 0);
     }
 }
 

@@ -13,9 +13,11 @@ use linerate_core::units::BitRate;
 use linerate_core::wire::{
     DatagramHeader, HANDSHAKE_BYTES, Handshake, HandshakeStep, Phase, Token,
 };
+use linerate_engine::{Client, Stop};
 use linerate_testkit::{PATIENCE, uninterrupted};
 
-use super::bench::{Bench, stream};
+use super::bench::{Bench, stream, target};
+use super::fake::{Fake, Stage as Fault, endpoint, welcome};
 use super::stranger::{Leave, Stage, Stranger, frame};
 
 fn datagrams() -> Test {
@@ -159,4 +161,16 @@ fn a_slow_reader_of_datagrams_ends_with_its_client() {
     drop(socket);
     bench.assert_clean("a slow reader");
     bench.assert_waited_for_nobody();
+}
+
+#[test]
+fn where_tcp_alone_gets_through_the_error_says_so() {
+    own_process!();
+    let (address, fake) = endpoint(Fault::Opened, welcome(), Fake::stall);
+    let mut client = Client::connect(target(address, None), Stop::new()).unwrap();
+    let error = client.run(&datagrams(), &mut |_| true).unwrap_err().to_string();
+    let words = format!("{address}: UDP {} is blocked, TCP works", address.port());
+    assert!(error.starts_with(&words), "{error}");
+    drop(client);
+    fake.join().unwrap();
 }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use linerate_core::plan::Protocol;
 use linerate_core::record::HostFacts;
 use linerate_core::session::message::{Limits, Welcome};
 use linerate_core::session::operation::{End, Open, Reply, Request};
@@ -94,7 +95,8 @@ impl Fake {
         }
         self.session.reply(self.began.elapsed(), Reply::Open(()));
         self.flush();
-        for _ in 0..test.flows() {
+        let is_tcp = test.protocol != Protocol::Udp;
+        for _ in 0..if is_tcp { test.flows() } else { 0 } {
             let (mut flow, _) = self.listener.accept().unwrap();
             flow.read_exact(&mut [0; HELLO_BYTES]).unwrap();
             self.flows.push(flow);

@@ -60,7 +60,7 @@ fn a_closed_port_is_an_error_with_a_remedy() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{address}: connection refused: nothing listens there (start `linerate serve` on that \
+            "{address}: connection refused: nothing listens there (start `linerate serve -p 1` on that \
              host)"
         )
     );

@@ -44,9 +44,6 @@ impl Document for Check {
             latency(page, self);
             responsiveness_table(page, self);
         }
-        if self.one_sided {
-            one_sided(page, &self.host);
-        }
         baseline(page, self.baseline.as_ref());
         let of_runs = records.iter().flat_map(|record| &record.caveats);
         caveats(page, self.caveats.iter().chain(of_runs));
@@ -392,15 +389,6 @@ fn proof(page: &mut Page, direction: &str, check: &Check) {
              {direction}-{when}.json"
         ));
     }
-}
-
-fn one_sided(page: &mut Page, host: &str) {
-    page.gap();
-    page.indented(&format!(
-        "No linerate endpoint answers at {host}: throughput, loss and what holds the path back \
-         need one. On that host:"
-    ));
-    page.command("linerate serve");
 }
 
 /// The fewest runs whose range covers the median with 95 %: 1 − 2·½⁶ = 97 %.

@@ -1,7 +1,7 @@
 //! Lines that are overwritten while a run is in progress. They never wrap, so that they can be
 //! erased.
 
-use linerate_core::plan::Direction;
+use linerate_core::plan::{Direction, Workload};
 use linerate_core::record::Interval;
 use linerate_core::units::printable;
 
@@ -19,19 +19,23 @@ pub struct Progress<'a> {
     pub planned_s: Option<f64>,
     /// The newest interval.
     pub interval: Option<&'a Interval>,
+    /// The workload of the test.
+    pub workload: Workload,
 }
 
-/// An interval as a line without newline or colour; the figures of successive lines are aligned.
-pub fn interval_line(interval: &Interval, style: Style) -> String {
+/// An interval of a test of this workload, as a line without newline or colour; the figures of
+/// successive lines are aligned.
+pub fn interval_line(interval: &Interval, workload: Workload, style: Style) -> String {
     let end = interval.start_s + interval.seconds;
     let times = format!("{:>8.2} -{end:>8.2} s", interval.start_s);
-    fitted(&[times], &figures(interval), style)
+    fitted(&[times], &figures(interval, workload), style)
 }
 
 /// A bar, the time and the newest interval's figures, as a line without newline or colour.
 pub fn progress(progress: &Progress<'_>, style: Style) -> String {
     let step = progress.step;
-    let figures = progress.interval.map(figures).unwrap_or_default();
+    let of = |interval| figures(interval, progress.workload);
+    let figures = progress.interval.map(of).unwrap_or_default();
     match progress.planned_s {
         Some(planned) if planned > 0.0 => {
             let bar = bar(progress.elapsed_s / planned);
@@ -81,7 +85,7 @@ pub fn step(step: &str, elapsed_s: f64, takes_s: Option<[f64; 2]>) -> String {
 }
 
 /// The direction with its rate, then further figures, the most important first.
-fn figures(interval: &Interval) -> Vec<String> {
+fn figures(interval: &Interval, workload: Workload) -> Vec<String> {
     let direction = match interval.direction {
         Some(Direction::Up) => "  up  ",
         Some(Direction::Down) => "  down",
@@ -91,7 +95,8 @@ fn figures(interval: &Interval) -> Vec<String> {
     let reached = match transactions {
         Some(answered) => {
             let per_s = count((answered as f64 / interval.seconds).round() as u64);
-            format!("{direction}  {:>17}", format!("{per_s}{NBSP}trans/s"))
+            let unit = if workload == Workload::Crr { "conn/s" } else { "trans/s" };
+            format!("{direction}  {:>17}", format!("{per_s}{NBSP}{unit}"))
         }
         None => format!("{direction}  {:>11}", rate(interval.throughput_bps)),
     };
@@ -155,11 +160,11 @@ mod tests {
         };
         let style = Style::default();
         assert_eq!(
-            interval_line(&interval(), style),
+            interval_line(&interval(), Workload::Stream, style),
             "    3.00 -    4.00 s  94.1 Mbit/s  rtt 29.4 ms  cwnd 85.2 KiB  retr  12"
         );
         assert_eq!(
-            interval_line(&slow, style),
+            interval_line(&slow, Workload::Stream, style),
             "  100.00 -  101.00 s    950 bit/s  rtt 87.0 µs  cwnd    400 B  retr   0"
         );
     }
@@ -181,8 +186,12 @@ mod tests {
             direction: Some(Direction::Up),
             ..Interval::default()
         };
-        let line = interval_line(&requests, Style::default());
-        assert_eq!(line, "    0.00 -    0.50 s  up       24,000 trans/s");
+        for (workload, line) in [
+            (Workload::Rr, "    0.00 -    0.50 s  up       24,000 trans/s"),
+            (Workload::Crr, "    0.00 -    0.50 s  up        24,000 conn/s"),
+        ] {
+            assert_eq!(interval_line(&requests, workload, Style::default()), line);
+        }
     }
 
     #[test]
@@ -194,6 +203,7 @@ mod tests {
                 elapsed_s: 4.0,
                 planned_s: Some(10.0),
                 interval: Some(&interval()),
+                workload: Workload::Stream,
             };
             let style = Style { width, colour: false, ..Style::default() };
             let line = progress(&live, style);
@@ -209,6 +219,7 @@ mod tests {
             elapsed_s: 4.0,
             planned_s: Some(10.0),
             interval: Some(&interval()),
+            workload: Workload::Stream,
         };
         let in_columns = |width| {
             let style = Style { width, ..Style::default() };
@@ -231,8 +242,13 @@ mod tests {
 
     #[test]
     fn the_bar_stops_at_its_end_and_is_left_out_where_no_time_is_planned() {
-        let mut live =
-            Progress { step: "up", elapsed_s: 4.0, planned_s: Some(10.0), interval: None };
+        let mut live = Progress {
+            step: "up",
+            elapsed_s: 4.0,
+            planned_s: Some(10.0),
+            interval: None,
+            workload: Workload::Stream,
+        };
         let style = Style::default();
         assert_eq!(progress(&live, style), "up  [########------------] 4.0 of 10.0 s");
         live.elapsed_s = 11.0;

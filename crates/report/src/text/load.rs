@@ -121,6 +121,10 @@ fn latency(document: &LoadDocument) -> Option<String> {
 /// `247 ms added down, 1.2 ms up: the queue is on the way down`
 fn one_way(ways: &LoadOneWay) -> Option<String> {
     let (up, down) = (ways.up.added_us?, ways.down.added_us?);
+    if up.max(down) <= 0.0 {
+        // Round trips are those of all probes, and have the hosts' delays too.
+        return Some("nothing added either way, by the UDP probes".to_owned());
+    }
     let mut added = [(up, "up"), (down, "down")];
     added.sort_by(|one, other| other.0.total_cmp(&one.0));
     let [(more, first), (less, second)] = added.map(|(us, way)| (micros(us.max(0.0)), way));

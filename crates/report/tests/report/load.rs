@@ -1,7 +1,10 @@
 //! What a terminal shows of a mix.
 
 use insta::assert_snapshot;
-use linerate_core::load::{LoadDocument, LoadMember, Member, Mix, MixChoice, built_in};
+use linerate_core::load::{
+    LoadDocument, LoadMember, LoadOneWay, Member, Mix, MixChoice, WayDelay, built_in,
+};
+use linerate_core::one_way::ClockOffset;
 use linerate_core::plan::{Direction, Workload};
 use linerate_core::record::{FlowRecord, Leg, Record, UdpEvidence};
 use linerate_core::stats::LatencyBuckets;
@@ -92,4 +95,29 @@ fn the_latency_under_load_is_drawn_from_the_histogram() {
 #[test]
 fn the_details_have_every_member() {
     assert_snapshot!(document("voip").text(whole()));
+}
+
+#[test]
+fn where_neither_way_adds_anything_no_zeros_stand_beside_what_round_trips_add() {
+    let clock = ClockOffset {
+        offset_us: 0.0,
+        offset_error_us: 9.0,
+        drift_ppm: 0.0,
+        drift_min_ppm: 0.0,
+        drift_max_ppm: 0.0,
+    };
+    let mut mix = document("rrul");
+    for (added_us, words) in [
+        ([-12.0, 0.0], "nothing added either way, by the UDP probes"),
+        ([-12.0, 248_000.0], "248 ms added down, 0 µs up"),
+    ] {
+        let [up, down] = added_us.map(|added_us| WayDelay {
+            idle_us: Some(latency(100.0, 30)),
+            loaded_us: latency(100.0, 30),
+            added_us: Some(added_us),
+        });
+        mix.one_way = Some(LoadOneWay { up, down, queue: None, clock });
+        let text = mix.text(Style::default());
+        assert!(text.contains(words), "{text}");
+    }
 }

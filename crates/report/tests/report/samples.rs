@@ -624,7 +624,12 @@ pub(crate) fn one_sided_check() -> Check {
             ..whole.path
         },
         environment: Environment { server: None, ..whole.environment },
-        caveats: Vec::new(),
+        caveats: vec![Caveat::new(
+            CaveatKind::Partial,
+            "no endpoint answered (nothing listens at TCP 5301): only what this end can see was \
+             examined",
+            "on that host: linerate serve -p 5301",
+        )],
         ..whole
     }
 }

@@ -18,11 +18,11 @@ mod message;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
 pub use message::{ErrorOrigin, ExtendedError, ReceiveBuffer, Received};
-use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockFilter, SockRef, Socket, Type};
 
 use crate::clock::monotonic_ns;
 use crate::socket::set;
@@ -30,7 +30,8 @@ use crate::socket::set;
 /// More packets than a receive buffer of the usual size holds.
 const MAX_QUEUED: usize = 1024;
 
-/// A datagram or raw socket that sends each packet with a TTL of its own. It never waits.
+/// A datagram or raw socket that sends each packet with a TTL of its own, through one interface
+/// alone if one is given. It never waits.
 #[derive(Debug)]
 pub struct ProbeSocket {
     socket: Socket,
@@ -42,9 +43,9 @@ impl ProbeSocket {
     /// A UDP socket on `local`; port 0 takes a free one. With `errors` it has an error queue.
     ///
     /// # Errors
-    /// Not an address of this host, or no such family.
-    pub fn udp(local: SocketAddr, errors: bool) -> io::Result<Self> {
-        let socket = Self::new(local.ip(), Type::DGRAM, Protocol::UDP, errors)?;
+    /// Not an address of this host, no such interface, or no such family.
+    pub fn udp(local: SocketAddr, device: Option<&str>, errors: bool) -> io::Result<Self> {
+        let socket = Self::new((local.ip(), device), Type::DGRAM, Protocol::UDP, errors)?;
         socket.socket.bind(&local.into())?;
         Ok(socket)
     }
@@ -54,8 +55,8 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// `EACCES` if net.ipv4.ping_group_range holds none of the caller's groups.
-    pub fn echo(local: IpAddr) -> io::Result<Self> {
-        let socket = Self::new(local, Type::DGRAM, icmp(local), true)?;
+    pub fn echo(local: IpAddr, device: Option<&str>) -> io::Result<Self> {
+        let socket = Self::new((local, device), Type::DGRAM, icmp(local), true)?;
         socket.socket.bind(&SocketAddr::new(local, 0).into())?;
         Ok(socket)
     }
@@ -64,8 +65,8 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW`.
-    pub fn icmp(local: IpAddr) -> io::Result<Self> {
-        let socket = Self::new(local, Type::RAW, icmp(local), false)?;
+    pub fn icmp(local: IpAddr, device: Option<&str>) -> io::Result<Self> {
+        let socket = Self::new((local, device), Type::RAW, icmp(local), false)?;
         filter_icmp(&socket.socket, socket.is_ipv6)?;
         socket.socket.bind(&SocketAddr::new(local, 0).into())?;
         Ok(socket)
@@ -76,8 +77,8 @@ impl ProbeSocket {
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW`.
-    pub fn tcp(local: IpAddr, peer_port: u16) -> io::Result<Self> {
-        let socket = Self::new(local, Type::RAW, Protocol::TCP, false)?;
+    pub fn tcp(local: IpAddr, device: Option<&str>, peer_port: u16) -> io::Result<Self> {
+        let socket = Self::new((local, device), Type::RAW, Protocol::TCP, false)?;
         filter_source_port(&socket.socket, peer_port, socket.is_ipv6)?;
         socket.socket.bind(&SocketAddr::new(local, 0).into())?;
         // What came before there was a filter is other people's.
@@ -87,7 +88,12 @@ impl ProbeSocket {
         Ok(socket)
     }
 
-    fn new(local: IpAddr, kind: Type, protocol: Protocol, errors: bool) -> io::Result<Self> {
+    fn new(
+        (local, device): (IpAddr, Option<&str>),
+        kind: Type,
+        protocol: Protocol,
+        errors: bool,
+    ) -> io::Result<Self> {
         let is_ipv6 = local.is_ipv6();
         let domain = Domain::for_address(SocketAddr::new(local, 0));
         let socket = Socket::new(domain, kind.nonblocking(), Some(protocol))?;
@@ -95,15 +101,9 @@ impl ProbeSocket {
             socket.set_only_v6(true)?;
         }
         prepare(&socket, is_ipv6, errors)?;
+        // Before it is bound to a link-local address, which is that of an interface.
+        socket.bind_device(device.map(str::as_bytes))?;
         Ok(Self { socket, is_ipv6, is_raw: kind == Type::RAW })
-    }
-
-    /// Sends through this interface alone.
-    ///
-    /// # Errors
-    /// No such interface.
-    pub fn bind_device(&self, device: &str) -> io::Result<()> {
-        self.socket.bind_device(Some(device.as_bytes()))
     }
 
     /// The address that it is bound to; the port of an echo socket is its identifier.
@@ -157,6 +157,12 @@ impl AsFd for ProbeSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// The ICMP error that ended a connection attempt, if one did; before Linux 5.9 it is not known.
+pub fn connect_error(stream: &TcpStream) -> Option<ExtendedError> {
+    let mut buffer = ReceiveBuffer::new();
+    message::receive(&SockRef::from(stream), &mut buffer, true).ok()??.error
 }
 
 /// The address that packets to `target` are sent from, by `device` if one is given.

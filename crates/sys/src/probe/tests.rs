@@ -26,7 +26,7 @@ fn closed_port(host: IpAddr) -> SocketAddr {
 #[test]
 fn an_error_of_a_datagram_names_its_sender_its_port_and_its_payload() {
     for host in loopbacks() {
-        let socket = ProbeSocket::udp(SocketAddr::new(host, 0), true).unwrap();
+        let socket = ProbeSocket::udp(SocketAddr::new(host, 0), None, true).unwrap();
         let to = closed_port(host);
         let before = monotonic_ns();
         socket.send(to, 9, 0xb8, b"who is there").unwrap();
@@ -57,14 +57,14 @@ fn an_error_of_a_datagram_names_its_sender_its_port_and_its_payload() {
 #[test]
 fn a_raw_socket_sees_the_quoted_header_of_a_datagram() {
     for host in loopbacks() {
-        let raw = match ProbeSocket::icmp(host) {
+        let raw = match ProbeSocket::icmp(host, None) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 skip(Need::Root, format_args!("raw sockets need CAP_NET_RAW: {error}"));
                 return;
             }
             other => other.unwrap(),
         };
-        let socket = ProbeSocket::udp(SocketAddr::new(host, 0), false).unwrap();
+        let socket = ProbeSocket::udp(SocketAddr::new(host, 0), None, false).unwrap();
         socket.send(closed_port(host), 9, 0xb8, b"x").unwrap();
         let mut buffer = ReceiveBuffer::new();
         let mut quote = Vec::new();
@@ -109,7 +109,7 @@ fn a_segment_from_another_port_does_not_pass_the_filter() {
     for host in loopbacks() {
         let listener = TcpListener::bind(SocketAddr::new(host, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let raw = match ProbeSocket::tcp(host, address.port()) {
+        let raw = match ProbeSocket::tcp(host, None, address.port()) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 skip(Need::Root, format_args!("raw sockets need CAP_NET_RAW: {error}"));
                 return;
@@ -138,4 +138,23 @@ fn an_address_without_a_name_has_none() {
     // TEST-NET-1 (RFC 5737). Without a resolver the answer is an error, which says no name either.
     let unnamed = reverse_lookup("192.0.2.1".parse().unwrap());
     assert!(!matches!(unnamed, Ok(Some(_))), "{unnamed:?}");
+}
+
+#[test]
+fn a_probe_leaves_from_a_link_local_address_by_its_interface() {
+    let pair = match crate::netns::Pair::create() {
+        Ok(pair) => pair,
+        Err(error) => {
+            skip(Need::Lab, format_args!("needs network namespaces: {error}"));
+            return;
+        }
+    };
+    let local: IpAddr = "fe80::198:18".parse().unwrap();
+    let (link, prefix) = (crate::netns::Pair::LINK, crate::netlink::Prefix::new(local, 64));
+    pair.a.namespace.configure(|netlink| netlink.add_address(link, prefix)).unwrap();
+    let thread = pair.a.namespace.spawn_thread("probe", move || {
+        let open = |device| ProbeSocket::udp(SocketAddr::new(local, 0), device, true);
+        (open(Some(link)).is_ok(), open(None).is_ok())
+    });
+    assert_eq!(thread.unwrap().join().unwrap(), (true, false));
 }
