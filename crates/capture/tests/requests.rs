@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by panicking")]
 
 use std::io::Cursor;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use linerate_capture::{
     Capture, CaptureError, ConnectFailure, RequestProtocol, Requests, Selection, SlowRequest,
