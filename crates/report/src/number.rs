@@ -153,6 +153,9 @@ pub(crate) const BYTES: [Scale; 5] = [
 
 /// A time, given in µs.
 pub(crate) fn micros(us: f64) -> String {
+    if us == 0.0 {
+        return with_unit(us, "µs");
+    }
     scaled(us, &MICROS)
 }
 

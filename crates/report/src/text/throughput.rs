@@ -92,7 +92,8 @@ fn bottleneck(page: &mut Page, document: &ThroughputDocument, row: &ThroughputRo
     };
     page.verdict(&format!("{subject}: {}.", limit_sentence(row)));
     if let Some(verdict) = shown_verdict(row) {
-        page.evidence(verdict.evidence.iter().take(1));
+        let beyond = verdict.evidence.first().map(|says| format!("beyond that rate {says}"));
+        page.evidence(&beyond);
     }
 }
 
