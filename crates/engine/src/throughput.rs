@@ -69,14 +69,12 @@ pub fn throughput(
         let sought = Sought { direction, frame_bytes, family: trials.family };
         let before = rows.last().filter(|row| row.direction == direction);
         let (row, end) = trials.search(sought, before, observer);
-        if let Some(Ended::Error(error)) = end {
-            if rows.is_empty() && row.trials.is_empty() {
+        ended = match end {
+            Some(Ended::Error(error)) if rows.is_empty() && row.trials.is_empty() => {
                 return Err(error);
             }
-            ended = Some(Ended::Error(error));
-        } else {
-            ended = end;
-        }
+            end => end,
+        };
         rows.push(row);
         if ended.is_some() {
             break;

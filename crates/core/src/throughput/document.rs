@@ -122,6 +122,8 @@ pub enum ThroughputLimit {
     MostRate,
     /// Even the slowest rate lost more than is allowed: losses by chance, whatever the rate.
     Losses,
+    /// Nothing: the search was ended before it had found a limit.
+    Ended,
 }
 
 /// A trial with the verdict about it.
@@ -192,7 +194,8 @@ impl ThroughputRow {
         let worst = at_border.max_by(|a, b| a.lost_percent.total_cmp(&b.lost_percent)).cloned();
         let limited_by = match (carries, fails) {
             (_, None) if search.is_generators() => ThroughputLimit::Sender,
-            (_, None) => ThroughputLimit::MostRate,
+            (_, None) if search.is_all_carried() => ThroughputLimit::MostRate,
+            (_, None) => ThroughputLimit::Ended,
             (None, Some(_)) => ThroughputLimit::Losses,
             _ if beyond.is_some_and(|(trial, _)| trial.is_receivers()) => ThroughputLimit::Receiver,
             _ => ThroughputLimit::Path,
@@ -319,6 +322,18 @@ mod tests {
         assert_eq!(row(0.9, 1e7, 1e7).limited_by, ThroughputLimit::Receiver);
         assert_eq!(row(0.0, 20_000.0, 1e7).limited_by, ThroughputLimit::MostRate);
         assert_eq!(row(0.0, 1e7, 40_000.0).limited_by, ThroughputLimit::Sender);
+    }
+
+    #[test]
+    fn a_search_that_was_ended_has_found_no_limit() {
+        let sought = Sought { direction: Direction::Up, frame_bytes: 64, family: Family::Ipv4 };
+        let mut search = Search::new(GOAL, [100.0, 1e7], 1_000.0);
+        let outcome =
+            Outcome { sent_per_s: 1_000.0, lost_share: 0.0, growth: None, growth_error: 0.0 };
+        search.take(outcome);
+        let row = ThroughputRow::new(sought, &search, Vec::new(), None);
+        assert_eq!(row.frames_per_s, Some(1_000.0));
+        assert_eq!((row.limited_by, row.settled), (ThroughputLimit::Ended, false));
     }
 
     #[test]

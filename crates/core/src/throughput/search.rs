@@ -225,6 +225,11 @@ impl Search {
         self.is_generators && self.failed().is_none()
     }
 
+    /// Whether the highest rate that may be tried was carried.
+    pub fn is_all_carried(&self) -> bool {
+        self.failed().is_none() && self.carried().is_some_and(|rate| rate.per_s >= self.most)
+    }
+
     /// Whether both sides of the border were decided.
     pub fn is_settled(&self) -> bool {
         match (self.carried(), self.failed()) {

@@ -112,6 +112,7 @@ fn limit(row: &ThroughputRow) -> String {
         (ThroughputLimit::Sender, _) => "the sender".to_owned(),
         (ThroughputLimit::MostRate, _) => "highest rate".to_owned(),
         (ThroughputLimit::Losses, _) => "losses by chance".to_owned(),
+        (ThroughputLimit::Ended, _) => "not found".to_owned(),
     }
 }
 
@@ -129,6 +130,7 @@ fn limit_sentence(row: &ThroughputRow) -> String {
         ThroughputLimit::MostRate => {
             "none. The highest rate that may be tried was carried".to_owned()
         }
+        ThroughputLimit::Ended => "not found. The search ended before it".to_owned(),
         ThroughputLimit::Losses => {
             let lost = row
                 .lost_percent
