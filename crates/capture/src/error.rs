@@ -32,7 +32,7 @@ pub enum CaptureError {
     NoTcp {
         /// Packets read.
         packets: u64,
-        /// What they are, the most frequent first.
+        /// The kinds of the packets, the most frequent first.
         kinds: Vec<PacketKind>,
         /// It ends inside a packet or is damaged.
         truncated: bool,
@@ -45,7 +45,7 @@ pub enum CaptureError {
 /// Packets of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketKind {
-    /// What they carry: `TCP`, `ARP`, `UDP port 53 (DNS)`.
+    /// The protocol in the packets: `TCP`, `ARP`, `UDP port 53 (DNS)`.
     pub what: String,
     /// The encapsulations that it is in.
     pub inside: Encapsulation,

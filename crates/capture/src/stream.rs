@@ -117,7 +117,7 @@ pub struct Counts {
     pub frames: u64,
     /// Frames of new data in the order of sending.
     pub new_frames: u64,
-    /// Those sent while nothing was in flight.
+    /// Frames of new data sent while nothing was in flight.
     pub alone: u64,
     /// Acknowledgements that came back.
     pub acks: u64,

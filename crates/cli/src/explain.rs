@@ -31,8 +31,8 @@ pub(crate) fn execute(args: &ExplainArgs) -> Result<(), Failure> {
     let Some(file) = &args.file else {
         return other_programs(args, format);
     };
-    let opened = Opened::new("", file, args.document.keep.db.as_ref());
-    let opened = opened.map_err(|failure| no_file(file, failure))?;
+    let found = Opened::new("", file, args.document.keep.db.as_ref());
+    let opened = found.map_err(|failure| no_file(file, failure))?;
     if opened.is_capture() {
         return capture::execute(args, format, opened);
     }

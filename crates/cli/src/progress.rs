@@ -32,18 +32,18 @@ pub(crate) struct Progress {
     turn: Option<Arc<Turn>>,
     /// The run goes on even if nobody reads its intervals.
     is_kept: bool,
-    waiting: Option<Waiting>,
+    waiting: Option<DelayedLine>,
 }
 
 /// A line that is shown unless this is dropped within [`SILENCE`].
 #[derive(Debug)]
-struct Waiting {
+struct DelayedLine {
     /// Dropped to end the thread.
     is_over: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Waiting {
+impl DelayedLine {
     fn new(line: String) -> Self {
         let (is_over, ends) = channel();
         let thread = thread::spawn(move || {
@@ -55,7 +55,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for DelayedLine {
     fn drop(&mut self) {
         drop(self.is_over.take());
         let _ = self.thread.take().map(JoinHandle::join);
@@ -137,8 +137,8 @@ impl Progress {
     pub(crate) fn waits(&mut self, text: &str) {
         let text = shown(text);
         self.waiting = match self.view {
-            ProgressView::Live => Some(Waiting::new(live_line(&text))),
-            ProgressView::Plain => Some(Waiting::new(format!("{text}\n"))),
+            ProgressView::Live => Some(DelayedLine::new(live_line(&text))),
+            ProgressView::Plain => Some(DelayedLine::new(format!("{text}\n"))),
             ProgressView::Quiet | ProgressView::JsonStream => None,
         };
     }

@@ -78,7 +78,7 @@ impl Opened {
         open().map_err(Failure::usage)
     }
 
-    /// What is in it, unpacked; `size` is that of the file.
+    /// The contents of a file of that size, unpacked.
     fn begun(name: String, size: Option<u64>, file: Box<dyn Read + Send>) -> anyhow::Result<Self> {
         let (begin, bytes) = begun(file).with_context(|| name.clone())?;
         let (size, (begin, bytes)) = match unpacked(&begin, bytes) {

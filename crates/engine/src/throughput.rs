@@ -8,7 +8,7 @@ use linerate_core::ceilings;
 use linerate_core::plan::Test;
 use linerate_core::record::{Caveat, CaveatKind, Environment, Record, Status};
 use linerate_core::throughput::{
-    Burst, BurstSearch, Offer, Search, Sought, THROUGHPUT_SCHEMA, ThroughputDocument,
+    Burst, BurstSearch, NextTrial, RateSearch, Sought, THROUGHPUT_SCHEMA, ThroughputDocument,
     ThroughputRow, ThroughputTest, ThroughputTrial, Tried,
 };
 use linerate_core::units::{Family, format_rfc3339};
@@ -61,16 +61,16 @@ pub fn throughput(
     let started_at = format_rfc3339(SystemTime::now());
     let mut rows: Vec<ThroughputRow> = Vec::new();
     let mut ended = None;
-    let all = test.direction.parts().iter();
-    let all = all.flat_map(|way| test.frame_bytes.iter().map(move |frame| (*way, *frame)));
-    for (number, (direction, frame_bytes)) in all.clone().enumerate() {
-        let left = (all.clone().count() - number) as f64 * USUAL_TRIALS;
+    let ways = test.direction.parts();
+    let all = ways.iter().flat_map(|way| test.frame_bytes.iter().map(move |frame| (*way, *frame)));
+    for (number, (direction, frame_bytes)) in all.enumerate() {
+        let left = (ways.len() * test.frame_bytes.len() - number) as f64 * USUAL_TRIALS;
         observer.takes([(test.goal.trial.0 + BESIDE).mul_f64(left); 2]);
         let sought = Sought { direction, frame_bytes, family: trials.family };
         let before = rows.last().filter(|row| row.direction == direction);
         let (row, end) = trials.search(sought, before, observer);
         ended = match end {
-            Some(Ended::Error(error)) if rows.is_empty() && row.trials.is_empty() => {
+            Some(SearchEnd::Error(error)) if rows.is_empty() && row.trials.is_empty() => {
                 return Err(error);
             }
             end => end,
@@ -97,13 +97,13 @@ pub fn throughput(
     };
     document.note_short_trials();
     let why = ended.as_ref().map(|ended| match ended {
-        Ended::Error(error) => error.to_string(),
-        Ended::Budget => "the bytes of --max-bytes are spent".to_owned(),
+        SearchEnd::Error(error) => error.to_string(),
+        SearchEnd::Budget => "the bytes of --max-bytes are spent".to_owned(),
     });
     document.caveats.extend(why.map(|why| Caveat::new(CaveatKind::Partial, why, "")));
     let error = ended.and_then(|ended| match ended {
-        Ended::Error(error) => Some(error),
-        Ended::Budget => None,
+        SearchEnd::Error(error) => Some(error),
+        SearchEnd::Budget => None,
     });
     Ok((document, error))
 }
@@ -116,7 +116,7 @@ fn peer(partner: &Partner) -> SocketAddr {
 }
 
 /// Why a search ended before its end.
-enum Ended {
+enum SearchEnd {
     Error(MeasureError),
     Budget,
 }
@@ -138,11 +138,11 @@ impl Trials<'_> {
         sought: Sought,
         before: Option<&ThroughputRow>,
         observer: &mut dyn Observer,
-    ) -> (ThroughputRow, Option<Ended>) {
+    ) -> (ThroughputRow, Option<SearchEnd>) {
         let bits = sought.frame_bytes as f64 * 8.0;
         let known = before.and_then(|row| Some(row.frames_per_s?.min(row.frames_bps? / bits)));
         let first = known.map_or(FIRST_BPS / bits, |per_s| NEXT * per_s);
-        let mut search = Search::new(self.test.goal, self.range(sought), first);
+        let mut search = RateSearch::new(self.test.goal, self.range(sought), first);
         let mut tried: Vec<Tried> = Vec::new();
         let mut ended = None;
         while let Some(offer) = search.next() {
@@ -176,15 +176,15 @@ impl Trials<'_> {
         sought: Sought,
         frames_per_s: Option<f64>,
         observer: &mut dyn Observer,
-    ) -> Result<Burst, Ended> {
+    ) -> Result<Burst, SearchEnd> {
         let Sought { direction, frame_bytes, .. } = sought;
         let mut search = BurstSearch::new(frame_bytes, self.left_bytes());
         while let Some(frames) = search.next_frames() {
             let way = direction.word();
             observer.phase(&format!("{way}, a burst of {frames} frames of {frame_bytes} bytes"));
             self.spend(frames as f64 * frame_bytes as f64)?;
-            let asked = self.test.burst_test(sought.datagram_bytes(), direction, frames);
-            let asked = asked.expect("the size was checked, and a count of datagrams is one");
+            let burst = self.test.burst_test(sought.datagram_bytes(), direction, frames);
+            let asked = burst.expect("the size was checked, and a count of datagrams is one");
             let record = self.run(&asked, observer)?;
             search.take(record.legs.first().and_then(|leg| leg.udp.as_ref()));
         }
@@ -196,18 +196,18 @@ impl Trials<'_> {
         self.test.most_bytes.map(|most| (most.0 as f64 - self.sent_bytes).max(0.0))
     }
 
-    fn spend(&mut self, bytes: f64) -> Result<(), Ended> {
+    fn spend(&mut self, bytes: f64) -> Result<(), SearchEnd> {
         if self.left_bytes().is_some_and(|left| bytes > left) {
-            return Err(Ended::Budget);
+            return Err(SearchEnd::Budget);
         }
         self.sent_bytes += bytes;
         Ok(())
     }
 
-    fn run(&mut self, asked: &Test, observer: &mut dyn Observer) -> Result<Record, Ended> {
+    fn run(&mut self, asked: &Test, observer: &mut dyn Observer) -> Result<Record, SearchEnd> {
         match self.partner.run_once(asked, observer) {
             Ok((record, None)) => Ok(record),
-            Ok((_, Some(error))) | Err(error) => Err(Ended::Error(error)),
+            Ok((_, Some(error))) | Err(error) => Err(SearchEnd::Error(error)),
         }
     }
 
@@ -226,16 +226,16 @@ impl Trials<'_> {
     fn trial(
         &mut self,
         sought: Sought,
-        offer: Offer,
+        offer: NextTrial,
         observer: &mut dyn Observer,
-    ) -> Result<Tried, Ended> {
+    ) -> Result<Tried, SearchEnd> {
         let Sought { direction, frame_bytes, family } = sought;
         self.spend(offer.per_s * offer.seconds * frame_bytes as f64)?;
-        let asked = self.test.trial(frame_bytes, family, direction, offer.per_s, offer.seconds);
-        let asked = asked.expect("the size was checked, and a rate of datagrams is one");
+        let next = self.test.trial(frame_bytes, family, direction, offer.per_s, offer.seconds);
+        let asked = next.expect("the size was checked, and a rate of datagrams is one");
         let record = self.run(&asked, observer)?;
         let trial = ThroughputTrial::of(&record, offer.per_s).ok_or_else(|| {
-            Ended::Error(MeasureError::Lacks {
+            SearchEnd::Error(MeasureError::Lacks {
                 peer: peer(&self.partner),
                 what: "it does not count the datagrams that arrive".to_owned(),
             })
@@ -273,8 +273,8 @@ const OF_A_TRIAL: [CaveatKind; 5] = [
     CaveatKind::FewRuns,
 ];
 
-fn title(sought: Sought, number: usize, offer: Offer) -> String {
+fn title(sought: Sought, number: usize, offer: NextTrial) -> String {
     let (way, size) = (sought.direction.word(), sought.frame_bytes);
-    let Offer { per_s, seconds } = offer;
+    let NextTrial { per_s, seconds } = offer;
     format!("{way}, frames of {size} bytes, trial {number}: {per_s:.0}/s for {seconds} s")
 }

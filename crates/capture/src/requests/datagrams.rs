@@ -146,8 +146,8 @@ impl Datagrams {
             return;
         }
         if self.pending.len() >= MAX_KEPT {
-            let old = self.pending.extract_if(|_, lookup| at - lookup.last >= NO_ANSWER);
-            let old: Vec<_> = old.collect();
+            let is_old = |lookup: &mut Lookup| at - lookup.last >= NO_ANSWER;
+            let old: Vec<_> = self.pending.extract_if(|_, lookup| is_old(lookup)).collect();
             for ((_, (name, _)), lookup) in old {
                 self.give_up(name, lookup);
             }
@@ -225,7 +225,7 @@ impl Datagrams {
         }
     }
 
-    /// What they told in all, up to the end of the capture.
+    /// Lookups and QUIC connections of the capture, up to the end of the capture.
     pub(crate) fn finish(mut self, ended: Nanos) -> (Option<Names>, Option<Quic>) {
         let pending = std::mem::take(&mut self.pending);
         for ((_, (name, _)), lookup) in pending {

@@ -75,7 +75,7 @@ pub struct Requests {
     pub verdict: Option<RequestsVerdict>,
     /// The ten that took longest, the longest first.
     pub slowest: Vec<SlowRequest>,
-    /// Where they were captured.
+    /// The place where the packets were captured.
     pub captured: CapturedAt,
     /// Attempts to connect.
     pub connects: Connects,
@@ -135,7 +135,7 @@ pub struct RequestsVerdict {
     pub share: f64,
 }
 
-/// Whose time it was.
+/// The end, or the network, that a time belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Whose {
@@ -145,7 +145,7 @@ pub enum Whose {
     Network,
     /// The client's.
     Client,
-    /// That of the lookup of names.
+    /// The time of name lookups.
     Names,
 }
 
@@ -198,7 +198,7 @@ pub struct CapturedAt {
 pub struct Connects {
     /// Connections whose SYN was captured.
     pub count: u64,
-    /// Those refused: a RST answered the SYN.
+    /// Connects that were refused: a RST answered the SYN.
     pub refused: u64,
     /// Those that nothing answered until the capture ended, a second later at least.
     pub unanswered: u64,
@@ -216,9 +216,9 @@ pub struct ConnectionRequests {
     pub count: u64,
     /// Requests that overlapped others.
     pub overlapped: u64,
-    /// What was read of them.
+    /// The protocol by which the requests were read.
     pub protocol: RequestProtocol,
-    /// What became of a connect that failed.
+    /// The failure of a connect; absent if it succeeded.
     pub failed: Option<ConnectFailure>,
     /// SYNs sent again.
     pub retransmitted_syns: u64,
@@ -232,7 +232,7 @@ pub struct ConnectionRequests {
     pub spent: Spent,
 }
 
-/// What was read of a connection's requests.
+/// The protocol by which a connection's requests were read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestProtocol {
@@ -247,7 +247,7 @@ pub enum RequestProtocol {
     Multiplexed,
 }
 
-/// What became of a connect.
+/// The failure of a connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectFailure {
@@ -395,7 +395,7 @@ impl Collector {
         }
     }
 
-    /// All of it, with what the datagrams told.
+    /// The requests of the capture, with what the datagrams told.
     pub(crate) fn finish(self, datagrams: Datagrams, ended: Nanos) -> Requests {
         let (names, quic) = datagrams.finish(ended);
         let verdict = self.found.spent.verdict();

@@ -48,7 +48,7 @@ pub(super) enum Content {
 /// A TLS connection.
 #[derive(Debug, Default)]
 pub(super) struct Tls {
-    records: [Records; 2],
+    records: [TlsRecords; 2],
     /// Each end has changed its cipher, and then sent an encrypted handshake record (TLS 1.2).
     has_changed: [bool; 2],
     has_finished: [bool; 2],
@@ -90,7 +90,7 @@ impl Tls {
     }
 
     /// Handles a record that begins in the segment or goes on in it; returns whether it has data.
-    fn handle(&mut self, from: usize, record: Record) -> bool {
+    fn handle(&mut self, from: usize, record: TlsRecord) -> bool {
         match record.kind {
             CHANGE_CIPHER => self.has_changed[from] = true,
             HANDSHAKE if record.is_new && !self.is_done => {
@@ -134,7 +134,7 @@ impl Tls {
 
 /// A record, or the part of it in a segment.
 #[derive(Debug, Clone, Copy)]
-struct Record {
+struct TlsRecord {
     kind: u8,
     length: u16,
     /// It begins in this segment.
@@ -145,7 +145,7 @@ struct Record {
 
 /// The records of one direction.
 #[derive(Debug, Default)]
-struct Records {
+struct TlsRecords {
     /// Number of the next byte of a header; absent where it is not known.
     next: Option<u64>,
     header: [u8; 5],
@@ -153,10 +153,10 @@ struct Records {
     last: Option<(u8, u16)>,
 }
 
-impl Records {
+impl TlsRecords {
     /// Calls `each` for the record that goes on in the segment, and for those that begin in it.
     /// Returns whether all of them could be read.
-    fn read(&mut self, start: u64, end: u64, kept: &[u8], mut each: impl FnMut(Record)) -> bool {
+    fn read(&mut self, start: u64, end: u64, kept: &[u8], mut each: impl FnMut(TlsRecord)) -> bool {
         let mut next = match self.next {
             Some(next) if next >= start => next,
             _ if is_header(kept) => {
@@ -169,7 +169,7 @@ impl Records {
             }
         };
         if let Some((kind, length)) = self.last.filter(|_| next > start && self.have == 0) {
-            each(Record { kind, length, is_new: false, first: None });
+            each(TlsRecord { kind, length, is_new: false, first: None });
         }
         while next < end {
             let at = usize::try_from(next - start).unwrap_or(usize::MAX);
@@ -189,7 +189,7 @@ impl Records {
                 let length = u16::from_be_bytes([self.header[3], self.header[4]]);
                 let kind = self.header[0];
                 self.last = Some((kind, length));
-                each(Record { kind, length, is_new: true, first: kept.get(at + 1).copied() });
+                each(TlsRecord { kind, length, is_new: true, first: kept.get(at + 1).copied() });
                 next += u64::from(length);
             }
         }

@@ -122,7 +122,7 @@ struct Exchange {
     response: u64,
     /// Last byte of it.
     ended: Nanos,
-    /// What was sent last is all of what was written.
+    /// The last segment ended a write of the program.
     is_pushed: bool,
     response_bytes: u64,
     line: Option<String>,

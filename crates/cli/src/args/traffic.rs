@@ -420,7 +420,7 @@ pub(crate) struct ThroughputArgs {
     pub(crate) document: DocumentOptions,
 }
 
-/// What is searched, and what a rate has to keep.
+/// The frames and rates of a search, and what a rate has to keep.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Search")]
 pub(crate) struct SearchOptions {

@@ -89,7 +89,7 @@ pub enum Source {
 /// Packets of one kind in a capture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketKind {
-    /// What they carry: `TCP`, `ARP`, `UDP port 53 (DNS)`.
+    /// The protocol in the packets: `TCP`, `ARP`, `UDP port 53 (DNS)`.
     pub what: String,
     /// The encapsulations that it is in, the outermost first: `VXLAN`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

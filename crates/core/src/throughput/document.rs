@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
 use super::burst::Burst;
-use super::search::{Outcome, Search};
+use super::search::{RateSearch, TrialOutcome};
 use super::test::{ThroughputTest, framing_bytes};
 use crate::plan::Direction;
 use crate::record::{Caveat, CaveatKind, Environment, Record, Status, Verdict};
@@ -61,11 +61,11 @@ pub struct ThroughputRow {
     pub datagram_bytes: u64,
     /// The highest rate that was carried, frames per second; absent if none was.
     pub frames_per_s: Option<f64>,
-    /// The same, frames in bits per second.
+    /// That rate, frames in bits per second.
     pub frames_bps: Option<f64>,
-    /// The same, payload bits per second.
+    /// That rate, payload bits per second.
     pub throughput_bps: Option<f64>,
-    /// The same as a share of what the link carries with preamble and gap, percent.
+    /// That rate as a share of what the link carries with preamble and gap, percent.
     pub line_percent: Option<f64>,
     /// The lowest rate that was not carried, frames per second; absent if all were.
     pub fails_at_frames_per_s: Option<f64>,
@@ -147,8 +147,8 @@ impl ThroughputTrial {
     }
 
     /// What the search has to know of it.
-    pub fn outcome(&self) -> Outcome {
-        Outcome {
+    pub fn outcome(&self) -> TrialOutcome {
+        TrialOutcome {
             sent_per_s: self.sent_per_s,
             lost_share: self.lost_percent / 100.0,
             growth: self.delay_growth_percent.map(|percent| percent / 100.0),
@@ -161,7 +161,7 @@ impl ThroughputTrial {
     }
 }
 
-/// What is searched in one row.
+/// The subject of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sought {
     /// The direction of the payload.
@@ -181,7 +181,12 @@ impl Sought {
 
 impl ThroughputRow {
     /// What a search has found; `link_bps` is the rate of the link, if it is known.
-    pub fn new(sought: Sought, search: &Search, tried: Vec<Tried>, link_bps: Option<f64>) -> Self {
+    pub fn new(
+        sought: Sought,
+        search: &RateSearch,
+        tried: Vec<Tried>,
+        link_bps: Option<f64>,
+    ) -> Self {
         let Sought { direction, frame_bytes, .. } = sought;
         let datagram_bytes = sought.datagram_bytes();
         let (carries, fails) = (search.carries(), search.fails());
@@ -282,7 +287,7 @@ mod tests {
     /// The row of a search whose trials lose what exceeds 50,000 datagrams per second, a share of it
     /// at the receiver's socket.
     fn row(at_socket: f64, most: f64, generates: f64) -> ThroughputRow {
-        let mut search = Search::new(GOAL, [100.0, most], 1_000.0);
+        let mut search = RateSearch::new(GOAL, [100.0, most], 1_000.0);
         let mut tried = Vec::new();
         while let Some(offer) = search.next() {
             let sent_per_s = offer.per_s.min(generates);
@@ -327,9 +332,9 @@ mod tests {
     #[test]
     fn a_search_that_was_ended_has_found_no_limit() {
         let sought = Sought { direction: Direction::Up, frame_bytes: 64, family: Family::Ipv4 };
-        let mut search = Search::new(GOAL, [100.0, 1e7], 1_000.0);
+        let mut search = RateSearch::new(GOAL, [100.0, 1e7], 1_000.0);
         let outcome =
-            Outcome { sent_per_s: 1_000.0, lost_share: 0.0, growth: None, growth_error: 0.0 };
+            TrialOutcome { sent_per_s: 1_000.0, lost_share: 0.0, growth: None, growth_error: 0.0 };
         search.take(outcome);
         let row = ThroughputRow::new(sought, &search, Vec::new(), None);
         assert_eq!(row.frames_per_s, Some(1_000.0));

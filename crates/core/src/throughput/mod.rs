@@ -4,7 +4,7 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`ThroughputTest`] | what the user asks for: frame sizes, what a rate has to keep, how long it is tried |
-//! | [`Goal`], [`Search`] | which rate to try next, and what the trials have shown; no socket, no clock |
+//! | [`Goal`], [`RateSearch`] | which rate to try next, and what the trials have shown; no socket, no clock |
 //! | [`BurstSearch`], [`Burst`] | the same for the longest burst that passes whole |
 //! | [`ThroughputDocument`] | what was found for each size: the JSON contract |
 
@@ -18,7 +18,7 @@ pub use document::{
     Sought, THROUGHPUT_SCHEMA, ThroughputDocument, ThroughputLimit, ThroughputRow, ThroughputTrial,
     Tried,
 };
-pub use search::{Goal, MAX_TRIALS, Offer, Outcome, Search};
+pub use search::{Goal, MAX_TRIALS, NextTrial, RateSearch, TrialOutcome};
 pub use test::{
     DEFAULT_FRAMES, FrameSize, MAX_FRAME, MAX_SIZES, MIN_FRAME, ThroughputError, ThroughputTest,
     framing_bytes,

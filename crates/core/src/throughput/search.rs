@@ -52,7 +52,7 @@ impl Goal {
 
     /// Whether a trial was carried. A delay that grows by a share of the time is of so much more
     /// than what the path carries.
-    pub fn keeps(&self, outcome: &Outcome) -> bool {
+    pub fn keeps(&self, outcome: &TrialOutcome) -> bool {
         let loss = self.loss_percent / 100.0;
         let most_growth = loss + self.width() / 4.0;
         let grows = outcome.growth.map(|growth| growth - 2.0 * outcome.growth_error);
@@ -67,7 +67,7 @@ impl Goal {
 
 /// The next trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Offer {
+pub struct NextTrial {
     /// Datagrams per second.
     pub per_s: f64,
     /// Its length, s.
@@ -76,7 +76,7 @@ pub struct Offer {
 
 /// What came of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// Datagrams sent per second.
     pub sent_per_s: f64,
     /// Share of them that did not arrive (0–1).
@@ -87,9 +87,9 @@ pub struct Outcome {
     pub growth_error: f64,
 }
 
-/// A search in progress: [`Search::next`] says what to try, [`Search::take`] takes what came of it.
+/// A search in progress: [`RateSearch::next`] says what to try, [`RateSearch::take`] takes what came of it.
 #[derive(Debug, Clone)]
-pub struct Search {
+pub struct RateSearch {
     goal: Goal,
     least: f64,
     most: f64,
@@ -134,7 +134,7 @@ enum Guess {
     Below,
 }
 
-impl Search {
+impl RateSearch {
     /// A search among rates from `least` to `most` datagrams per second, which begins at `first`.
     pub fn new(goal: Goal, [least, most]: [f64; 2], first: f64) -> Self {
         Self {
@@ -153,22 +153,21 @@ impl Search {
     }
 
     /// The trial to make; `None` when the search is over.
-    pub fn next(&self) -> Option<Offer> {
+    pub fn next(&self) -> Option<NextTrial> {
         if self.trials >= MAX_TRIALS || self.misses >= MAX_MISSES {
             return None;
         }
         let whole = self.goal.trial.as_secs_f64();
-        let offer = |per_s: f64, seconds: f64| Some(Offer { per_s, seconds });
+        let offer = |per_s: f64, seconds: f64| Some(NextTrial { per_s, seconds });
         match (self.carried(), self.failed()) {
             (None, None) => offer(self.first, RAMP_TIME * whole),
             (Some(carried), None) if carried.per_s < self.most => {
                 offer((RAMP * carried.per_s).min(self.most), RAMP_TIME * whole)
             }
             (Some(carried), None) => (!self.is_decided(carried))
-                .then_some(Offer { per_s: carried.per_s, seconds: whole }),
-            (None, Some(failed)) if failed.per_s <= self.least => {
-                (!self.is_decided(failed)).then_some(Offer { per_s: failed.per_s, seconds: whole })
-            }
+                .then_some(NextTrial { per_s: carried.per_s, seconds: whole }),
+            (None, Some(failed)) if failed.per_s <= self.least => (!self.is_decided(failed))
+                .then_some(NextTrial { per_s: failed.per_s, seconds: whole }),
             (None, Some(failed)) => offer(self.below(failed), whole),
             (Some(_), Some(failed)) if failed.by_little && !self.is_decided(failed) => {
                 offer(failed.per_s, whole)
@@ -181,8 +180,8 @@ impl Search {
         }
     }
 
-    /// Takes what came of the trial that [`Search::next`] gave.
-    pub fn take(&mut self, outcome: Outcome) {
+    /// Takes what came of the trial that [`RateSearch::next`] gave.
+    pub fn take(&mut self, outcome: TrialOutcome) {
         let Some(offer) = self.next() else {
             return;
         };
@@ -335,12 +334,12 @@ mod tests {
     }
 
     impl Path {
-        fn trial(self, offer: Offer) -> Outcome {
+        fn trial(self, offer: NextTrial) -> TrialOutcome {
             let sent_per_s = offer.per_s.min(self.generates);
             let beyond = (sent_per_s / self.carries - 1.0).max(0.0);
             let growing_s = (self.queue_s / beyond).min(offer.seconds);
             let full = 1.0 - growing_s / offer.seconds;
-            Outcome {
+            TrialOutcome {
                 sent_per_s,
                 lost_share: full * beyond / (1.0 + beyond),
                 growth: Some(beyond * (1.0 - full).powi(2)),
@@ -349,8 +348,8 @@ mod tests {
         }
     }
 
-    fn searched(path: impl Fn(usize, Offer) -> Outcome, goal: Goal) -> Search {
-        let mut search = Search::new(goal, [10.0, 1e7], 100.0);
+    fn searched(path: impl Fn(usize, NextTrial) -> TrialOutcome, goal: Goal) -> RateSearch {
+        let mut search = RateSearch::new(goal, [10.0, 1e7], 100.0);
         while let Some(offer) = search.next() {
             let outcome = path(search.trials, offer);
             search.take(outcome);
@@ -380,10 +379,10 @@ mod tests {
             carries in 200.0..1e6, seed in 0_usize..5,
         ) {
             let path = Path { carries, queue_s: 0.0, generates: f64::INFINITY };
-            let disturbed = |trial: usize, offer: Offer| {
+            let disturbed = |trial: usize, offer: NextTrial| {
                 let outcome = path.trial(offer);
                 let lost = if (trial + seed).is_multiple_of(5) { 1e-5 } else { 0.0 };
-                Outcome { lost_share: outcome.lost_share.max(lost), ..outcome }
+                TrialOutcome { lost_share: outcome.lost_share.max(lost), ..outcome }
             };
             let search = searched(disturbed, Goal { trials: 5, ..GOAL });
             let found = search.carries().unwrap();
@@ -394,13 +393,13 @@ mod tests {
         fn a_search_ends_and_keeps_its_order_whatever_it_is_told(
             told in prop::collection::vec((0.0..1e7, 0.0..1.0, -1.0..9.0), MAX_TRIALS + 5),
         ) {
-            let mut search = Search::new(GOAL, [10.0, 1e6], 100.0);
+            let mut search = RateSearch::new(GOAL, [10.0, 1e6], 100.0);
             for (sent_per_s, lost_share, growth) in told {
                 if let Some(offer) = search.next() {
                     prop_assert!((10.0..=1e6).contains(&offer.per_s) && offer.seconds > 0.0);
                 }
                 let growth = Some(growth);
-                search.take(Outcome { sent_per_s, lost_share, growth, growth_error: 0.0 });
+                search.take(TrialOutcome { sent_per_s, lost_share, growth, growth_error: 0.0 });
                 let pair = search.carries().zip(search.fails());
                 prop_assert!(pair.is_none_or(|(carries, fails)| carries < fails));
             }
@@ -420,9 +419,9 @@ mod tests {
     #[test]
     fn a_generator_that_falls_behind_now_and_then_is_not_at_its_limit() {
         let path = Path { carries: 50_000.0, queue_s: 0.0, generates: f64::INFINITY };
-        let behind = |trial: usize, offer: Offer| {
+        let behind = |trial: usize, offer: NextTrial| {
             let per_s = if trial < 3 || trial == 12 { 0.6 * offer.per_s } else { offer.per_s };
-            path.trial(Offer { per_s, ..offer })
+            path.trial(NextTrial { per_s, ..offer })
         };
         let search = searched(behind, GOAL);
         assert!(search.carries().is_some_and(|found| found > 49_000.0), "{search:?}");
@@ -432,7 +431,7 @@ mod tests {
     #[test]
     fn a_generator_that_reaches_less_each_time_ends_the_search() {
         let path = Path { carries: 1e6, queue_s: 0.0, generates: f64::INFINITY };
-        let less = |trial: usize, offer: Offer| Outcome {
+        let less = |trial: usize, offer: NextTrial| TrialOutcome {
             sent_per_s: offer.per_s.min(1_000.0 - 50.0 * trial as f64),
             ..path.trial(offer)
         };
@@ -444,9 +443,9 @@ mod tests {
     #[test]
     fn losses_by_chance_leave_no_rate_without_loss_and_a_goal_that_allows_them_finds_the_link() {
         let path = Path { carries: 50_000.0, queue_s: 0.05, generates: f64::INFINITY };
-        let noisy = |_: usize, offer: Offer| {
+        let noisy = |_: usize, offer: NextTrial| {
             let outcome = path.trial(offer);
-            Outcome { lost_share: 0.001 + 0.999 * outcome.lost_share, ..outcome }
+            TrialOutcome { lost_share: 0.001 + 0.999 * outcome.lost_share, ..outcome }
         };
         let none = searched(noisy, GOAL);
         assert_eq!((none.carries(), none.fails()), (None, Some(10.0)));
@@ -460,11 +459,11 @@ mod tests {
     #[test]
     fn delays_that_wander_do_not_lower_the_border_and_leave_the_losses_to_decide() {
         let path = Path { carries: 50_000.0, queue_s: 0.005, generates: f64::INFINITY };
-        let wandering = |trial: usize, offer: Offer| {
+        let wandering = |trial: usize, offer: NextTrial| {
             let outcome = path.trial(offer);
             let drift = if trial.is_multiple_of(2) { 0.006 } else { -0.006 };
             let growth = outcome.growth.map(|growth| growth + drift);
-            Outcome { growth, growth_error: 0.006, ..outcome }
+            TrialOutcome { growth, growth_error: 0.006, ..outcome }
         };
         let found = searched(wandering, GOAL).carries().unwrap();
         assert!((49_400.0..=50_500.0).contains(&found), "{found}");
@@ -473,7 +472,8 @@ mod tests {
     #[test]
     fn a_receiver_that_tells_no_delays_leaves_the_losses_to_decide() {
         let path = Path { carries: 50_000.0, queue_s: 0.1, generates: f64::INFINITY };
-        let untold = |_: usize, offer: Offer| Outcome { growth: None, ..path.trial(offer) };
+        let untold =
+            |_: usize, offer: NextTrial| TrialOutcome { growth: None, ..path.trial(offer) };
         let found = searched(untold, GOAL).carries().unwrap();
         // What a queue of 100 ms takes in a second.
         assert!((54_000.0..=55_100.0).contains(&found), "{found}");

@@ -167,8 +167,8 @@ fn request(one: &SlowRequest) -> Option<String> {
 }
 
 fn names(names: &Names) -> [Option<String>; 7] {
-    let slowest = names.slowest.first();
-    let slowest = slowest.filter(|one| names.count > 1 || !one.answered || one.asked > 1);
+    let slowest =
+        names.slowest.first().filter(|one| names.count > 1 || !one.answered || one.asked > 1);
     [
         Some(plural(names.count, "lookup")),
         counted(names.nxdomain, "NXDOMAIN"),

@@ -267,8 +267,8 @@ fn datagram_signs(view: &View<'_>) -> Option<Signs> {
         Some(us) => format!("behind a queue that added {} ms", digits(us / 1e3)),
         None => "by a full queue or a policer".to_owned(),
     };
-    let grows = view.datagrams_delay_growth().filter(|growth| *growth >= DATAGRAMS_OVER);
-    let grows = grows.map(|growth| {
+    let growth = view.datagrams_delay_growth().filter(|growth| *growth >= DATAGRAMS_OVER);
+    let grows = growth.map(|growth| {
         format!("their delay grew by {} ms each second: a queue filled", digits(growth * 1e3))
     });
     let say = format!(
