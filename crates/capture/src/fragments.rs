@@ -1,5 +1,5 @@
-//! TCP segments in fragments of IP packets: their lengths are put together, and the first one's data
-//! is kept until then.
+//! TCP segments in fragments of IP packets: their lengths are put together, and the first one's
+//! data is kept until then.
 
 use linerate_units::Nanos;
 

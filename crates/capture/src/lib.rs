@@ -1,12 +1,12 @@
 #![forbid(unsafe_code)]
 //! The TCP connections of a packet capture: what their packets show.
 //!
-//! [`follow`] reads pcap, pcapng and snoop as they come, in constant memory, takes off the headers of
-//! tunnels ([`Encapsulation`]), and gives a [`Flow`] for each connection: its handshake, the end that
-//! the capture was made at, and for each direction what was [`Sent`]: round trips, bytes in flight
-//! against the window, what was sent again and why, idle times, readings through time. Frames may be
-//! cut (96 bytes are enough without a tunnel), of one direction only, missing, or larger than the
-//! path's packets, as offloads make them.
+//! [`follow`] reads pcap, pcapng and snoop as they come, in constant memory, takes off the headers
+//! of tunnels ([`Encapsulation`]), and gives a [`Flow`] for each connection: its handshake, the end
+//! that the capture was made at, and for each direction what was [`Sent`]: round trips, bytes in
+//! flight against the window, what was sent again and why, idle times, readings through time.
+//! Frames may be cut (96 bytes are enough without a tunnel), of one direction only, missing, or
+//! larger than the path's packets, as offloads make them.
 //!
 //! ```
 //! use linerate_capture::{CaptureError, follow};

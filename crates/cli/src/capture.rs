@@ -57,8 +57,7 @@ fn keep_asked(
 ) -> Result<(), Failure> {
     let all = capture.flows.len();
     capture.flows.retain(|flow| asked.has(&flow.ends));
-    if capture.flows.is_empty() && args.capture.asked().is_some() {
-        let asked = args.capture.asked().unwrap_or_default();
+    if let Some(asked) = args.capture.asked().filter(|_| capture.flows.is_empty()) {
         return Err(Failure::usage(anyhow!(
             "{name}: none of its {all} TCP connections is one {asked}; --flows lists them"
         )));

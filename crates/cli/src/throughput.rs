@@ -22,7 +22,11 @@ pub(crate) fn execute(args: ThroughputArgs) -> Result<(), Failure> {
     let format = output::json_or_text(args.document.json);
     let search = &args.search;
     // What is wrong whatever the interface is refused before anything is made.
-    test(search, &asked_frames(search), Family::Ipv4, None).map_err(Failure::usage)?;
+    let frames = match search.frames[..] {
+        [] => ThroughputTest::usual_frames(Family::Ipv4, None),
+        _ => typed_frames(search, MAX_FRAME),
+    };
+    test(search, &frames, Family::Ipv4, None).map_err(Failure::usage)?;
     let output = Output::open(&args.document, format)?;
     let mut progress = Progress::new(format, args.document.quiet);
     let (site, target) = place(args.host, &args.path, search.random.seed, &mut progress)?;
@@ -33,13 +37,13 @@ pub(crate) fn execute(args: ThroughputArgs) -> Result<(), Failure> {
     conclude(&document, error.map(Failure::from), output, None)
 }
 
-/// The sizes that were typed, as far as they do not depend on the interface.
-fn asked_frames(search: &SearchOptions) -> Vec<u64> {
+/// The sizes that were typed, where the largest frame of the interface is `largest`.
+fn typed_frames(search: &SearchOptions, largest: u64) -> Vec<u64> {
     let bytes = search.frames.iter().map(|size| match size {
         FrameSize::Bytes(bytes) => *bytes,
-        FrameSize::Mtu => MAX_FRAME,
+        FrameSize::Mtu => largest,
     });
-    if search.frames.is_empty() { vec![MAX_FRAME] } else { bytes.collect() }
+    bytes.collect()
 }
 
 /// The test for the path to an endpoint.
@@ -56,15 +60,9 @@ fn resolve(search: &SearchOptions, target: &Target) -> anyhow::Result<Throughput
     let first = target.addresses.first().ok_or_else(|| anyhow!("the endpoint has no address"))?;
     let family = Family::from(first.ip());
     let largest = largest_frame(target);
-    let largest_sent = largest.unwrap_or(MAX_FRAME).min(MAX_FRAME);
-    let frames = if search.frames.is_empty() {
-        ThroughputTest::usual_frames(family, largest)
-    } else {
-        let bytes = search.frames.iter().map(|size| match size {
-            FrameSize::Bytes(bytes) => *bytes,
-            FrameSize::Mtu => largest_sent,
-        });
-        bytes.collect()
+    let frames = match search.frames[..] {
+        [] => ThroughputTest::usual_frames(family, largest),
+        _ => typed_frames(search, largest.unwrap_or(MAX_FRAME).min(MAX_FRAME)),
     };
     test(search, &frames, family, largest)
 }

@@ -24,10 +24,10 @@ pub struct Need {
 }
 
 /// Needs by application. Round trips of calls are twice the one-way 150 and 400 ms of ITU-T G.1010
-/// (Table I.1; G.114), that of a game 100 ms where players notice it (Claypool and Claypool, "Latency
-/// and player actions in online games", 2006) and twice G.1010's 200 ms. Optimal loss is that of
-/// ITU-T Y.1541's classes 0 and 1, unacceptable loss G.1010's; a game's is taken as a voice call's.
-/// Throughputs are the upper ends of G.1010's typical data rates.
+/// (Table I.1; G.114), that of a game 100 ms where players notice it (Claypool and Claypool,
+/// "Latency and player actions in online games", 2006) and twice G.1010's 200 ms. Optimal loss is
+/// that of ITU-T Y.1541's classes 0 and 1, unacceptable loss G.1010's; a game's is taken as a voice
+/// call's. Throughputs are the upper ends of G.1010's typical data rates.
 pub const NEEDS: [Need; 3] = [
     Need {
         application: "voice call",

@@ -8,8 +8,8 @@ use linerate_core::ceilings;
 use linerate_core::plan::Test;
 use linerate_core::record::{Caveat, CaveatKind, Environment, Record, Status};
 use linerate_core::throughput::{
-    Burst, BurstSearch, NextTrial, RateSearch, Sought, THROUGHPUT_SCHEMA, ThroughputDocument,
-    ThroughputRow, ThroughputTest, ThroughputTrial, Tried,
+    Burst, BurstSearch, ETHERNET_FRAMING, NextTrial, RateSearch, Sought, THROUGHPUT_SCHEMA,
+    ThroughputDocument, ThroughputRow, ThroughputTest, ThroughputTrial, Tried,
 };
 use linerate_core::units::{Family, format_rfc3339};
 
@@ -33,8 +33,7 @@ const USUAL_TRIALS: f64 = 14.0;
 /// The largest frame that the interface towards the endpoint sends, check sequence included, bytes;
 /// `None` if its MTU cannot be read.
 pub fn largest_frame(target: &Target) -> Option<u64> {
-    const ETHERNET: u64 = 14 + 4;
-    path::facts(target).device_mtu_bytes.map(|mtu| u64::from(mtu) + ETHERNET)
+    path::facts(target).device_mtu_bytes.map(|mtu| u64::from(mtu) + ETHERNET_FRAMING)
 }
 
 /// Searches each size in each direction. The error beside the document is what ended it early.
@@ -183,7 +182,7 @@ impl Trials<'_> {
             let way = direction.word();
             observer.phase(&format!("{way}, a burst of {frames} frames of {frame_bytes} bytes"));
             self.spend(frames as f64 * frame_bytes as f64)?;
-            let burst = self.test.burst_test(sought.datagram_bytes(), direction, frames);
+            let burst = self.test.burst(sought, frames);
             let asked = burst.expect("the size was checked, and a count of datagrams is one");
             let record = self.run(&asked, observer)?;
             search.take(record.legs.first().and_then(|leg| leg.udp.as_ref()));
@@ -229,9 +228,8 @@ impl Trials<'_> {
         offer: NextTrial,
         observer: &mut dyn Observer,
     ) -> Result<Tried, SearchEnd> {
-        let Sought { direction, frame_bytes, family } = sought;
-        self.spend(offer.per_s * offer.seconds * frame_bytes as f64)?;
-        let next = self.test.trial(frame_bytes, family, direction, offer.per_s, offer.seconds);
+        self.spend(offer.per_s * offer.seconds * sought.frame_bytes as f64)?;
+        let next = self.test.trial(sought, offer);
         let asked = next.expect("the size was checked, and a rate of datagrams is one");
         let record = self.run(&asked, observer)?;
         let trial = ThroughputTrial::of(&record, offer.per_s).ok_or_else(|| {

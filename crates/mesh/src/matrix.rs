@@ -142,8 +142,8 @@ impl MatrixDocument {
         self.suspects = suspects;
     }
 
-    /// The one site that all pairs slower than half of the fastest have, and no other pair has, with
-    /// their number. Of a few sites that may be chance, and makes no suspect.
+    /// The one site that all pairs slower than half of the fastest have, and no other pair has,
+    /// with their number. Of a few sites that may be chance, and makes no suspect.
     pub fn slow_site(&self) -> Option<(&str, u64)> {
         let slowest = self.slowest();
         let least = slowest.last()?.throughput_bps? / 2.0;

@@ -319,8 +319,8 @@ impl AddedDelay {
     /// Growth of the measured packets' delay over their sending time: what is sent beyond a link's
     /// rate waits longer and longer in the queue before it, by (sent − carried) ÷ carried. Clocks
     /// that run apart add their difference, usually below 0.0001. Delays that follow each other are
-    /// alike, so that the error is that of a few independent ones. `None` for fewer than 20 packets,
-    /// or if all were sent at once.
+    /// alike, so that the error is that of a few independent ones. `None` for fewer than 20
+    /// packets, or if all were sent at once.
     pub fn growth(&self) -> Option<DelayGrowth> {
         let is_known = self.n >= FEWEST_FOR_GROWTH && self.sent_squared > 0.0;
         is_known.then(|| {

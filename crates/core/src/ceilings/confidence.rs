@@ -73,7 +73,8 @@ fn share_of((right, all): (u32, u32)) -> f64 {
 pub(super) fn caution(view: &View<'_>) -> Option<String> {
     let (kernel, (right, all)) = other_kernel(view)?;
     Some(format!(
-        "the kernel is {kernel}: on others than {JUDGED_KERNEL}, {right} of {all} verdicts were right"
+        "the kernel is {kernel}: on others than {JUDGED_KERNEL}, {right} of {all} verdicts were \
+         right"
     ))
 }
 
@@ -86,8 +87,8 @@ fn other_kernel<'a>(view: &View<'a>) -> Option<(&'a str, (u32, u32))> {
     (!kernel.is_empty() && !is_judged).then_some((kernel, *judged))
 }
 
-/// The kernel on which the most verdicts were judged; the windows, queues and counters of others are
-/// a little different.
+/// The kernel on which the most verdicts were judged; the windows, queues and counters of others
+/// are a little different.
 const JUDGED_KERNEL: &str = "6.18";
 /// How many verdicts were right on another kernel (6.1, user mode), of how many, those that said
 /// nothing among them: seed 9951 of the generator of plain runs, 2026-11-29 (docs/truth.md, "How

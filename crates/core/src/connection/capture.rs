@@ -430,16 +430,16 @@ fn doubts(capture: &Capture) -> Vec<Caveat> {
     let unknown = capture.requests.captured.unknown_requests;
     if unknown > 0 {
         let message = format!(
-            "of {unknown} requests neither a handshake nor a prompt acknowledgement tells the round \
-             trip, so that it counts as the server's time"
+            "of {unknown} requests neither a handshake nor a prompt acknowledgement tells the \
+             round trip, so that it counts as the server's time"
         );
         add(message, "begin the capture before the connection");
     }
     let copies: u64 = capture.flows.iter().map(|flow| flow.copies).sum();
     if copies > 0 {
         let message = format!(
-            "{copies} packets were recorded twice, on two interfaces, or on both sides of a router or \
-             tunnel: each counts once"
+            "{copies} packets were recorded twice, on two interfaces, or on both sides of a router \
+             or tunnel: each counts once"
         );
         add(message, "capture on one interface");
     }

@@ -327,8 +327,8 @@ pub struct UdpReceived {
     pub jitter_ns: f64,
     /// Mean one-way delay over the smallest of the flow, ns; `None` where it was not measured.
     pub added_delay_ns: Option<f64>,
-    /// Growth of the one-way delay, ns for each ns of sending, and its standard error; `None` where it
-    /// was not measured.
+    /// Growth of the one-way delay, ns for each ns of sending, and its standard error; `None` where
+    /// it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_growth: Option<(f64, f64)>,
     /// Standard deviation over mean of the distances between losses.

@@ -8,15 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 
-use super::test::ThroughputTest;
 use crate::capacity::{Search, SearchFound};
-use crate::plan::{Direction, PlanError, Protocol, Test};
 use crate::record::UdpEvidence;
 
 /// Longest burst that is tried, frames.
 pub const LONGEST_BURST: u64 = 1 << 16;
-/// Part of the time in which the path carries a burst from which on its frames wait in a queue: they
-/// wait for half of it in the mean where the burst comes at once. A bucket has none.
+/// Part of the time in which the path carries a burst from which on its frames wait in a queue:
+/// they wait for half of it in the mean where the burst comes at once. A bucket has none.
 const WAITS: f64 = 0.15;
 /// Frames below which a burst is too short to wait for longer than a host takes to wake up.
 const FEW: u64 = 4;
@@ -109,28 +107,12 @@ impl BurstSearch {
     }
 }
 
-impl ThroughputTest {
-    /// A burst of so many frames.
-    ///
-    /// # Errors
-    /// As [`ThroughputTest::trial`].
-    pub fn burst_test(
-        &self,
-        payload: u64,
-        direction: Direction,
-        frames: u64,
-    ) -> Result<Test, PlanError> {
-        let draft = Test::stream().protocol(Protocol::Udp).direction(direction).size(payload);
-        draft.count(frames).resolve(self.seed)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What came of a burst into a place for so many frames, of which those that fit wait for so long
-    /// in the mean.
+    /// What came of a burst into a place for so many frames, of which those that fit wait for so
+    /// long in the mean.
     fn burst(sent: u64, fits: u64, delay_us: f64, at_socket: bool) -> UdpEvidence {
         let lost = sent.saturating_sub(fits);
         UdpEvidence {

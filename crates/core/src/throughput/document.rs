@@ -9,7 +9,7 @@ use serde_with_macros::skip_serializing_none;
 
 use super::burst::Burst;
 use super::search::{RateSearch, TrialOutcome};
-use super::test::{ThroughputTest, framing_bytes};
+use super::test::{Sought, ThroughputTest};
 use crate::plan::Direction;
 use crate::record::{Caveat, CaveatKind, Environment, Record, Status, Verdict};
 use crate::units::Family;
@@ -161,24 +161,6 @@ impl ThroughputTrial {
     }
 }
 
-/// The subject of one row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sought {
-    /// The direction of the payload.
-    pub direction: Direction,
-    /// Length of each frame, bytes.
-    pub frame_bytes: u64,
-    /// Address family.
-    pub family: Family,
-}
-
-impl Sought {
-    /// Payload of each datagram, bytes.
-    pub fn datagram_bytes(self) -> u64 {
-        self.frame_bytes.saturating_sub(framing_bytes(self.family))
-    }
-}
-
 impl ThroughputRow {
     /// What a search has found; `link_bps` is the rate of the link, if it is known.
     pub fn new(
@@ -193,10 +175,11 @@ impl ThroughputRow {
         let bits = |bytes: u64| carries.map(|per_s| per_s * bytes as f64 * 8.0);
         let on_the_line = bits(frame_bytes + PREAMBLE_AND_GAP);
         let beyond = beyond(&tried, fails);
-        let at_border = tried.iter().map(|(trial, _)| trial);
-        let at_border =
-            at_border.filter(|trial| Some(trial.asked_per_s) == fails && !trial.carried);
-        let worst = at_border.max_by(|a, b| a.lost_percent.total_cmp(&b.lost_percent)).cloned();
+        let trials = tried.iter().map(|(trial, _)| trial);
+        let worst = trials
+            .filter(|trial| Some(trial.asked_per_s) == fails && !trial.carried)
+            .max_by(|a, b| a.lost_percent.total_cmp(&b.lost_percent))
+            .cloned();
         let limited_by = match (carries, fails) {
             (_, None) if search.is_generators() => ThroughputLimit::Sender,
             (_, None) if search.is_all_carried() => ThroughputLimit::MostRate,
@@ -224,15 +207,16 @@ impl ThroughputRow {
         }
     }
 
-    /// Why a loss this small could not show in any trial, if it could not: one lost datagram is more.
+    /// Why a loss this small could not show in any trial, if it could not: one lost datagram is
+    /// more.
     pub fn too_short(&self, test: &ThroughputTest) -> Option<Caveat> {
         let allowed = test.goal.loss_percent / 100.0;
         let sent = self.frames_per_s? * test.goal.trial.as_secs_f64();
         let is_too_short = allowed > 0.0 && sent * allowed < 1.0;
         is_too_short.then(|| {
             let message = format!(
-                "a trial with frames of {} bytes sends {sent:.0} datagrams: it cannot show a loss of \
-                 {} %",
+                "a trial with frames of {} bytes sends {sent:.0} datagrams: it cannot show a loss \
+                 of {} %",
                 self.frame_bytes, test.goal.loss_percent
             );
             let longer = test.goal.trial.as_secs_f64() / (sent * allowed);
@@ -242,23 +226,22 @@ impl ThroughputRow {
     }
 }
 
-/// The trial beyond the border that tells most of what limits: the slowest of those that lost enough
-/// to show a pattern, or of all.
+/// The trial beyond the border that tells most of what limits: the slowest of those that lost
+/// enough to show a pattern, or of all.
 fn beyond(tried: &[Tried], fails: Option<f64>) -> Option<&Tried> {
-    let beyond = || {
-        let is_beyond =
-            |trial: &ThroughputTrial| Some(trial.asked_per_s) >= fails && !trial.carried;
-        tried.iter().filter(move |(trial, _)| is_beyond(trial))
-    };
-    let slowest = |a: &&Tried, b: &&Tried| a.0.asked_per_s.total_cmp(&b.0.asked_per_s);
-    let clear = beyond().filter(|(trial, _)| trial.lost_percent >= CLEAR_LOSS_PERCENT);
-    fails.and_then(|_| clear.min_by(slowest).or_else(|| beyond().min_by(slowest)))
+    let fails = fails?;
+    let is_vague = |trial: &ThroughputTrial| trial.lost_percent < CLEAR_LOSS_PERCENT;
+    let beyond = tried.iter().filter(|(trial, _)| trial.asked_per_s >= fails && !trial.carried);
+    beyond.min_by(|(a, _), (b, _)| {
+        is_vague(a).cmp(&is_vague(b)).then(a.asked_per_s.total_cmp(&b.asked_per_s))
+    })
 }
 
 /// Losses from which on the rules of a stream's verdict have a pattern to judge.
 const CLEAR_LOSS_PERCENT: f64 = 2.0;
-/// What a frame takes on the line beside itself (IEEE 802.3): preamble, 8 bytes, and the gap of 12.
-const PREAMBLE_AND_GAP: u64 = 20;
+/// What a frame takes on the line beside itself (IEEE 802.3), bytes: preamble, 8, and the gap of
+/// 12.
+pub const PREAMBLE_AND_GAP: u64 = 20;
 
 impl ThroughputDocument {
     /// Computes again what follows from the rows: what a loss goal could not show.
@@ -271,21 +254,11 @@ impl ThroughputDocument {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::search::Goal;
+    use super::super::search::{GOAL, Goal};
     use super::*;
-    use crate::units::Span;
 
-    const GOAL: Goal = Goal {
-        loss_percent: 0.0,
-        width_percent: 1.0,
-        trial: Span(Duration::from_secs(1)),
-        trials: 3,
-    };
-
-    /// The row of a search whose trials lose what exceeds 50,000 datagrams per second, a share of it
-    /// at the receiver's socket.
+    /// The row of a search whose trials lose what exceeds 50,000 datagrams per second, a share of
+    /// it at the receiver's socket.
     fn row(at_socket: f64, most: f64, generates: f64) -> ThroughputRow {
         let mut search = RateSearch::new(GOAL, [100.0, most], 1_000.0);
         let mut tried = Vec::new();

@@ -3,8 +3,8 @@
 //!
 //! | type | what it is |
 //! |---|---|
-//! | [`ThroughputTest`] | what the user asks for: frame sizes, what a rate has to keep, how long it is tried |
-//! | [`Goal`], [`RateSearch`] | which rate to try next, and what the trials have shown; no socket, no clock |
+//! | [`ThroughputTest`] | what the user asks for: sizes, what a rate has to keep, for how long |
+//! | [`Goal`], [`RateSearch`] | which rate to try next; no socket, no clock |
 //! | [`BurstSearch`], [`Burst`] | the same for the longest burst that passes whole |
 //! | [`ThroughputDocument`] | what was found for each size: the JSON contract |
 
@@ -15,11 +15,11 @@ mod test;
 
 pub use burst::{Burst, BurstSearch, BurstStore, LONGEST_BURST};
 pub use document::{
-    Sought, THROUGHPUT_SCHEMA, ThroughputDocument, ThroughputLimit, ThroughputRow, ThroughputTrial,
-    Tried,
+    PREAMBLE_AND_GAP, THROUGHPUT_SCHEMA, ThroughputDocument, ThroughputLimit, ThroughputRow,
+    ThroughputTrial, Tried,
 };
 pub use search::{Goal, MAX_TRIALS, NextTrial, RateSearch, TrialOutcome};
 pub use test::{
-    DEFAULT_FRAMES, FrameSize, MAX_FRAME, MAX_SIZES, MIN_FRAME, ThroughputError, ThroughputTest,
-    framing_bytes,
+    DEFAULT_FRAMES, ETHERNET_FRAMING, FrameSize, MAX_FRAME, MAX_SIZES, MIN_FRAME, Sought,
+    ThroughputError, ThroughputTest, framing_bytes,
 };

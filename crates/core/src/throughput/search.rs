@@ -87,7 +87,8 @@ pub struct TrialOutcome {
     pub growth_error: f64,
 }
 
-/// A search in progress: [`RateSearch::next`] says what to try, [`RateSearch::take`] takes what came of it.
+/// A search in progress: [`RateSearch::next`] says what to try, [`RateSearch::take`] takes what
+/// came of it.
 #[derive(Debug, Clone)]
 pub struct RateSearch {
     goal: Goal,
@@ -191,7 +192,8 @@ impl RateSearch {
         let gains = outcome.sent_per_s > GAIN * self.most_sent;
         self.most_sent = self.most_sent.max(outcome.sent_per_s);
         if is_missed && !gains {
-            // A busy host sends less than it could; what it cannot reach by asking more is its most.
+            // A busy host sends less than it could; what it cannot reach by asking more is its
+            // most.
             self.misses += u32::from(self.is_generators || self.failed().is_some());
             self.is_generators = true;
             self.most = self.most.min(self.most_sent.max(self.least));
@@ -310,20 +312,20 @@ impl RateSearch {
     }
 }
 
+/// What a user asks for by default.
+#[cfg(test)]
+pub(super) const GOAL: Goal = Goal {
+    loss_percent: 0.0,
+    width_percent: 1.0,
+    trial: Span(std::time::Duration::from_secs(1)),
+    trials: 3,
+};
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
-
-    const GOAL: Goal = Goal {
-        loss_percent: 0.0,
-        width_percent: 1.0,
-        trial: Span(Duration::from_secs(1)),
-        trials: 3,
-    };
 
     /// A link of so many datagrams per second behind a queue of so many seconds, and a generator.
     #[derive(Debug, Clone, Copy)]

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 use thiserror::Error;
 
-use super::search::Goal;
-use crate::plan::{Direction, PlanError, Protocol, Test};
+use super::search::{Goal, NextTrial};
+use crate::ceilings::formulas::{UDP_HEADER_BYTES, ip_header_bytes};
+use crate::plan::{Direction, Draft, PlanError, Protocol, Test};
 use crate::units::{BitRate, ByteCount, Family, Span};
 
 /// Ethernet's shortest frame with its check sequence, bytes.
@@ -22,9 +23,8 @@ pub const MAX_SIZES: usize = 32;
 /// RFC 2544, 9.1: the frame sizes of Ethernet, bytes.
 pub const DEFAULT_FRAMES: [u64; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 
-/// Ethernet's header and check sequence, UDP's header, bytes.
-const ETHERNET: u64 = 14 + 4;
-const UDP: u64 = 8;
+/// Ethernet's header and check sequence, which a frame has beside its IP packet, bytes.
+pub const ETHERNET_FRAMING: u64 = 14 + 4;
 
 /// A frame size that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,11 +60,25 @@ impl fmt::Display for FrameSize {
 
 /// What a frame has beside its datagram's payload, bytes.
 pub fn framing_bytes(family: Family) -> u64 {
-    let ip = match family {
-        Family::Ipv4 => 20,
-        Family::Ipv6 => 40,
-    };
-    ETHERNET + ip + UDP
+    ETHERNET_FRAMING + (ip_header_bytes(family) + UDP_HEADER_BYTES) as u64
+}
+
+/// The subject of one row of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sought {
+    /// The direction of the payload.
+    pub direction: Direction,
+    /// Length of each frame, bytes.
+    pub frame_bytes: u64,
+    /// Address family.
+    pub family: Family,
+}
+
+impl Sought {
+    /// Payload of each datagram, bytes.
+    pub fn datagram_bytes(self) -> u64 {
+        self.frame_bytes.saturating_sub(framing_bytes(self.family))
+    }
 }
 
 /// A whole run of `throughput`.
@@ -77,7 +91,8 @@ pub struct ThroughputTest {
     pub direction: Direction,
     /// What a rate has to keep.
     pub goal: Goal,
-    /// The highest rate that is tried, frames in bits per second; absent: as fast as the sender can.
+    /// The highest rate that is tried, frames in bits per second; absent: as fast as the sender
+    /// can.
     pub most_bps: Option<BitRate>,
     /// Most bytes of frames that all trials send together; absent: no limit.
     pub most_bytes: Option<ByteCount>,
@@ -154,29 +169,31 @@ impl ThroughputTest {
         [least, self.most_bps.map_or(FASTEST, |most| most.as_f64() / bits)]
     }
 
-    /// The trial of a rate, frames per second.
+    /// A trial.
     ///
     /// # Errors
     /// The size cannot be sent; [`ThroughputTest::check`] refuses it before.
-    pub fn trial(
-        &self,
-        frame_bytes: u64,
-        family: Family,
-        direction: Direction,
-        per_s: f64,
-        seconds: f64,
-    ) -> Result<Test, PlanError> {
-        let payload = frame_bytes.saturating_sub(framing_bytes(family));
-        let rate = BitRate((per_s * payload as f64 * 8.0).round().max(1.0) as u64);
-        Test::stream()
-            .protocol(Protocol::Udp)
-            .direction(direction)
-            .size(payload)
-            .rate(rate)
+    pub fn trial(&self, sought: Sought, next: NextTrial) -> Result<Test, PlanError> {
+        let bits = 8.0 * sought.datagram_bytes() as f64;
+        datagrams(sought)
+            .rate(BitRate((next.per_s * bits).round().max(1.0) as u64))
             .warm_up(Span(Duration::ZERO))
-            .time(Span(Duration::from_secs_f64(seconds)))
+            .time(Span(Duration::from_secs_f64(next.seconds)))
             .resolve(self.seed)
     }
+
+    /// A burst of so many frames.
+    ///
+    /// # Errors
+    /// As [`ThroughputTest::trial`].
+    pub fn burst(&self, sought: Sought, frames: u64) -> Result<Test, PlanError> {
+        datagrams(sought).count(frames).resolve(self.seed)
+    }
+}
+
+fn datagrams(sought: Sought) -> Draft {
+    let draft = Test::stream().protocol(Protocol::Udp).direction(sought.direction);
+    draft.size(sought.datagram_bytes())
 }
 
 fn least_frame(family: Family) -> u64 {
@@ -195,6 +212,7 @@ const MAX_REPEATS: u32 = 15;
 
 #[cfg(test)]
 mod tests {
+    use super::super::search::GOAL;
     use super::*;
     use crate::plan::Traffic;
 
@@ -202,12 +220,7 @@ mod tests {
         ThroughputTest {
             frame_bytes: frame_bytes.to_vec(),
             direction: Direction::Up,
-            goal: Goal {
-                loss_percent: 0.0,
-                width_percent: 1.0,
-                trial: Span(Duration::from_secs(1)),
-                trials: 3,
-            },
+            goal: GOAL,
             most_bps: None,
             most_bytes: None,
             bursts: false,
@@ -252,8 +265,9 @@ mod tests {
     /// 1518 bytes are 1472 of payload over IPv4: 81,274 of them fill 987 Mbit/s of Ethernet frames.
     #[test]
     fn a_trial_sends_datagrams_whose_frames_have_the_size() {
-        let asked = test(&[1518]).trial(1518, Family::Ipv4, Direction::Down, 81_274.0, 1.0);
-        let asked = asked.expect("it can be sent");
+        let sought = Sought { direction: Direction::Down, frame_bytes: 1518, family: Family::Ipv4 };
+        let next = NextTrial { per_s: 81_274.0, seconds: 1.0 };
+        let asked = test(&[1518]).trial(sought, next).expect("it can be sent");
         assert_eq!(asked.direction, Direction::Down);
         let Traffic::Stream(stream) = asked.traffic else { panic!("a stream") };
         assert_eq!(stream.message_bytes, 1472);

@@ -9,7 +9,7 @@ use linerate_core::experiment::{DocumentRow, ExperimentDocument};
 use linerate_core::plan::Direction;
 use linerate_core::profile::{EndLayers, Layer, LayerCost, ProfileDocument};
 use linerate_core::stats::LatencySummary;
-use linerate_core::throughput::ThroughputDocument;
+use linerate_core::throughput::{PREAMBLE_AND_GAP, ThroughputDocument};
 use linerate_core::trace::delay::{DelayAnalysis, HopDelay};
 use linerate_core::trace::{HopDocument, TraceDocument};
 use linerate_mesh::MatrixDocument;
@@ -148,8 +148,8 @@ pub(crate) fn throughput(document: &ThroughputDocument) -> Vec<Chart> {
         return Vec::new();
     }
     if let Some(link_bps) = document.link_bps {
-        // Of 64 bytes with the preamble and the gap 84 are on the line (IEEE 802.3).
-        let line = |frame: u64| [frame as f64, link_bps * frame as f64 / (frame + 20) as f64];
+        let share = |frame: u64| frame as f64 / (frame + PREAMBLE_AND_GAP) as f64;
+        let line = |frame: u64| [frame as f64, link_bps * share(frame)];
         let sizes = document.test.frame_bytes.iter().map(|frame| line(*frame));
         series.push(Series::new("the link", Mark::Dashed, 2, sizes));
     }

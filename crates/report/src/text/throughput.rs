@@ -23,7 +23,8 @@ impl Document for ThroughputDocument {
         for row in self.rows.iter().filter(|row| !row.settled) {
             let size = row.frame_bytes;
             page.doubt(&format!(
-                "frames of {size} bytes: the border moved, or the search ended before it was decided"
+                "frames of {size} bytes: the border moved, or the search ended before it was \
+                 decided"
             ));
         }
         page.gap();
